@@ -10,9 +10,8 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.hosts import place_of
 from eval_factory.core.secrets import variable_of
-from eval_factory.core.served_url import SERVED_AT, reached
+from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.plan.run_plan import Plan
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.secrets import filled
-from eval_factory.core.served_url import reached
+from eval_factory.core.secrets import Redactor, filled
+from eval_factory.core.urls import reached
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.core.cost import BY_LIBRARY, LongPrompts, Price, Rates
+from eval_factory.core.budget import BY_LIBRARY, LongPrompts, Price, Rates
 
 _LOCAL_NAMES = (".local", ".internal", ".localhost", ".lan")
 _BY_THE_REQUEST = "requests_kcount"

@@ -11,7 +11,7 @@ from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.served_url import is_at_a_server
+from eval_factory.core.urls import is_at_a_server
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """The first that is set counts, for everything that this program asks."""

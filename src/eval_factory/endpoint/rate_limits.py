@@ -18,7 +18,7 @@ from typing import Any
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
-from eval_factory.core.cost import BYTES_PER_TOKEN
+from eval_factory.core.budget import BYTES_PER_TOKEN
 from eval_factory.endpoint import bridge
 
 WINDOW_S = 120.0

@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 from urllib.parse import urlsplit
 
 from eval_factory.config.model import DEMO_URLS
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Budget, Price
 from eval_factory.core.errors import ConfigError
 from eval_factory.endpoint.price_library import is_hosted, library_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import BY_ENDPOINT, Price
+from eval_factory.core.budget import BY_ENDPOINT, Budget, Price
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.urls import SERVED_AT
 from eval_factory.data.fetch import Fetcher
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.proxies import CERTIFICATE_VARIABLES, certificates, proxy_from_environment

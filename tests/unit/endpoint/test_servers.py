@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client, servers
 from eval_factory.endpoint.admission import LocalAdmission
 from eval_factory.endpoint.connection import Connection

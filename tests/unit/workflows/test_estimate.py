@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import LongPrompts, Price
+from eval_factory.core.budget import Budget, LongPrompts, Price
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.kept_figures import KeptFigures
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
