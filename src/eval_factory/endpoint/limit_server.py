@@ -32,8 +32,7 @@ from typing import Any, cast
 from typing_extensions import Self
 
 from eval_factory.core.budget import MAX_WALL, Purse
-from eval_factory.endpoint.limit_groups import LimitOf
-from eval_factory.endpoint.rate_limits import POLL_S, RateLimiter
+from eval_factory.endpoint.limits import POLL_S, LimitOf, RateLimiter
 from eval_factory.endpoint.shared_slots import SharedRate, SharedSlots
 
 LONGEST_PATH = 100

@@ -11,7 +11,7 @@ from eval_factory.core import foreign_text
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply
-from eval_factory.endpoint.rate_limits import granted_tokens
+from eval_factory.endpoint.limits import granted_tokens
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
 LARGEST_TOKEN = 256

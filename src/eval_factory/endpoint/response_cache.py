@@ -17,7 +17,7 @@ from typing import Any
 
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.group_commit import GroupCommit, Statement
-from eval_factory.endpoint.json_body import JsonBody
+from eval_factory.endpoint.openai_api import JsonBody
 
 APPLICATION_ID = 0x45464143
 """Marks the file as ours ('EFAC')."""

@@ -19,7 +19,6 @@ from urllib3.util.retry import Retry
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
 from eval_factory.endpoint import bridge, openai_api
-from eval_factory.endpoint.admission import Admission, LocalAdmission
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_errors import (
@@ -34,8 +33,8 @@ from eval_factory.endpoint.endpoint_errors import (
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
+from eval_factory.endpoint.limits import Admission, LocalAdmission, Patience, asked_pause
 from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
-from eval_factory.endpoint.rate_limits import Patience, asked_pause
 from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError

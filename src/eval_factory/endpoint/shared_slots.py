@@ -12,8 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
-from eval_factory.endpoint.concurrency import AdaptiveLimit
-from eval_factory.endpoint.rate_limits import RateLimiter
+from eval_factory.endpoint.limits import AdaptiveLimit, RateLimiter
 
 _THROUGH = object()
 Key = TypeVar("Key", bound=Hashable)

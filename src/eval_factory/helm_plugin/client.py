@@ -35,7 +35,7 @@ from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.json_body import JsonBody
+from eval_factory.endpoint.openai_api import JsonBody
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_at

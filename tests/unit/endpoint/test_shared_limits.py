@@ -17,9 +17,8 @@ from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import limit_server
 from eval_factory.endpoint.endpoint_errors import EndpointUnusable
-from eval_factory.endpoint.limit_groups import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
-from eval_factory.endpoint.rate_limits import RateLimiter
+from eval_factory.endpoint.limits import LimitOf, RateLimiter
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission, SharedLimits
 from in_the_loop import insiders
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eval_factory.endpoint.concurrency import DECREASE
-from eval_factory.endpoint.rate_limits import RateLimiter
+from eval_factory.endpoint.limits import DECREASE, RateLimiter
 from eval_factory.endpoint.shared_slots import SharedRate, SharedSlots
 
 
