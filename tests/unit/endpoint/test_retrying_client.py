@@ -13,23 +13,21 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.endpoint import limits, outage, replies, retrying_client
-from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint import limits, replies, retrying_client
+from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.endpoint_errors import (
+from eval_factory.endpoint.http_wire import Reply, TransportError
+from eval_factory.endpoint.limits import LocalAdmission, Patience
+from eval_factory.endpoint.replies import (
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     NoneAnswered,
     RequestFailed,
+    described,
 )
-from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.limits import LocalAdmission, Patience
-from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.retrying_client import FirstRequests, RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
-from eval_factory.endpoint.stop_messages import StopMessages
-from eval_factory.endpoint.unsupported_params import described
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -294,7 +292,7 @@ def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
 
 @pytest.fixture
 def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (retrying_client, outage):
+    for module in (retrying_client, retrying_client):
         monkeypatch.setattr(module, "OUTAGE_S", 0.0)
 
 
