@@ -1,7 +1,7 @@
 """What the tokens of each endpoint of a run cost, and what the run may cost.
 
-Prices of hosted models are those that the installed library genai-prices brings along. The URL alone names the provider:
-who serves `gpt-oss-120b` on a machine of their own does not pay what a provider asks for it.
+Prices of hosted models come from the installed library genai-prices. The endpoint's URL alone names the provider: who
+serves `gpt-oss-120b` on a machine of their own does not pay what a provider asks for it.
 """
 
 from __future__ import annotations
