@@ -39,7 +39,8 @@ from typing import Any, Generic, TypeVar, cast
 from typing_extensions import Self
 
 from eval_factory.core.budget import MAX_WALL, Purse
-from eval_factory.endpoint.limits import POLL_S, AdaptiveLimit, LimitOf, RateLimiter
+from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.limits import POLL_S, AdaptiveLimit, RateLimiter
 
 _THROUGH = object()
 Key = TypeVar("Key", bound=Hashable)

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from eval_factory.endpoint.connection import Connection
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Patience, limit_names
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
+from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Patience
 
 FIRST_ABSENCE_S, LONGEST_ABSENCE_S = 0.5, 10.0
 """For how long a server that failed is asked nothing."""
