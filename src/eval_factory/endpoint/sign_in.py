@@ -32,7 +32,7 @@ from eval_factory.core.secrets import Redactor, first_secret, secret_in, variabl
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
-from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
+from eval_factory.endpoint.http_wire import certificates, certificates_hint, proxy_for
 
 RENEW_BEFORE_S = 60.0
 """A token is renewed so long before it expires: a request that is under way must not outlive it."""

@@ -32,14 +32,19 @@ from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.connection import connections_to
-from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.json_body import JsonBody
+from eval_factory.endpoint.openai_api import JsonBody
+from eval_factory.endpoint.replies import (
+    Changes,
+    EndpointGone,
+    EndpointUnusable,
+    LimitReached,
+    RequestFailed,
+    described,
+)
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import Answered, RetryingClient
+from eval_factory.endpoint.retrying_client import Answered, FirstRequests, RetryingClient
 from eval_factory.endpoint.servers import servers_at
-from eval_factory.endpoint.unsupported_params import Changes, described
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
 

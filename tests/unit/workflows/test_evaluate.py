@@ -14,7 +14,7 @@ from eval_factory.core import logs
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.rundir import RunDir
-from eval_factory.endpoint.admission import Admission
+from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission
 from eval_factory.plan import preflight
 from eval_factory.workflows import evaluate as workflow
