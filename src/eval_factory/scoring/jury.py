@@ -189,7 +189,8 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
         yield Note(
             Importance.DOUBTFUL,
             "the judges agree more than different models do (Krippendorff's alpha"
-            f" {formats.coefficient(alpha)} over {several} answers): does one model, or a cache, answer for several of them?",
+            f" {formats.coefficient(alpha)} over {several} answers): does one model, or a cache, answer for several of"
+            " them?",
         )
     for judge, found in report.length_correlation.items():
         if found is None or found.count < ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
@@ -198,7 +199,8 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
             Importance.DOUBTFUL,
             f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks: the rank correlation"
             f" of mark and length is {formats.mean_rating(found.rho)} (95 % interval"
-            f" {formats.mean_rating(found.ci_low)} .. {formats.mean_rating(found.ci_high)}) over {found.count} answers. It does not show that the judge read them",
+            f" {formats.mean_rating(found.ci_low)} .. {formats.mean_rating(found.ci_high)}) over {found.count}"
+            " answers. It does not show that the judge read them",
         )
 
 
