@@ -85,14 +85,14 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
             return
         if given["estimate"]:
-            from eval_factory.workflows.suite.suite_estimate import estimate_suite
+            from eval_factory.workflows.suite.suite_preview import estimate_suite
 
             found = estimate_suite(suite_, os.environ, lambda text: output.screen().write(f"{text}\n"))
             click.echo(json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text()))
             return
         from eval_factory.cli.suite_output import looking_on, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
-        from eval_factory.workflows.suite.suite_options import SuiteOptions
+        from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"])
         with looking_on(suite_.folder, output) as observer:
@@ -182,8 +182,8 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 def cancel(folder: Path) -> None:
     """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is kept."""
     from eval_factory.cli.suite_text import counts_line, next_lines
-    from eval_factory.workflows.suite.suite_cancel import cancel as stop
     from eval_factory.workflows.suite.suite_folder import find_suite
+    from eval_factory.workflows.suite.suite_logs import cancel as stop
     from eval_factory.workflows.suite.suite_status import status_of
 
     found = find_suite(folder)

@@ -38,7 +38,7 @@ from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import Board
 from eval_factory.workflows.leaderboard.entries import Entry
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_report import CellReport
 from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_as
 from eval_factory.workflows.view_site import without_colons
 

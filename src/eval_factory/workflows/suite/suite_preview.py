@@ -1,26 +1,104 @@
-"""What `run_suite --dry_run` shows. It starts and writes nothing, and imports nothing that asks an endpoint."""
+"""What a suite would ask, before it asks anything: its cells, their requests, and what they cost at most."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.serve_model import served_lines
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_cells import combinations, origins_of
 from eval_factory.config.suite_shape import TOP
+from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.endpoint.limit_groups import LimitOf, RunEndpoints, limits_of
+from eval_factory.executors.slurm import arrays, job_name
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import where_keys_go
+from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
+from eval_factory.workflows.estimate import Estimate, estimate
+from eval_factory.workflows.estimate_figures import beyond, figures_in_words, lines_beyond
+from eval_factory.workflows.estimate_figures import sum_of as known_sum
 from eval_factory.workflows.options import DryRun
-from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, grouped, refuse_wrong
-from eval_factory.workflows.suite.planned_cells import refuse_unknown_prices
-from eval_factory.workflows.suite.request_counts import count_of, in_words, sum_of
+from eval_factory.workflows.prompt_sizes import PromptSizes, own_scenarios, prompt_sizes
+from eval_factory.workflows.suite.planned_cells import (
+    CheckedCell,
+    PlannedCell,
+    checked,
+    grouped,
+    missing_of,
+    refuse_unknown_prices,
+    refuse_wrong,
+)
+from eval_factory.workflows.suite.slurm_store import SlurmStore
+from eval_factory.workflows.suite.slurm_suite import at_once, refuse_what_slurm_cannot, script_of, wanted
+
+
+@dataclass(frozen=True)
+class RequestCount:
+    """Requests of a cell that begins from nothing, each answered at the first attempt."""
+
+    to_model: int | None
+    """None: nobody knows how many instances there are, and no limit is set."""
+    to_judges: int
+    at_most: bool = False
+    """Whether there may be fewer: the limit on the instances is known, and not how many there are."""
+    by_criterion: bool = False
+    """Whether judges are asked about each criterion of an answer, of which there may be more than the one that counts
+    here."""
+
+    @property
+    def total(self) -> int | None:
+        return None if self.to_model is None else self.to_model + self.to_judges
+
+
+def count_of(plan: Plan) -> RequestCount:
+    """A request an instance and trial to the model, and one to each judge."""
+    instances, at_most = _instances(plan.evaluation)
+    if instances is None:
+        return RequestCount(None, 0)
+    asked = instances * (plan.evaluation.run.config.params.extra.num_train_trials or 1)
+    judges = len(plan.judges) + len(plan.prescribed)
+    return RequestCount(asked, asked * judges, at_most, plan.evaluation.task.helm.rubric)
+
+
+def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
+    """How many are asked, and whether there may be fewer."""
+    limit, there = evaluation.run.config.params.limit_samples, evaluation.task.about.instances
+    extra = evaluation.run.config.params.extra
+    rules = evaluation.task.helm.parameters
+    part = any(rule.chooses_a_part and getattr(extra, name) is not None for name, rule in rules.items())
+    if there is None:
+        return limit, limit is not None
+    return (there if limit is None else min(limit, there)), part
+
+
+def sum_of(counts: Iterable[RequestCount]) -> RequestCount:
+    """Of those that are known."""
+    known = [count for count in counts if count.to_model is not None]
+    return RequestCount(
+        sum(count.to_model or 0 for count in known),
+        sum(count.to_judges for count in known),
+        any(count.at_most for count in known),
+        any(count.by_criterion for count in known),
+    )
+
+
+def in_words(count: RequestCount) -> str:
+    """`at most 120 requests to the model, 360 to judges`."""
+    if count.to_model is None:
+        return "an unknown number of requests"
+    bound = "at most " if count.at_most else ""
+    more = " or more" if count.by_criterion else ""
+    judges = f", {count.to_judges:,}{more} to judges" if count.to_judges else ""
+    return f"{bound}{count.to_model:,} request{'' if count.to_model == 1 else 's'} to the model{judges}"
+
 
 PROGRAM = "eval-factory"
 
@@ -40,8 +118,6 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     redactor = Redactor.from_environment(env, [*dict.fromkeys(keys), HUB_TOKEN])
     lines = list(_lines(suite, cells, debug=debug))
     if suite.executor == "slurm":
-        from eval_factory.workflows.suite.slurm_preview import script_lines
-
         lines += script_lines(suite, cells, env)
     text = redactor.text("\n".join(lines) + "\n")
     return DryRun(own_lines(text), tuple(would_stop))
@@ -135,3 +211,151 @@ def _limit_text(limit: LimitOf) -> str:
         "tokens a minute": limit.tokens_per_minute,
     }
     return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number is not None)
+
+
+USUAL_LARGEST_ARRAY = 1000
+"""Slurm's own default; the command asks scontrol."""
+UNKNOWN_ID = "ID"
+
+
+def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, str]) -> Iterator[str]:
+    """
+    Raises:
+        ConfigError: the suite says what jobs cannot keep.
+    """
+    refuse_what_slurm_cannot(suite, env)
+    planned = [
+        PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
+        for number, one in enumerate(cells)
+        if one.plan is not None
+    ]
+    tasks, store = at_once(suite, planned), SlurmStore(suite.folder)
+    found = arrays((wanted(one, suite, tasks[one.group]) for one in planned), USUAL_LARGEST_ARRAY)
+    yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
+    for number, array in enumerate(found, 1):
+        yield f"\n# {store.script(number)}: {', '.join(one.key.rpartition('/')[0] for one in array)}"
+        yield script_of(array, job_name(UNKNOWN_ID, number), number, store).rstrip("\n")
+
+
+class SharedSizes:
+    """Looks once for each configuration beside target and folder: HELM's requests depend on nothing else."""
+
+    def __init__(self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes) -> None:
+        self._look = look
+        self._known: dict[str, PromptSizes] = {}
+
+    def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
+        """As `prompt_sizes`. Where data were not found, a cell whose own folder has some is looked at itself."""
+        about = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
+        known = self._known.get(about)
+        if known is None or (known.requests is None and own_scenarios(plan).is_dir()):
+            known = self._known[about] = self._look(plan, env)
+        return known
+
+
+_AS_OF_A_SUITE = ("config.params.extra.prices", "suite.prices")
+
+
+@dataclass(frozen=True)
+class CellEstimate:
+    """Of one cell."""
+
+    name: str
+    group: str
+    """The name of the limits of its model's endpoint."""
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class SuiteEstimate:
+    """Of all cells, as if nothing of them was finished. A sum of which a part is not known is None."""
+
+    cells: tuple[CellEstimate, ...]
+    budget: Budget
+
+    @property
+    def requests(self) -> float | None:
+        return known_sum(cell.estimate.requests for cell in self.cells)
+
+    @property
+    def tokens(self) -> float | None:
+        return known_sum(cell.estimate.tokens for cell in self.cells)
+
+    @property
+    def cost(self) -> float | None:
+        return known_sum(cell.estimate.cost for cell in self.cells)
+
+    @property
+    def hours(self) -> float | None:
+        """Cells that share an endpoint's limits wait for each other; those of several endpoints do not."""
+        by_group: dict[str, list[float | None]] = defaultdict(list)
+        for cell in self.cells:
+            by_group[cell.group].append(cell.estimate.hours)
+        sums = [known_sum(hours) for hours in by_group.values()]
+        known = [hours for hours in sums if hours is not None]
+        return max(known, default=0.0) if len(known) == len(sums) else None
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """Name of a limit that the suite will reach -> how much it would take."""
+        return beyond(self.budget, self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For other programs."""
+        return {
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "cost": self.cost,
+            "currency": "USD",
+            "hours": self.hours,
+            "beyond": self.beyond,
+            "cells": [{"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()} for cell in self.cells],
+        }
+
+    def to_text(self) -> str:
+        """For the screen."""
+        lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
+        lines += [f"  {name}: {source}" for name, source in self._unknown().items()]
+        lines.append(f"total: {figures_in_words(self)}")
+        lines += lines_beyond(self.budget, self)
+        return "\n".join([
+            *lines,
+            "  of a suite that begins from nothing: what is finished or kept is not asked again",
+            "  loading data and scoring take time too; requests that are tried again are not counted",
+        ])  # fmt: skip
+
+    def _unknown(self) -> Mapping[str, str]:
+        """Figure of a role -> why it is not known, once for all cells that say the same."""
+        found: dict[str, str] = {}
+        for cell in self.cells:
+            for role in cell.estimate.roles:
+                for name, source in role.sources.items():
+                    if source.startswith("unknown"):
+                        found.setdefault(f"{name} of {role.model_id}", source.replace(*_AS_OF_A_SUITE))
+        return found
+
+
+def estimate_suite(
+    suite: Suite, env: Mapping[str, str], say: Callable[[str], object], *, look_at_data: bool = True
+) -> SuiteEstimate:
+    """Cell by cell; `say` is told which is looked at, and what a run would miss.
+
+    No endpoint is asked, nothing is downloaded, and no key is needed.
+
+    Args:
+        look_at_data: as of a single run; it takes seconds for each evaluation, for all its targets together.
+
+    Raises:
+        ConfigError: a cell is wrong.
+    """
+    cells = checked(suite, env)
+    refuse_wrong(cells)
+    for text in missing_of(cells):
+        say(f"warning: a run would stop: {text}")
+    found, look = [], SharedSizes()
+    for one in cells:
+        if one.evaluation is not None:
+            say(f"looking at {one.cell.name} ...")
+            own = estimate(one.evaluation, env, look_at_data=look_at_data, look=look)
+            found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
+    return SuiteEstimate(tuple(found), suite.budget)

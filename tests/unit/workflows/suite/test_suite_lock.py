@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.lock_holder import Holder
-from eval_factory.workflows.suite.suite_lock import lock_is_held, may_hold
+from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from suite_by_hand import held, suite_folder
 
 
