@@ -6,7 +6,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.serve_model import served_lines
@@ -22,11 +22,9 @@ from eval_factory.executors.slurm import arrays, job_name
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.estimate import Estimate, estimate
 from eval_factory.workflows.estimate_figures import beyond, figures_in_words, lines_beyond
 from eval_factory.workflows.estimate_figures import sum_of as known_sum
 from eval_factory.workflows.options import DryRun
-from eval_factory.workflows.prompt_sizes import PromptSizes, own_scenarios, prompt_sizes
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     PlannedCell,
@@ -36,8 +34,10 @@ from eval_factory.workflows.suite.planned_cells import (
     refuse_unknown_prices,
     refuse_wrong,
 )
-from eval_factory.workflows.suite.slurm_store import SlurmStore
-from eval_factory.workflows.suite.slurm_suite import at_once, refuse_what_slurm_cannot, script_of, wanted
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.estimate import Estimate
+    from eval_factory.workflows.prompt_sizes import PromptSizes
 
 
 @dataclass(frozen=True)
@@ -223,6 +223,10 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     Raises:
         ConfigError: the suite says what jobs cannot keep.
     """
+    # imported here, as what an estimate needs: a dry run of a local suite is to be quick
+    from eval_factory.workflows.suite.slurm_store import SlurmStore
+    from eval_factory.workflows.suite.slurm_suite import at_once, refuse_what_slurm_cannot, script_of, wanted
+
     refuse_what_slurm_cannot(suite, env)
     planned = [
         PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
@@ -240,12 +244,14 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
 class SharedSizes:
     """Looks once for each configuration beside target and folder: HELM's requests depend on nothing else."""
 
-    def __init__(self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes) -> None:
+    def __init__(self, look: Callable[[Plan, Mapping[str, str]], PromptSizes]) -> None:
         self._look = look
         self._known: dict[str, PromptSizes] = {}
 
     def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
         """As `prompt_sizes`. Where data were not found, a cell whose own folder has some is looked at itself."""
+        from eval_factory.workflows.prompt_sizes import own_scenarios
+
         about = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
         known = self._known.get(about)
         if known is None or (known.requests is None and own_scenarios(plan).is_dir()):
@@ -348,11 +354,14 @@ def estimate_suite(
     Raises:
         ConfigError: a cell is wrong.
     """
+    from eval_factory.workflows.estimate import estimate
+    from eval_factory.workflows.prompt_sizes import prompt_sizes
+
     cells = checked(suite, env)
     refuse_wrong(cells)
     for text in missing_of(cells):
         say(f"warning: a run would stop: {text}")
-    found, look = [], SharedSizes()
+    found, look = [], SharedSizes(prompt_sizes)
     for one in cells:
         if one.evaluation is not None:
             say(f"looking at {one.cell.name} ...")
