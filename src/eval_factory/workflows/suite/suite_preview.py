@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.serve_model import served_lines
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_cells import combinations, origins_of
 from eval_factory.config.suite_shape import TOP
-from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.roles import MODEL_ROLE
@@ -22,22 +20,15 @@ from eval_factory.executors.slurm import arrays, job_name
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.estimate_figures import beyond, figures_in_words, lines_beyond
-from eval_factory.workflows.estimate_figures import sum_of as known_sum
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     PlannedCell,
     checked,
     grouped,
-    missing_of,
     refuse_unknown_prices,
     refuse_wrong,
 )
-
-if TYPE_CHECKING:
-    from eval_factory.workflows.estimate import Estimate
-    from eval_factory.workflows.prompt_sizes import PromptSizes
 
 
 @dataclass(frozen=True)
@@ -239,132 +230,3 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     for number, array in enumerate(found, 1):
         yield f"\n# {store.script(number)}: {', '.join(one.key.rpartition('/')[0] for one in array)}"
         yield script_of(array, job_name(UNKNOWN_ID, number), number, store).rstrip("\n")
-
-
-class SharedSizes:
-    """Looks once for each configuration beside target and folder: HELM's requests depend on nothing else."""
-
-    def __init__(self, look: Callable[[Plan, Mapping[str, str]], PromptSizes]) -> None:
-        self._look = look
-        self._known: dict[str, PromptSizes] = {}
-
-    def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
-        """As `prompt_sizes`. Where data were not found, a cell whose own folder has some is looked at itself."""
-        from eval_factory.workflows.prompt_sizes import own_scenarios
-
-        about = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
-        known = self._known.get(about)
-        if known is None or (known.requests is None and own_scenarios(plan).is_dir()):
-            known = self._known[about] = self._look(plan, env)
-        return known
-
-
-_AS_OF_A_SUITE = ("config.params.extra.prices", "suite.prices")
-
-
-@dataclass(frozen=True)
-class CellEstimate:
-    """Of one cell."""
-
-    name: str
-    group: str
-    """The name of the limits of its model's endpoint."""
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
-class SuiteEstimate:
-    """Of all cells, as if nothing of them was finished. A sum of which a part is not known is None."""
-
-    cells: tuple[CellEstimate, ...]
-    budget: Budget
-
-    @property
-    def requests(self) -> float | None:
-        return known_sum(cell.estimate.requests for cell in self.cells)
-
-    @property
-    def tokens(self) -> float | None:
-        return known_sum(cell.estimate.tokens for cell in self.cells)
-
-    @property
-    def cost(self) -> float | None:
-        return known_sum(cell.estimate.cost for cell in self.cells)
-
-    @property
-    def hours(self) -> float | None:
-        """Cells that share an endpoint's limits wait for each other; those of several endpoints do not."""
-        by_group: dict[str, list[float | None]] = defaultdict(list)
-        for cell in self.cells:
-            by_group[cell.group].append(cell.estimate.hours)
-        sums = [known_sum(hours) for hours in by_group.values()]
-        known = [hours for hours in sums if hours is not None]
-        return max(known, default=0.0) if len(known) == len(sums) else None
-
-    @property
-    def beyond(self) -> dict[str, float]:
-        """Name of a limit that the suite will reach -> how much it would take."""
-        return beyond(self.budget, self)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For other programs."""
-        return {
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "cost": self.cost,
-            "currency": "USD",
-            "hours": self.hours,
-            "beyond": self.beyond,
-            "cells": [{"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()} for cell in self.cells],
-        }
-
-    def to_text(self) -> str:
-        """For the screen."""
-        lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
-        lines += [f"  {name}: {source}" for name, source in self._unknown().items()]
-        lines.append(f"total: {figures_in_words(self)}")
-        lines += lines_beyond(self.budget, self)
-        return "\n".join([
-            *lines,
-            "  of a suite that begins from nothing: what is finished or kept is not asked again",
-            "  loading data and scoring take time too; requests that are tried again are not counted",
-        ])  # fmt: skip
-
-    def _unknown(self) -> Mapping[str, str]:
-        """Figure of a role -> why it is not known, once for all cells that say the same."""
-        found: dict[str, str] = {}
-        for cell in self.cells:
-            for role in cell.estimate.roles:
-                for name, source in role.sources.items():
-                    if source.startswith("unknown"):
-                        found.setdefault(f"{name} of {role.model_id}", source.replace(*_AS_OF_A_SUITE))
-        return found
-
-
-def estimate_suite(
-    suite: Suite, env: Mapping[str, str], say: Callable[[str], object], *, look_at_data: bool = True
-) -> SuiteEstimate:
-    """Cell by cell; `say` is told which is looked at, and what a run would miss.
-
-    No endpoint is asked, nothing is downloaded, and no key is needed.
-
-    Args:
-        look_at_data: as of a single run; it takes seconds for each evaluation, for all its targets together.
-
-    Raises:
-        ConfigError: a cell is wrong.
-    """
-    from eval_factory.workflows.estimate import estimate
-    from eval_factory.workflows.prompt_sizes import prompt_sizes
-
-    cells = checked(suite, env)
-    refuse_wrong(cells)
-    for text in missing_of(cells):
-        say(f"warning: a run would stop: {text}")
-    found, look = [], SharedSizes(prompt_sizes)
-    for one in cells:
-        if one.evaluation is not None:
-            say(f"looking at {one.cell.name} ...")
-            own = estimate(one.evaluation, env, look_at_data=look_at_data, look=look)
-            found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
-    return SuiteEstimate(tuple(found), suite.budget)
