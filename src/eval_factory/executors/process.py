@@ -18,9 +18,9 @@ from typing import IO, Any, Protocol, TextIO
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
 from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.secrets import Redactor
+from eval_factory.core.urls import SERVED_AT
 
 
 @dataclass(frozen=True)

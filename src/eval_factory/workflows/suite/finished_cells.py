@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.reportable import why_not_reportable

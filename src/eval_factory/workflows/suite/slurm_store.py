@@ -13,11 +13,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
-from eval_factory.core.suite_dir import OF_ONE_RUN, RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, PRIVATE_FOLDER, RunSuiteDir, SuiteDir
+from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.executors.slurm import BatchJob, QueuedTask, Slurm, Wave, active, clean_up_script, job_name
 
 RUN_CONFIG = "run_config.yml"

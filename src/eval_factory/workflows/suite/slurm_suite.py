@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any
 from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.serve_model import LAUNCH, variables_of
 from eval_factory.config.suite import Suite
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.slurm import (
     OWN,

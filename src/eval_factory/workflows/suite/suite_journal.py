@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TextIO
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import PRIVATE, SuiteDir
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.secrets import Redactor
 
 
 class SuiteObserver(Protocol):

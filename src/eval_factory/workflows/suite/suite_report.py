@@ -14,7 +14,7 @@ from eval_factory.analysis.suite_results import CellResult, CellStatus, Finished
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.report import notebook_display as html
 from eval_factory.report.data_frames import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 from eval_factory.report.reader import StoredResult, load_result

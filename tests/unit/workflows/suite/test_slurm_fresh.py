@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import BusyError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import begin_anew, key_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_report
 from eval_factory.workflows.suite.suite_report import CellReport, write_table
 from stored_suite import cell
