@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from eval_factory.config.benchmark_path import find_benchmark
+from eval_factory.config.evaluation import find_benchmark
 from eval_factory.config.evaluation import canonical_names, task_named
 from eval_factory.config.rules import BENCHMARK
 from eval_factory.config.suite_layers import SuiteLayer

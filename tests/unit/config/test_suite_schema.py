@@ -17,7 +17,7 @@ from eval_factory.config.suite_model import (
     TargetEntry,
     VariantEntry,
 )
-from eval_factory.config.suite_schema import suite_schema
+from eval_factory.config.json_schema import suite_schema
 from eval_factory.tasks.framework import load_framework
 from suites import section, target
 
