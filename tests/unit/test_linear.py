@@ -19,7 +19,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import disguised_text, judge_output, output, packages
 from eval_factory.scoring import corrections, lenient, readability
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
-from eval_factory.tasks import quasi_match
+from eval_factory.tasks import custom_table
 from eval_factory.workflows import failures
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
 
@@ -77,7 +77,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "medcalc's scores": corrections.whole_number_in,
     "medcalc's dates": corrections.date_in,
     "medcalc's weeks": corrections.days_in,
-    "quasi": quasi_match.becomes_nothing,
+    "quasi": custom_table.becomes_nothing,
     "a demo prompt": server.baseline_answer,
 }
 

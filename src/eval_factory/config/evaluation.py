@@ -10,55 +10,30 @@ What a program gives in place of a command line, in the shape that the configura
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from collections.abc import Collection
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
-from typing import TYPE_CHECKING
-from typing import Any
-from pydantic import BaseModel
-from pydantic import ValidationError
-from eval_factory.config import foreign_keys
-from eval_factory.config import run_executor
-from eval_factory.config.load import plain_document
-from eval_factory.config.load import interpolate
-from eval_factory.config.load import load_run_config
-from eval_factory.config.load import parse_overrides
-from eval_factory.config.merge import Source
-from eval_factory.config.merge import Sources
-from eval_factory.config.merge import merge
-from eval_factory.config.model import LIST_FORMS
-from eval_factory.config.model import RunConfig
-from eval_factory.config.rules import BENCHMARK
-from eval_factory.config.rules import real_names
-from eval_factory.config.rules import with_extra
-from eval_factory.config.rules import with_task_rules
-from eval_factory.config.rules import without_examples
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from eval_factory.config import foreign_keys, run_executor
+from eval_factory.config.load import interpolate, load_run_config, parse_overrides, plain_document
+from eval_factory.config.merge import Source, Sources, merge
+from eval_factory.config.model import LIST_FORMS, RunConfig
+from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
-from eval_factory.core.redaction import REDACTED
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.redaction import looks_like_key
-from eval_factory.core.secrets import variable_of
-from eval_factory.core.secrets import variables_in
-from eval_factory.core.validation_messages import did_you_mean
-from eval_factory.core.validation_messages import expectation
-from eval_factory.tasks.framework import ClusterRule
-from eval_factory.tasks.framework import Framework
-from eval_factory.tasks.framework import Task
-from eval_factory.tasks.run_entry import is_run_entry
-from eval_factory.tasks.run_entry import near_name
-from eval_factory.tasks.run_entry import task_of_run_entry
-from collections.abc import Iterable
-from typing import TypeVar
-
-from typing import TYPE_CHECKING
+from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
+from eval_factory.core.secrets import variable_of, variables_in
+from eval_factory.core.validation_messages import did_you_mean, expectation
+from eval_factory.tasks.framework import ClusterRule, Framework, Task
+from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 if TYPE_CHECKING:
-    from eval_factory.tasks.custom.definition import Benchmark
+    from eval_factory.tasks.custom_benchmark import Benchmark
+
 
 def find_benchmark(given: str, beside: Path | None, where: str, problems: list[str]) -> Path | None:
     """The absolute path; or None, with what is wrong in `problems`.
@@ -373,7 +348,7 @@ def _with_benchmark(
     given = run.config.params.extra.benchmark
     if given is None:
         return run, None
-    from eval_factory.tasks.custom.definition import load_benchmark  # for a custom benchmark alone
+    from eval_factory.tasks.custom_benchmark import load_benchmark  # for a custom benchmark alone
 
     where = f"config.params.extra.{BENCHMARK}"
     beside = request.run_config.parent if request.run_config and sources.get(where) is Source.FILE else None
@@ -390,9 +365,9 @@ def _with_benchmark(
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """The task that a benchmark is: `custom` with what the benchmark says of itself."""
-    from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
-    from eval_factory.tasks.custom.table_check import CLUSTER
-    from eval_factory.tasks.rubric.rubric_case import RUBRIC_RUN_SPEC
+    from eval_factory.tasks.custom_table import CLUSTER
+    from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
+    from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 
     helm: dict[str, Any] = {
         "scenario": benchmark.name,

@@ -15,23 +15,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+
 from eval_factory.config import foreign_keys
-from eval_factory.config.model import docstrings_of
-from eval_factory.config.model import DEMO_URLS
-from eval_factory.config.model import RunConfig
-from eval_factory.config.run_executor import EXECUTOR
-from eval_factory.config.run_executor import KEYS
-from eval_factory.config.run_executor import SLURM
-from eval_factory.config.run_executor import RunExecutorSection
-from eval_factory.config.run_executor import SlurmSection
+from eval_factory.config.model import DEMO_URLS, RunConfig, docstrings_of
+from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM, RunExecutorSection, SlurmSection
+from eval_factory.config.suite_layers import preset_names
+from eval_factory.config.suite_model import NAME, OF_THE_SUITE, SuiteSection
+from eval_factory.config.suite_shape import HANDED, TOP
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
-from eval_factory.config.suite_layers import preset_names
-from eval_factory.config.suite_model import NAME
-from eval_factory.config.suite_model import OF_THE_SUITE
-from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.suite_shape import HANDED
-from eval_factory.config.suite_shape import TOP
 
 Schema = dict[str, Any]
 

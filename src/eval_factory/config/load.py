@@ -5,22 +5,17 @@ A run config that a program has at hand, as the plain values that a YAML file wo
 
 from __future__ import annotations
 
+import numbers
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import MOST_LEVELS
-from eval_factory.core.plain_yaml import YamlError
-from eval_factory.core.plain_yaml import YamlSyntaxError
-from eval_factory.core.plain_yaml import load_mapping
-from eval_factory.core.plain_yaml import parse
+from eval_factory.core.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, load_mapping, not_finite, parse
 from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.written_secrets import field_before
-from eval_factory.core.written_secrets import field_names_a_secret
-import numbers
-import os
-from eval_factory.core.plain_yaml import not_finite
+from eval_factory.core.written_secrets import field_before, field_names_a_secret
 
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"

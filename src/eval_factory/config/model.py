@@ -11,37 +11,36 @@ of a suite.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
-from typing import Annotated
-from typing import Any
-from typing import Literal
+from itertools import pairwise
+from textwrap import dedent
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
-from pydantic import AfterValidator
-from pydantic import AliasChoices
-from pydantic import BeforeValidator
-from pydantic import Field
-from pydantic import SerializerFunctionWrapHandler
-from pydantic import StringConstraints
-from pydantic import model_serializer
-from pydantic import model_validator
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.redaction import looks_like_key
+
+from eval_factory.core.redaction import Redactor, looks_like_key
 from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.secrets import is_variable_name
 from eval_factory.core.served_url import SERVED_SCHEME
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.user_paths import expanded
-from eval_factory.core.written_secrets import secret_field_of
-from eval_factory.core.written_secrets import secret_field_of_url
-from eval_factory.endpoint.openai_api import base_of
-from eval_factory.endpoint.openai_api import kind_of
-from eval_factory.tasks.choice_orders import MOST_ORDERS
-import ast
-import inspect
-from itertools import pairwise
-from textwrap import dedent
-from pydantic import BaseModel
+from eval_factory.core.written_secrets import secret_field_of, secret_field_of_url
+from eval_factory.endpoint.openai_api import base_of, kind_of
+from eval_factory.tasks.choice_question import MOST_ORDERS
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
@@ -201,7 +200,7 @@ class Judge(StrictModel):
         return {name: value for name, value in judge.items() if name != "api_key" or value or self.sends_no_key}
 
     @model_validator(mode="after")
-    def _one_way_of_signing_in(self) -> "Judge":
+    def _one_way_of_signing_in(self) -> Judge:
         if self.api_key is not None and self.oauth is not None:
             raise ValueError(f"judge {self.name}: api_key and oauth are two ways of signing in; give one of them")
         return self

@@ -5,30 +5,19 @@ Which tasks have choices whose order can be changed (`extra.shuffle_choices`), a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from eval_factory.config.model import Extra
-from eval_factory.tasks.framework import Task
-from eval_factory.tasks.run_specs import load_index
 import os
 import re
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from eval_factory.config.merge import Source
-from eval_factory.config.merge import Sources
-from eval_factory.config.model import RunConfig
+
+from eval_factory.config.merge import Source, Sources
+from eval_factory.config.model import Extra, RunConfig
 from eval_factory.core.validation_messages import did_you_mean
-from eval_factory.tasks.code_execution import refusal
-from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.framework import FileLayout
-from eval_factory.tasks.framework import ScenarioParameter
-from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.run_entry import PATHS
-from eval_factory.tasks.run_entry import WHERE
-from eval_factory.tasks.run_entry import given_twice
+from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
+from eval_factory.tasks.run_entry import PATHS, WHERE, given_twice
+from eval_factory.tasks.run_specs import load_index, refusal
 
 _WHERE = "config.params.extra.shuffle_choices"
 _LEAVE_OUT = "leave it out"
@@ -232,7 +221,7 @@ def _wrong_with(name: str, value: str, rule: ScenarioParameter) -> Iterator[str]
 def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     if rule.allowed:
         return f", one of {', '.join(rule.allowed)}"
-    from eval_factory.tasks.user_data.layout import described  # imports the readers of all formats: only if asked
+    from eval_factory.tasks.own_data import described  # imports the readers of all formats: only if asked
 
     lines = described(rule.layout, {"subject": extra.subject, "condition": extra.condition})
     return "".join(["; what it must contain:", *(f"\n    {line}" for line in lines)]) if lines else ""
@@ -273,7 +262,7 @@ def data_faults(task: Task, extra: Extra) -> list[str]:
     known = own is not None and any(entry != FileLayout() for entry in own.layout)
     if own is None or not known:
         return []
-    from eval_factory.tasks.user_data.layout import described, faults
+    from eval_factory.tasks.own_data import described, faults
 
     found = faults(own.layout, own.path, own.values)
     if not found:

@@ -7,26 +7,19 @@ The shape of `suite.slurm`: what the jobs of a suite ask of Slurm. Nothing here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from typing import Any
-from typing import Literal
-from typing import get_args
-from eval_factory.config.merge import Layer
-from eval_factory.tasks.framework import Framework
 import re
 import shlex
-from typing import Annotated
-from pydantic import AfterValidator
-from pydantic import ConfigDict
-from pydantic import Field
-from eval_factory.config.model import describe_fields
-from eval_factory.config.model import Line
-from eval_factory.config.model import Positive
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from eval_factory.config.merge import Layer
+from eval_factory.config.model import Line, Positive, describe_fields
 from eval_factory.core.redaction import looks_like_key
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.tasks.framework import Framework
 
 EXECUTOR, SLURM = "executor", "slurm"
 KEYS = (EXECUTOR, SLURM)
@@ -86,7 +79,6 @@ def _wrong_section(section: Any) -> list[str]:
     if section is None:
         return []
     from pydantic import ValidationError
-
 
     try:
         SlurmSection.model_validate(section)

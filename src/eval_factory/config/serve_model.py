@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
-from eval_factory.config.model import describe_fields
-from eval_factory.config.model import Line, Number, VariableName
+from eval_factory.config.model import Line, Number, VariableName, describe_fields
 from eval_factory.core.redaction import Redactor, looks_like_key
 from eval_factory.core.secrets import names_a_secret
 from eval_factory.core.served_url import PORT, REPLICA, served_url

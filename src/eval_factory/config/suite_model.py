@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from eval_factory.config.model import describe_fields
-from eval_factory.config.model import Line, Number, PathText, Positive
-from eval_factory.config.serve_model import ServeSection
+from eval_factory.config.model import Line, Number, PathText, Positive, describe_fields
 from eval_factory.config.run_executor import SlurmSection
+from eval_factory.config.serve_model import ServeSection
 from eval_factory.core.redaction import looks_like_key
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.suite_dir import RESERVED_NAMES

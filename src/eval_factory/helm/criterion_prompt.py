@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric_case import Criterion
 
 _TASK = """\
 You check answers of a chat assistant against criteria that physicians wrote. Below is a conversation, whose last turn

@@ -33,9 +33,9 @@ from eval_factory.helm.metric_facts import OVERLAP, facts_of
 from eval_factory.helm.trivial_answers import Question, Strategy, strategies, with_answer
 from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
 from eval_factory.helm.versions import HELM
-from eval_factory.tasks.custom.table_check import CLUSTER
+from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
-from eval_factory.tasks.known_floors import known_floors
+from eval_factory.tasks.known_scores import known_floors
 
 SHARE = 10
 """A run's time is this many times what may be spent here."""

@@ -28,7 +28,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.reportable import unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.choices.choice_question import options_shown
+from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
 
 JOINT = "multiple_choice_joint"

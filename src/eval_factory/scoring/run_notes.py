@@ -15,11 +15,11 @@ from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
-from eval_factory.tasks.code_execution import executed_by
+from eval_factory.tasks.custom_table import note_on_quasi
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import About
-from eval_factory.tasks.quasi_match import note_on_quasi
+from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
+from eval_factory.tasks.run_specs import executed_by
 
 SUMMARIZATION = "SummarizationMetric"
 TOXICITY_METRIC = ".ToxicityMetric"

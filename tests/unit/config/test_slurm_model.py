@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.run_executor import slurm_of
-from eval_factory.config.run_executor import SlurmSection
+from eval_factory.config.run_executor import SlurmSection, slurm_of
 from eval_factory.core.errors import ConfigError
 from suites import suite, target
 

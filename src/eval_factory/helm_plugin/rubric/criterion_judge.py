@@ -25,7 +25,7 @@ from eval_factory.helm.judge_output import UnusableJudgeOutput
 from eval_factory.helm.rubric_annotations import ANNOTATION, annotation_of
 from eval_factory.helm_plugin import judge_prompts
 from eval_factory.helm_plugin.session import current_session
-from eval_factory.tasks.rubric.rubric_case import RUBRICS, Criterion
+from eval_factory.tasks.rubric_case import RUBRICS, Criterion
 
 MOST_TOKENS = 4096
 """What HELM grants a judge."""
