@@ -170,7 +170,7 @@ RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_facto
 """What a run needs, and takes long to import."""
 READERS = {"eval_factory.tasks.own_data"}
 """Of files of a user's own."""
-JOBS = {"eval_factory.config.run_executor"}
+JOBS = {"eval_factory.config.suite_model"}
 """What runs on Slurm need alone: pydantic parses its source for the descriptions."""
 MODELS = {"pydantic"}
 """What checks files that somebody may have changed."""

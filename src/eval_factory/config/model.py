@@ -9,8 +9,6 @@ pydantic's `use_attribute_docstrings` parses the source whenever the module is i
 of a suite.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re
@@ -200,7 +198,7 @@ class Judge(StrictModel):
         return {name: value for name, value in judge.items() if name != "api_key" or value or self.sends_no_key}
 
     @model_validator(mode="after")
-    def _one_way_of_signing_in(self) -> Judge:
+    def _one_way_of_signing_in(self) -> "Judge":
         if self.api_key is not None and self.oauth is not None:
             raise ValueError(f"judge {self.name}: api_key and oauth are two ways of signing in; give one of them")
         return self

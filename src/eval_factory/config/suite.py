@@ -18,7 +18,6 @@ from eval_factory.config.evaluation import Request, task_named
 from eval_factory.config.model import DEMO_URLS, urls_in
 from eval_factory.config.rules import BENCHMARK, prescribed_roles
 from eval_factory.config.run_executor import slurm_of
-from eval_factory.config.serve_model import problems_of_serve, serve_of, served_target
 from eval_factory.config.suite_layers import (
     DEFAULT_VARIANT,
     SuiteLayer,
@@ -30,6 +29,7 @@ from eval_factory.config.suite_layers import (
     over,
     read_layers,
 )
+from eval_factory.config.suite_model import problems_of_serve, serve_of, served_target
 from eval_factory.config.suite_shape import HANDED, TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.config.serve_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.config.suite import Suite
+from eval_factory.config.suite_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.core.errors import NotReportableError
 from eval_factory.core.redaction import is_place
 from eval_factory.core.secrets import names_a_secret

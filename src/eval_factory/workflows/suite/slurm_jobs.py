@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.serve_model import LAUNCH
 from eval_factory.config.suite import Suite
+from eval_factory.config.suite_model import LAUNCH
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.redaction import Redactor
 from eval_factory.core.secrets import names_a_secret

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from eval_factory.config.serve_model import served_lines
 from eval_factory.config.suite import Suite, combinations, origins_of
+from eval_factory.config.suite_model import served_lines
 from eval_factory.config.suite_shape import TOP
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.redaction import Redactor
