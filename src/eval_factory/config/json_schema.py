@@ -22,7 +22,7 @@ from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
 from eval_factory.config.suite_layers import preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SlurmSection, SuiteSection
 from eval_factory.config.suite_shape import HANDED, TOP
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
 
 Schema = dict[str, Any]

@@ -32,9 +32,8 @@ from eval_factory.config.suite_layers import (
 from eval_factory.config.suite_model import problems_of_serve, serve_of, served_target
 from eval_factory.config.suite_shape import HANDED, TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
-from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir, suite_dir
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.errors import ConfigError, did_you_mean
+from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework

@@ -26,12 +26,10 @@ from eval_factory.config.load import interpolate, parse_overrides
 from eval_factory.config.merge import Source
 from eval_factory.config.rules import BENCHMARK
 from eval_factory.config.suite_shape import TOP, endpoint_at, params_of
-from eval_factory.core.errors import ConfigError
-from eval_factory.core.own_files import LEADS_OUT, is_within
+from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
-from eval_factory.core.redaction import REDACTED, looks_like_key
-from eval_factory.core.user_paths import expanded
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
+from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import PATHS, WHERE, RunEntry, prefix_of
 

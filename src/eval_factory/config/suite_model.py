@@ -16,11 +16,10 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from eval_factory.config.model import Line, Number, PathText, Positive, VariableName, describe_fields
 from eval_factory.config.run_executor import Executor
-from eval_factory.core.redaction import Redactor, looks_like_key
-from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.served_url import PORT, REPLICA, served_url
+from eval_factory.core.rundir import RESERVED_NAMES
+from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.suite_dir import RESERVED_NAMES
+from eval_factory.core.urls import PORT, REPLICA, served_url
 
 MOST_CPUS = 4096
 MOST_AT_ONCE = 10_000

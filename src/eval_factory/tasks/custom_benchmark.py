@@ -19,12 +19,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks import custom_table, message_files, prompt_check
 from eval_factory.tasks.file_problems import Findings, shortened, unreadable
 from eval_factory.tasks.message_files import OWN, RubricFile, read_rubric_file

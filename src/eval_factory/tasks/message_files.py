@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.custom_table import (
     CLUSTER,
     CORRECT,

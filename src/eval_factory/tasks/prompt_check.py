@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.jury_form import (
     CRITERIA,
     CRITERIA_PLACE,
@@ -25,7 +25,6 @@ from eval_factory.core.jury_form import (
     JuryForm,
     form_of,
 )
-from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 

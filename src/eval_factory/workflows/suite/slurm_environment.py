@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from pathlib import Path
 
-from eval_factory.config.serve_model import variables_of
 from eval_factory.config.suite import Suite
+from eval_factory.config.suite_model import variables_of
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.environment import ALLOWED
