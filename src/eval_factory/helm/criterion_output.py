@@ -1,18 +1,27 @@
-"""A judge's output about criteria -> its decisions. Pure functions.
+"""A judge's output about criteria -> its decisions, and their form among HELM's annotations of an answer. Pure functions.
 
-As with ratings (`judge_output.py`), every JSON object in the output is looked at, and one that stands in the judged
-answer already is not the judge's: an answer must not hand down its own judgement.
+As with ratings (judge_output.py), every JSON object in the output is looked at, and one that stands in the judged
+answer already is not the judge's: an answer must not hand down its own judgement. What all judges said of an answer is
+{'rubric': {'criteria': [{'gpt': {'criteria_met': true, 'explanation': '...'}, 'llama': {'error': '...'}}, ...]}}: an
+entry for each criterion, in the case's order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.helm.disguised_text import readings, squeezed, undisguised
-from eval_factory.helm.judge_output import LONGEST, UnusableJudgeOutput, injection_signs, json_objects
+from eval_factory.helm.judge_output import (
+    LONGEST,
+    UnusableJudgeOutput,
+    injection_signs,
+    json_objects,
+    readings,
+    squeezed,
+    undisguised,
+)
 
 MET, EXPLANATION, NUMBER, JUDGEMENTS = "criteria_met", "explanation", "criterion", "judgements"
 ERROR = "error"
@@ -145,3 +154,39 @@ def _parts_of(found: Mapping[str, Any]) -> list[str]:
     if isinstance(found.get(EXPLANATION), str):
         fields.append(f"{EXPLANATION} {found[EXPLANATION]}")
     return [squeezed(undisguised(field)) for field in fields]
+
+
+ANNOTATION = "rubric"
+CRITERIA = "criteria"
+
+
+def annotation_of(said: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    return {CRITERIA: [dict(by_judge) for by_judge in said]}
+
+
+def said_of(annotations: Mapping[str, Any] | None, count: int) -> list[dict[str, dict[str, Any]]]:
+    """Of each of `count` criteria what each judge said; nothing where the answer was not judged."""
+    found = ((annotations or {}).get(ANNOTATION) or {}).get(CRITERIA)
+    if not isinstance(found, list) or len(found) != count:
+        return [{} for _ in range(count)]
+    return [dict(one) if isinstance(one, Mapping) else {} for one in found]
+
+
+def decisions_of(
+    annotations: Mapping[str, Any] | None, judges: Iterable[str], count: int
+) -> list[dict[str, bool | None]]:
+    """Of each criterion each judge's decision; None where it gave none."""
+    judges = tuple(judges)
+    return [{judge: _met(one.get(judge)) for judge in judges} for one in said_of(annotations, count)]
+
+
+def error_of(said: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
+    """Why a judge gave no decision, where that was written down."""
+    found = said.get(judge)
+    reason = found.get(ERROR) if isinstance(found, Mapping) else None
+    return reason if isinstance(reason, str) else None
+
+
+def _met(told: Any) -> bool | None:
+    met = told.get(MET) if isinstance(told, Mapping) else None
+    return met if isinstance(met, bool) else None

@@ -7,12 +7,12 @@ from importlib import metadata
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm import packages, versions
+from eval_factory.helm import packages
 
 
 def test_the_installed_one_is_supported() -> None:
-    assert versions.installed_helm() == metadata.version("crfm-helm")
-    assert versions.installed_helm() in versions.SUPPORTED_HELM
+    assert packages.installed_helm() == metadata.version("crfm-helm")
+    assert packages.installed_helm() in packages.SUPPORTED_HELM
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_installed_one_is_supported() -> None:
     ],
 )  # fmt: skip
 def test_what_is_refused(helm: str, run_spec: str, refused: bool) -> None:
-    assert versions.is_refused(helm, run_spec) is refused
+    assert packages.is_refused(helm, run_spec) is refused
 
 
 def test_it_is_said_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
