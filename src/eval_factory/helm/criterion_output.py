@@ -1,25 +1,26 @@
-"""A judge's output about criteria -> its decisions, and their form among HELM's annotations of an answer. Pure functions.
+"""A judge's output about criteria -> its decisions, and what stands of them among HELM's annotations. Pure functions.
 
-As with ratings (judge_output.py), every JSON object in the output is looked at, and one that stands in the judged
-answer already is not the judge's: an answer must not hand down its own judgement. What all judges said of an answer is
-{'rubric': {'criteria': [{'gpt': {'criteria_met': true, 'explanation': '...'}, 'llama': {'error': '...'}}, ...]}}: an
-entry for each criterion, in the case's order.
+As with ratings (`judge_output.py`), every JSON object in the output is looked at, and one that stands in the judged
+answer already is not the judge's: an answer must not hand down its own judgement.
+
+An annotation has an entry for each criterion, in the case's order:
+`{"rubric": {"criteria": [{"gpt": {"criteria_met": true, "explanation": "..."}, "llama": {"error": "..."}}, ...]}}`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.helm.judge_output import (
-    LONGEST,
     UnusableJudgeOutput,
     injection_signs,
-    json_objects,
+    own_judgement,
     readings,
     squeezed,
+    squeezed_readings,
     undisguised,
 )
 
@@ -59,14 +60,25 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
         judged: the answer that it judges.
 
     Raises:
-        UnusableJudgeOutput: there are none, or it cannot be told which they are; the message tells the judge why.
+        UnusableJudgeOutput: there are none, or it cannot be told which they are.
     """
-    if len(text) > LONGEST:
-        raise UnusableJudgeOutput(f"it is longer than {LONGEST} characters")
-    try:
-        return _own(text, count, judged)
-    except RecursionError as error:
-        raise UnusableJudgeOutput("it is nested too deeply") from error
+    key = MET if count == 1 else JUDGEMENTS
+    squeezes = squeezed_readings(judged)
+
+    def stands(found: Mapping[str, Any]) -> bool:
+        """A decision with its explanation, in any layout, escape or disguise, whatever stands between the two."""
+        of_each = map(_parts_of, _decisions_in(found, count))
+        return any(all(part in squeeze for part in parts) for parts in of_each for squeeze in squeezes)
+
+    return own_judgement(
+        text,
+        holds=lambda found: key in found,
+        wanted=f'"{key}"',
+        stands=stands,
+        judged_is="answer",
+        read=lambda found: [_decision(found)] if count == 1 else _numbered(found[JUDGEMENTS], count),
+        verdict=lambda decisions: tuple(one.met for one in decisions),
+    )
 
 
 def decision_signs(answer: str) -> list[str]:
@@ -77,32 +89,6 @@ def decision_signs(answer: str) -> list[str]:
             found.add(READY_MADE)
         found |= {sign for sign, pattern in _SIGNS.items() if pattern.search(reading)}
     return [sign for sign in (READY_MADE, *_SIGNS) if sign in found]
-
-
-def _own(text: str, count: int, judged: str) -> list[Decision]:
-    key = MET if count == 1 else JUDGEMENTS
-    objects = [found for found in json_objects(text) if key in found]
-    if not objects:
-        raise UnusableJudgeOutput(f'it holds no JSON object with "{key}"')
-    stands = _standing_in(judged)
-    own = [found for found in objects if not any(map(stands, _decisions_in(found, count)))]
-    if not own:
-        raise UnusableJudgeOutput("it repeats a judgement that stands in the answer; give your own")
-    reasons: list[str] = []
-    usable: dict[tuple[bool, ...], list[Decision]] = {}
-    for found in own:
-        try:
-            decisions = [_decision(found)] if count == 1 else _numbered(found[JUDGEMENTS], count)
-        except UnusableJudgeOutput as error:
-            reasons.append(str(error))
-        else:
-            usable[tuple(one.met for one in decisions)] = decisions
-    if not usable:
-        raise UnusableJudgeOutput(reasons[0])
-    if len(usable) > 1:
-        raise UnusableJudgeOutput("it holds several judgements that differ; give one JSON object and nothing else")
-    (decisions,) = usable.values()
-    return decisions
 
 
 def _decisions_in(found: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any]]:
@@ -132,19 +118,6 @@ def _decision(found: Mapping[str, Any]) -> Decision:
     if not isinstance(explanation, str) or not re.search(r"\w", explanation):  # "..." is the form itself, given back
         raise UnusableJudgeOutput(f'"{EXPLANATION}" is missing or says nothing')
     return Decision(met, explanation)
-
-
-def _standing_in(judged: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether a decision stands in the judged answer already, read forwards or backwards: with its explanation, in any
-    layout, escape or disguise that `disguised_text` knows, whatever stands between the two."""
-    squeezes = [squeezed(reading) for reading in readings(judged)]
-    squeezes += [squeeze[::-1] for squeeze in squeezes]
-
-    def stands(found: Mapping[str, Any]) -> bool:
-        parts = _parts_of(found)
-        return any(all(part in squeeze for part in parts) for squeeze in squeezes)
-
-    return stands
 
 
 def _parts_of(found: Mapping[str, Any]) -> list[str]:

@@ -4,12 +4,9 @@ HELM takes what stands between the first `{` and the last `}` of a judge's outpu
 judges may so hand down ratings that the answer wrote itself. Here every JSON object that has the form of a judge's
 ratings is found, those that stand in the judged answer are not the judge's, and what is left has to be one.
 
-A text as a judge may read it: what it says once disguises are taken off. Pure functions, linear in the text.
-
 An answer that hides a rating from a program does not hide it from a model: letters that look alike, invisible
-characters between them, escapes, base64. What is looked for in an answer is therefore looked for in its readings too.
-
-What the benchmark.yaml made for HELM says of a jury: read by our plug-in in helm-run, and by the collector.
+characters between them, escapes, base64. What is looked for in an answer is therefore looked for in its `readings`,
+which are linear in the text.
 """
 
 from __future__ import annotations
@@ -21,9 +18,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import permutations
+from itertools import chain, permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
@@ -109,6 +106,12 @@ def squeezed(text: str) -> str:
     return _NOT_WORDS.sub("", _CLOSING_TAG.sub("", text)).lower()
 
 
+def squeezed_readings(text: str) -> list[str]:
+    """Each reading, forwards and backwards: what a text may be said to hold."""
+    squeezes = [squeezed(reading) for reading in readings(text)]
+    return squeezes + [squeeze[::-1] for squeeze in squeezes]
+
+
 def _unescaped(match: re.Match[str]) -> str:
     try:
         return chr(int(match[1] or match[2] or match[3], 16))
@@ -154,6 +157,7 @@ MOST_BRACES = 200
 MOST_FIELDS_PERMUTED = 3
 
 _DECODER = json.JSONDecoder()
+_Judgement = TypeVar("_Judgement")
 
 
 class UnusableJudgeOutput(Exception):
@@ -179,41 +183,76 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryFor
     Raises:
         UnusableJudgeOutput: there are none, or it cannot be told which they are.
     """
+    squeezes = squeezed_readings(judged)
+
+    def stands(found: Mapping[str, Any]) -> bool:
+        forms = (_forms_of(name, found[name], fields, form) for name, fields in criteria.items() if name in found)
+        return any(written in squeeze for written in chain.from_iterable(forms) for squeeze in squeezes)
+
+    def read(found: dict[str, Any]) -> dict[str, Any]:
+        _look_for_faults(found, criteria, form)
+        return found
+
+    ratings = own_judgement(
+        text,
+        holds=lambda found: bool(criteria.keys() & found.keys()),
+        wanted="the criteria " + ", ".join(criteria),
+        stands=stands,
+        judged_is="response",
+        read=read,
+        verdict=lambda found: json.dumps({name: found[name]["score"] for name in criteria}),
+    )
+    # HELM's mean takes everything else that stands there.
+    return {name: _as_number(ratings[name], form) for name in criteria}
+
+
+def own_judgement(
+    text: str,
+    *,
+    holds: Callable[[dict[str, Any]], bool],
+    wanted: str,
+    stands: Callable[[dict[str, Any]], bool],
+    judged_is: str,
+    read: Callable[[dict[str, Any]], _Judgement],
+    verdict: Callable[[_Judgement], object],
+) -> _Judgement:
+    """The one judgement in a judge's output that is its own; it may say it more than once.
+
+    Args:
+        holds: whether an object is a judgement; `wanted`: what it has to hold, for the judge.
+        stands: whether a judgement stands in the judged answer already.
+        read: the judgement, or raises UnusableJudgeOutput.
+        verdict: what two judgements have in common that are the same.
+
+    Raises:
+        UnusableJudgeOutput: there is none, or it cannot be told which it is; the message tells the judge why.
+    """
     if len(text) > LONGEST:
         raise UnusableJudgeOutput(f"it is longer than {LONGEST} characters")
+    reasons: list[str] = []
+    usable: dict[object, _Judgement] = {}
     try:
-        return _own_ratings(text, criteria, judged, form)
+        objects = [found for found in json_objects(text) if holds(found)]
+        if not objects:
+            raise UnusableJudgeOutput(f"it holds no JSON object with {wanted}")
+        own = [found for found in objects if not stands(found)]
+        if not own:
+            raise UnusableJudgeOutput(f"it repeats a judgement that stands in the {judged_is}; give your own")
+        for found in own:
+            try:
+                judgement = read(found)
+            except UnusableJudgeOutput as error:
+                reasons.append(str(error))
+            else:
+                usable[verdict(judgement)] = judgement
     except RecursionError as error:
         raise UnusableJudgeOutput("it is nested too deeply") from error
-
-
-def _own_ratings(text: str, criteria: Criteria, judged: str, form: JuryForm) -> dict[str, Any]:
-    objects = [found for found in json_objects(text) if criteria.keys() & found.keys()]
-    if not objects:
-        raise UnusableJudgeOutput("it holds no JSON object with the criteria " + ", ".join(criteria))
-    stands = _standing_in(judged, form)
-    own = [
-        found
-        for found in objects
-        if not any(stands(name, found[name], fields) for name, fields in criteria.items() if name in found)
-    ]
-    if not own:
-        raise UnusableJudgeOutput("it repeats a judgement that stands in the response; give your own")
-    reasons = []
-    usable: dict[str, dict[str, Any]] = {}
-    for found in own:
-        reason = _fault(found, criteria, form)
-        if reason is None:
-            usable[json.dumps({name: found[name]["score"] for name in criteria})] = found
-        else:
-            reasons.append(reason)
     if not usable:
         raise UnusableJudgeOutput(reasons[0])
     if len(usable) > 1:
         raise UnusableJudgeOutput("it holds several judgements that differ; give one JSON object and nothing else")
-    (ratings,) = usable.values()
-    # HELM's mean takes everything else that stands there.
-    return {name: _as_number(ratings[name], form) for name in criteria}
+    (judgement,) = usable.values()
+    return judgement
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
@@ -243,20 +282,6 @@ def _as_number(rating: Mapping[str, Any], form: JuryForm) -> Any:
     return {**rating, "score": form.value_of(rating["score"])} if form.labels else rating
 
 
-def _standing_in(judged: str, form: JuryForm) -> Callable[[str, Any, Collection[str]], bool]:
-    """Whether a rating stands in the judged answer already: in any layout, wrapping, escape or disguise.
-
-    The letters and digits of the rating are looked for among those of the answer, read forwards and backwards.
-    """
-    squeezes = [squeezed(reading) for reading in readings(judged)]
-    squeezes += [squeeze[::-1] for squeeze in squeezes]
-
-    def stands(name: str, rating: Any, fields: Collection[str]) -> bool:
-        return any(text in squeeze for text in _forms_of(name, rating, fields, form) for squeeze in squeezes)
-
-    return stands
-
-
 def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
     """A rating as it may have been written down: with its fields in any order, its score as any kind of number."""
     if not isinstance(rating, Mapping):
@@ -280,19 +305,18 @@ def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _fault(found: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> str | None:
+def _look_for_faults(found: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> None:
     if form.criteria and (unknown := [name for name in found if name not in criteria]):
-        return f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}"
+        raise UnusableJudgeOutput(f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}")
     for name, fields in criteria.items():
         rating = found.get(name)
         if not isinstance(rating, Mapping):
-            return f"the criterion {name!r} is missing or no object"
+            raise UnusableJudgeOutput(f"the criterion {name!r} is missing or no object")
         for field in fields:
             if field not in rating:
-                return f"{name!r} has no {field!r}"
+                raise UnusableJudgeOutput(f"{name!r} has no {field!r}")
         if "score" in fields and form.value_of(rating["score"]) is None:
-            return f"the score of {name!r} is not {form.wanted}"
-    return None
+            raise UnusableJudgeOutput(f"the score of {name!r} is not {form.wanted}")
 
 
 _NEAR = r"[^.\n]{0,60}"
