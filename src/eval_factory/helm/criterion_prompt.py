@@ -1,10 +1,9 @@
-"""What a judge is asked about the criteria of a rubric. Pure text.
+"""What judges are asked: our prompt about the criteria of a rubric, and the installed HELM's to its juries.
 
-It asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py): whether the last turn of a
-conversation meets one criterion, shown with its points; all parts of a criterion have to be met, but examples in it are
-examples; a criterion with negative points is met where the answer does what it should not.
-
-The prompt that a judge gets, as the installed HELM's annotator has it: read from its source, importing nothing.
+Ours asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py): whether the last turn of
+a conversation meets one criterion, shown with its points; all parts of a criterion have to be met, but examples in it
+are examples; a criterion with negative points is met where the answer does what it should not. HELM's are read from
+its source; nothing of it is imported.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What is known of HELM's metrics: which way is better, from where to where the values go, what they count.
+"""What is known of HELM's metrics: which way is better, their values, which is a score and which the main one.
 
 Read in the code of HELM's metrics (crfm-helm 0.5.16); a metric that is not in the table is unknown, never guessed.
 `tests/helm` compares the directions with those that HELM's own `static/schema_*.yaml` state.
-
-Which of HELM's statistics say something of the answers, and which of the run only.
-
-Which of a run's metrics is its main one.
 """
 
 from __future__ import annotations

@@ -371,32 +371,20 @@ class HubDataset(HelmRecord):
         return {f"{name}/{path.name}": path for path in sorted(Path(self.folder).glob("*.arrow"))}
 
 
-def hub_datasets(helm_dir: Path) -> list[HubDataset]:
-    """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
-    file = helm_dir / names.HUB_DATASETS_FILE
-    return list(read_record(file, list[HubDataset])) if file.is_file() else []
-
-
-class AppliedPatch(HelmRecord):
-    """A patch of HELM that a helm-run applied."""
-
+class _AppliedPatch(HelmRecord):
     name: str
     run_specs: list[str] | None = None
     """Those that it is for; None: every run."""
 
 
 class AppliedPatches(HelmRecord):
-    applied: list[AppliedPatch]
+    """Patches of HELM that a helm-run applied."""
+
+    applied: list[_AppliedPatch]
 
     def of(self, run_spec: str) -> list[str]:
         """Names of those that a run of this run spec met; one helm-run may be of several."""
         return [patch.name for patch in self.applied if patch.run_specs is None or run_spec in patch.run_specs]
-
-
-def applied_patches(helm_dir: Path) -> AppliedPatches | None:
-    """None where helm-run did not write them down: that of an earlier version of ours. Raises HelmError."""
-    file = helm_dir / names.PATCHES_FILE
-    return read_record(file, AppliedPatches) if file.is_file() else None
 
 
 class LimitedRecords(HelmRecord):
@@ -407,12 +395,6 @@ class LimitedRecords(HelmRecord):
     records: int
     left_out: int = 0
     cut: int = 0
-
-
-def limited_records(helm_dir: Path) -> LimitedRecords | None:
-    """None where no scenario wrote such down. Raises HelmError."""
-    file = helm_dir / names.LIMITED_RECORDS_FILE
-    return read_record(file, LimitedRecords) if file.is_file() else None
 
 
 class CodeExecution(HelmRecord):
@@ -428,10 +410,27 @@ class CodeExecution(HelmRecord):
     """Queries that were ended before their time, because the model's others had used it up."""
 
 
+def hub_datasets(helm_dir: Path) -> list[HubDataset]:
+    """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
+    return list(_of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[HubDataset]) or ())
+
+
+def applied_patches(helm_dir: Path) -> AppliedPatches | None:
+    """None where helm-run did not write them down: that of an earlier version of ours. Raises HelmError."""
+    found: AppliedPatches | None = _of_the_plugin(helm_dir / names.PATCHES_FILE, AppliedPatches)
+    return found
+
+
+def limited_records(helm_dir: Path) -> LimitedRecords | None:
+    """None where no scenario wrote such down. Raises HelmError."""
+    found: LimitedRecords | None = _of_the_plugin(helm_dir / names.LIMITED_RECORDS_FILE, LimitedRecords)
+    return found
+
+
 def code_execution(helm_dir: Path) -> CodeExecution | None:
     """None where nothing was executed. Raises HelmError."""
-    file = helm_dir / names.CODE_EXECUTION_FILE
-    return read_record(file, CodeExecution) if file.is_file() else None
+    found: CodeExecution | None = _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, CodeExecution)
+    return found
 
 
 def judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
@@ -439,6 +438,10 @@ def judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
 
     Raises HelmError.
     """
-    file = helm_dir / names.JUDGE_PROMPTS_FILE
-    found: dict[str, list[str]] = read_record(file, dict[str, list[str]]) if file.is_file() else {}
+    found: dict[str, list[str]] = _of_the_plugin(helm_dir / names.JUDGE_PROMPTS_FILE, dict[str, list[str]]) or {}
     return tuple(found[annotation]) if annotation in found else None
+
+
+def _of_the_plugin(file: Path, shape: Any) -> Any:
+    """What our plug-in wrote beside HELM's files, if it did."""
+    return read_record(file, shape) if file.is_file() else None

@@ -37,11 +37,6 @@ def installed_helm() -> str:
     return metadata.version(HELM)
 
 
-def is_refused(helm: str, run_spec: str) -> bool:
-    """Whether a run spec may not be run with this version of HELM."""
-    return helm not in SUPPORTED_HELM and run_spec in NEEDS_PATCHES
-
-
 def look_for_packages(task: str, run_spec: str) -> None:
     """HELM itself, in a version that can run this run spec, and what the run spec is known to import.
 
@@ -77,7 +72,7 @@ def refuse_unsupported_helm(task: str, run_spec: str) -> None:
         PrerequisiteError: it is refused; with the versions that are supported.
     """
     helm = installed_helm()
-    if is_refused(helm, run_spec):
+    if helm not in SUPPORTED_HELM and run_spec in NEEDS_PATCHES:
         raise PrerequisiteError(
             f"{task} needs HELM ({HELM}) {' or '.join(SUPPORTED_HELM)}; {helm} is installed\n"
             "  eval-factory replaces parts of HELM for this task, and has checked that with these versions only\n"

@@ -1,9 +1,8 @@
-"""Answers that need no model: nothing, a refusal, the same letter every time, the longest option. Pure functions.
+"""Answers that need no model: nothing, a refusal, the same letter every time, the longest option; and what they score.
 
 What such answers score is the floor of a metric: a score that is not above it does not show that a model read the
-questions. Which answers there are depends on the data that was read, never on what the model answered.
-
-What trivial answers score, as our plug-in writes it into HELM's output folder, and how it is read.
+questions. Which answers there are depends on the data that was read, never on what the model answered. Our plug-in
+scores them, and writes the scores into HELM's output folder.
 """
 
 from __future__ import annotations
