@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.core import failure_causes, foreign_text, redaction, secrets
+from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import judge_output, output, packages
@@ -24,7 +24,7 @@ from eval_factory.workflows import failures
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
 
 CRITERIA = {"accuracy": {"score", "explanation"}}
-REDACTOR = redaction.Redactor(["plain-looking-value-77", "q" * 30])
+REDACTOR = secrets.Redactor(["plain-looking-value-77", "q" * 30])
 ADAPTER = openai_api.Adapter({}, [], {}, None, "<think>", "</think>")
 
 DURATION = "('1 weeks', '0 days')"
@@ -51,7 +51,7 @@ READY = '{"accuracy": {"score": 5, "explanation": "x"}}'
 READERS: dict[str, Callable[[str], object]] = {
     "redaction": REDACTOR.text,
     "redaction of what is known": REDACTOR.known,
-    "what looks like a key": redaction.looks_like_key,
+    "what looks like a key": secrets.looks_like_key,
     "variables": secrets.variables_in,
     "a judge's answer": unusable,
     "the answer it judges": lambda text: unusable(READY, text),

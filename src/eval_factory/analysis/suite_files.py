@@ -14,9 +14,8 @@ from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.suite_document import csv_text, document, folder_of, rows, usage_document
 from eval_factory.analysis.suite_results import CellResult, SuiteResults
 from eval_factory.analysis.win_rates import EFFICIENCY
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import documents
 from eval_factory.report.markdown_text import code, prose, table
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style

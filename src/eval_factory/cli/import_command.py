@@ -54,7 +54,7 @@ def _quoted(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    from eval_factory.core.atomic_files import write_atomic
+    from eval_factory.core.safe_files import write_atomic
 
     try:
         write_atomic(path, text)

@@ -11,7 +11,7 @@ import click
 from eval_factory.cli.leaderboard_listing import listing
 from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.suite_options import CellReport

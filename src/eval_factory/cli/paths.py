@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from eval_factory.core.user_paths import expanded
+from eval_factory.core.safe_files import expanded
 
 
 class HomePath(click.Path):

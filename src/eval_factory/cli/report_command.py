@@ -8,7 +8,7 @@ import click
 
 from eval_factory.cli.paths import HomePath
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 
 PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
 
@@ -43,8 +43,8 @@ def report(
         write_plots(run_folders(folders), plots)
         if output is None:
             return
-    from eval_factory.core.atomic_files import write_atomic
     from eval_factory.core.rundir import PRIVATE
+    from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.page.stored_pages import page_of
     from eval_factory.report.reader import load_result
 
@@ -69,7 +69,7 @@ def report(
 
 def _write(text: str, output: Path | None) -> None:
     """To standard output, or to a file, whose path is then printed."""
-    from eval_factory.core.atomic_files import write_atomic
+    from eval_factory.core.safe_files import write_atomic
 
     if output is None:
         click.echo(text, nl=False)

@@ -16,7 +16,7 @@ from eval_factory.cli.streams import lasting
 from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
     from eval_factory.workflows.options import Evaluated, Submitted
@@ -81,7 +81,7 @@ class RunOutput:
 
     def _write(self, record: Mapping[str, Any]) -> None:
         """In ASCII, which every stream takes; a number that JSON does not know is null."""
-        from eval_factory.core.jsonl import json_line
+        from eval_factory.core.safe_files import json_line
 
         self.stdout.write(json.dumps(json.loads(json_line(dict(record)))) + "\n")
 

@@ -15,9 +15,9 @@ from eval_factory.cli.suite_screen import STYLES, SuiteScreen
 from eval_factory.cli.suite_text import Row, rows, spent_line
 from eval_factory.cli.wrapping import columns, wrapped
 from eval_factory.core.foreign_text import one_line, own_lines
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.signals import not_to_be_hung_up
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.workflows.suite.suite_journal import SUITE_STARTED
 from eval_factory.workflows.suite.suite_observer import NobodyLooks, SuiteObserver
 from eval_factory.workflows.suite.suite_options import SuiteReport

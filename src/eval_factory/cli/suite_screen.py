@@ -24,7 +24,7 @@ from eval_factory.cli.suite_text import (
     state_line,
 )
 from eval_factory.core.foreign_text import one_line, own_lines
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_journal as events
 from eval_factory.workflows.suite import suite_state as states
 from eval_factory.workflows.suite.suite_state import CellState, SuiteState

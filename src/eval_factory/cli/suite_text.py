@@ -10,7 +10,7 @@ from typing import Any
 
 from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.suite_dir import RunSuiteDir
+from eval_factory.core.rundir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.report.cost_line import money
 from eval_factory.workflows.suite.suite_budget import limit_reached

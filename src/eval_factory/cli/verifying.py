@@ -15,7 +15,7 @@ from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
     from eval_factory.api import Verified

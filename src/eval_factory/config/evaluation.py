@@ -20,11 +20,9 @@ from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import LIST_FORMS, RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.plain_yaml import not_writable
-from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
-from eval_factory.core.secrets import variable_of, variables_in
-from eval_factory.core.validation_messages import did_you_mean, expectation
+from eval_factory.core.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 

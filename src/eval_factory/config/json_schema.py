@@ -16,7 +16,7 @@ from eval_factory.config.field_docstrings import docstrings_of
 from eval_factory.config.model import DEMO_URLS, RunConfig
 from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
 from eval_factory.config.slurm_model import RunExecutorSection, SlurmSection
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
 
 Schema = dict[str, Any]

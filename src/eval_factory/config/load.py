@@ -9,8 +9,7 @@ from typing import Any
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, load_mapping, parse
-from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.written_secrets import field_before, field_names_a_secret
+from eval_factory.core.secrets import field_before, field_names_a_secret, names_a_secret
 
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"

@@ -12,7 +12,7 @@ from typing import Any
 from eval_factory.config.merge import Source, Sources
 from eval_factory.config.model import Extra, RunConfig
 from eval_factory.config.shuffled_choices import cannot_be_shuffled
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.code_execution import refusal
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATHS, WHERE, given_twice

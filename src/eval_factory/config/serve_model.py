@@ -11,10 +11,9 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from eval_factory.config.field_docstrings import describe_fields
 from eval_factory.config.model import Line, Number, VariableName
-from eval_factory.core.redaction import Redactor, looks_like_key
-from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.served_url import PORT, REPLICA, served_url
+from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.core.urls import PORT, REPLICA, served_url
 
 MOST_RESTARTS = 100
 MOST_REPLICAS = 64

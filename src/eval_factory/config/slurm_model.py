@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from eval_factory.config.field_docstrings import describe_fields
 from eval_factory.config.model import Line, Positive
 from eval_factory.config.run_executor import Executor
-from eval_factory.core.redaction import looks_like_key
+from eval_factory.core.secrets import looks_like_key
 from eval_factory.core.strict_model import StrictModel
 
 MOST_CPUS = 4096

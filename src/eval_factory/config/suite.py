@@ -17,7 +17,7 @@ from eval_factory.config.suite_parts import merged, normal_form
 from eval_factory.config.suite_shape import TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir, suite_dir
+from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.tasks.framework import Framework, load_framework
 
 MOST_USUAL_PROCESSES = 8

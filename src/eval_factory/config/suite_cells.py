@@ -16,8 +16,7 @@ from eval_factory.config.rules import BENCHMARK, prescribed_roles
 from eval_factory.config.suite_names import DEFAULT_VARIANT, name_with_variant
 from eval_factory.config.suite_parts import leaves, over
 from eval_factory.config.suite_shape import HANDED, TOP
-from eval_factory.core.errors import ConfigError
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.tasks.custom.definition import load_benchmark
 from eval_factory.tasks.framework import Framework, Task

@@ -12,12 +12,10 @@ from typing import Any
 from eval_factory.config.load import interpolate, parse_overrides
 from eval_factory.config.merge import Source
 from eval_factory.config.suite_shape import TOP
-from eval_factory.core.errors import ConfigError
-from eval_factory.core.own_files import LEADS_OUT, is_within
+from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
-from eval_factory.core.redaction import REDACTED, looks_like_key
-from eval_factory.core.user_paths import expanded
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
+from eval_factory.core.secrets import REDACTED, looks_like_key
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
 MOST_EXTENDED = 20

@@ -11,9 +11,9 @@ from eval_factory.config.field_docstrings import describe_fields
 from eval_factory.config.model import Line, Number, PathText, Positive
 from eval_factory.config.serve_model import ServeSection
 from eval_factory.config.slurm_model import SlurmSection
-from eval_factory.core.redaction import looks_like_key
+from eval_factory.core.rundir import RESERVED_NAMES
+from eval_factory.core.secrets import looks_like_key
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.suite_dir import RESERVED_NAMES
 
 LONGEST_NAME = 100
 NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")

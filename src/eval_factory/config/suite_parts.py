@@ -18,7 +18,7 @@ from eval_factory.config.rules import BENCHMARK
 from eval_factory.config.suite_layers import SuiteLayer
 from eval_factory.config.suite_names import name_of_type
 from eval_factory.config.suite_shape import TOP, endpoint_at, params_of
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import PATHS, WHERE, RunEntry, prefix_of
 

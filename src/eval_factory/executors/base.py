@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
+from eval_factory.core.secrets import Redactor
 
 
 @dataclass(frozen=True)

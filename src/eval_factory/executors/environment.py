@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.urls import SERVED_AT
 
 ALLOWED = frozenset(
     {

@@ -16,8 +16,8 @@ from typing import IO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.base import Finished, ProcessSpec
 
 TICK_S = 0.2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 

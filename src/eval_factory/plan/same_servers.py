@@ -12,8 +12,8 @@ from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import urls_in
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import YamlError, parse_own
-from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import base_of

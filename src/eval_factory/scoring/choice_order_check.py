@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from eval_factory.core.choice_order_results import ChoiceOrders, Share
-from eval_factory.core.results import ALL_ORDERS
+from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import PROPORTION, describe

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Instances, Provenance
+from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Comparability, Deviation, Instances, Provenance
 from eval_factory.data.pins import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names

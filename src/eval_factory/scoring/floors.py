@@ -14,7 +14,7 @@ from typing import cast
 
 from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
-from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
+from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import (
     EMPTY_NAME,

@@ -24,7 +24,7 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.time_limit import Clock
+from eval_factory.core.this_process import Clock
 from eval_factory.data.fingerprint import hashes_of
 from eval_factory.data.pins import revisions_of
 from eval_factory.demo.packaged_data import packaged_data

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from eval_factory.core.results import JudgeCounts, Judgements, Score
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
+from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, RubricReport, RubricVotes, Score
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.rubric.rubric_case import ROLES, SYSTEM, USER
 
 _MESSAGE_KEYS = ("role", "content")

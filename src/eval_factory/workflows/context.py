@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.plan.run_plan import Plan
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.secrets import Redactor, names_a_secret
 
 if TYPE_CHECKING:
     from eval_factory.core.results import Score

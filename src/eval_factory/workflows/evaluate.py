@@ -12,14 +12,14 @@ from typing import TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
-from eval_factory.core import events as event_names
+from eval_factory.core import logs as event_names
 from eval_factory.core import sandbox
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.executors.open_files import make_room

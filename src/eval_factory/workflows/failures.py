@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval_factory.core import events as event_names
+from eval_factory.core import logs as event_names
 from eval_factory.core.errors import (
     ConfigError,
     EndpointRefusedError,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core import events as event_names
+from eval_factory.core import logs as event_names
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.executors.base import Executor, ProcessSpec, ignore

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval_factory.core import events as event_names
+from eval_factory.core import logs as event_names
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Spending
 from eval_factory.core.errors import NotReportableError
 from eval_factory.core.results import MODEL_ROLE

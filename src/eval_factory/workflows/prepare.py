@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import Plan

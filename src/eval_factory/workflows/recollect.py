@@ -13,14 +13,12 @@ from typing import Any
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.load import load_run_config
 from eval_factory.config.rules import BENCHMARK
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
-from eval_factory.core.own_files import is_within
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import variables_in
+from eval_factory.core.safe_files import is_within, write_atomic
+from eval_factory.core.secrets import Redactor, variables_in
 from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import jury_form_in

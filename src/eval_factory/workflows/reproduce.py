@@ -10,11 +10,11 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Request
 from eval_factory.config.merge import is_credential
 from eval_factory.config.rules import own_data_of
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variables_in
 from eval_factory.demo.packaged_data import packaged_data
 from eval_factory.helm import output

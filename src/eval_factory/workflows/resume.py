@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory import __version__
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.framework import DATA_PATH
 

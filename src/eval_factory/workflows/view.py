@@ -15,10 +15,8 @@ import yaml
 
 from eval_factory.core.errors import ConfigError, HelmError
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir
-from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
 from eval_factory.helm.command import helm_program
 from eval_factory.helm.model_files import quiet_logging

@@ -11,8 +11,8 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE
-from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.executors.base import ProcessSpec
 from eval_factory.executors.process import git_hash, run_logged
 

@@ -15,7 +15,7 @@ from eval_factory.cli import suite_watching
 from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
 from eval_factory.workflows.suite import suite_estimate, suite_logs

@@ -17,7 +17,7 @@ from eval_factory.config.serve_model import (
     words_of,
 )
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.checked_cells import checked

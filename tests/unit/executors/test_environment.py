@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.urls import SERVED_AT
 from eval_factory.executors.environment import child_environment
 
 

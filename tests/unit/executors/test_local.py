@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors import local
 from eval_factory.executors.base import Finished, ProcessSpec
 from eval_factory.executors.local import LocalExecutor

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import Floor, Score, Stats, TaskResult
-from eval_factory.core.time_limit import TimeLimit
+from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, output
 from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
 from eval_factory.scoring import corrections, floors

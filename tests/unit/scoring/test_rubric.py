@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import JudgeCounts, Judgements, Score, Stats
-from eval_factory.core.rubric_results import PairAgreement
+from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.scoring.groups import Groups

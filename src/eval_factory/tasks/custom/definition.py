@@ -17,12 +17,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom import conversation_table, prompt_check, table_check
 from eval_factory.tasks.custom.jury_keys import jury_keys
 from eval_factory.tasks.file_problems import Findings

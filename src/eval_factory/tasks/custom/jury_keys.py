@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from eval_factory.core.errors import did_you_mean
 from eval_factory.core.jury_form import CRITERIA, HELMS_FORM, MAX, MIN, SCALE, JuryForm, form_of
-from eval_factory.core.validation_messages import did_you_mean
 
 if TYPE_CHECKING:
     from eval_factory.tasks.custom.definition import Benchmark

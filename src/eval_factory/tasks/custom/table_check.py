@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import printable
-from eval_factory.core.validation_messages import did_you_mean
 from eval_factory.tasks.choices.choice_question import LETTERS, options_shown
 from eval_factory.tasks.custom.csv_table import TableError, other_form, rows_of
 from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable

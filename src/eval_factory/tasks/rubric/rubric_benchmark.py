@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.validation_messages import did_you_mean, expectation
 from eval_factory.tasks.custom.definition import NAME, Benchmark
 from eval_factory.tasks.file_problems import shortened, unreadable
 from eval_factory.tasks.rubric.rubric_case import RUBRIC_METRIC

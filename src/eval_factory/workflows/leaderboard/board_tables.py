@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import (
     EvalFactoryError,
     HelmError,
@@ -20,10 +19,9 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir
-from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, helm_program
 from eval_factory.helm.model_files import quiet_logging

@@ -24,12 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.garbage import collect_rarely, keep_what_there_is
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.parent import end_with_parent
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.safe_files import json_line, write_atomic
+from eval_factory.core.this_process import collect_rarely, end_with_parent, keep_what_there_is
+from eval_factory.core.urls import SERVED_AT
 from eval_factory.workflows.suite.cell_spec import CellSpec
 
 MODULE = "eval_factory.workflows.suite.cell_process"
@@ -79,8 +77,7 @@ def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
     import traceback
 
     from eval_factory.core.foreign_text import own_lines
-    from eval_factory.core.redaction import Redactor
-    from eval_factory.core.secrets import names_a_secret
+    from eval_factory.core.secrets import Redactor, names_a_secret
 
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
@@ -92,7 +89,7 @@ def be_the_cell(spec: CellSpec, parent: int) -> int:
     Args:
         parent: the id of the process that started it, and with which it ends.
     """
-    from eval_factory.core.signals import interrupt_on_signals
+    from eval_factory.core.this_process import interrupt_on_signals
 
     if os.getpgrp() != os.getpid():
         os.setsid()  # Ctrl-C in the terminal reaches the suite alone, which tells the cells

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core import events as event_names
+from eval_factory.core import logs as event_names
 from eval_factory.core.rundir import RunDir
 from eval_factory.executors.progress import EventTail, short_figures
 

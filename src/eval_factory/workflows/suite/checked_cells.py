@@ -11,7 +11,7 @@ from eval_factory.config.evaluation import Evaluation, build_evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.run_plan import Plan, make_plan

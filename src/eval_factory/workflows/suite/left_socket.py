@@ -11,8 +11,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.limit_server import PREFIX, SOCKET
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.resume import read_state, versions
 from eval_factory.workflows.suite.run_in_place import move_into

@@ -12,8 +12,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 
 BEGUN = "in-place"
 """Under the suite's own files, while parts of a result are still to be moved: what stood there before is aside."""

@@ -9,8 +9,7 @@ from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.serve_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import NotReportableError
-from eval_factory.core.redaction import is_place
-from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.executors.environment import ALLOWED
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.context import HUB_TOKEN

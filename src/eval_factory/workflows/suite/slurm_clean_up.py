@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.slurm_commands import QueuedTask, Slurm
 from eval_factory.executors.slurm_script import BatchJob, clean_up_script
 from eval_factory.executors.slurm_waves import Wave

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from eval_factory.config.serve_model import variables_of
 from eval_factory.config.suite import Suite
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.environment import ALLOWED
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.workflows.context import HUB_TOKEN

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.suite_dir import OF_ONE_RUN, RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir, SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, Slurm
 from eval_factory.executors.slurm_waves import active
 from eval_factory.workflows.suite.slurm_store import SlurmStore

@@ -14,8 +14,7 @@ from typing import Any
 from eval_factory.config.serve_model import LAUNCH
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.slurm_script import BatchJob, batch_script, step_words
 from eval_factory.executors.slurm_waves import Wanted
 from eval_factory.plan.run_plan import leaves_of

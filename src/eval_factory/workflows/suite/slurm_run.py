@@ -15,10 +15,10 @@ from eval_factory.config.run_executor import EXECUTOR, SLURM
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_names import name_of_type
 from eval_factory.config.suite_shape import TOP
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.suite_dir import OF_ONE_RUN, RunSuiteDir
+from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result

@@ -22,8 +22,8 @@ from typing import Any
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import EvalFactoryError, HelmError, InterruptedRunError, PrerequisiteError
-from eval_factory.core.signals import interrupt_on_signals
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING

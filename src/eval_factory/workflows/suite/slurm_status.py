@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, Slurm
 from eval_factory.executors.slurm_reasons import in_words
 from eval_factory.executors.slurm_script import clean_up_name

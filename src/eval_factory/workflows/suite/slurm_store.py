@@ -15,11 +15,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, SuiteDir
+from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.executors.slurm_waves import Wave, job_name
 
 RUN_CONFIG = "run_config.yml"

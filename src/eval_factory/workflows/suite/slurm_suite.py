@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError, Slurm
 from eval_factory.executors.slurm_reasons import OWN, in_words
 from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless

@@ -19,11 +19,10 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import HelmError, InterruptedRunError, PrerequisiteError
-from eval_factory.core.rundir import PRIVATE, RunDir
-from eval_factory.core.signals import interrupt_on_signals
-from eval_factory.core.suite_dir import SuiteDir, suite_dir
+from eval_factory.core.rundir import PRIVATE, RunDir, SuiteDir, suite_dir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.endpoint import response_cache
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.report.documents import to_yaml

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.slurm_status import cancel_jobs
 from eval_factory.workflows.suite.suite_status import UNKNOWN, SuiteStatus, holder_now, status_of
 

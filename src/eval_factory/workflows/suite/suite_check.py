@@ -19,11 +19,10 @@ from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.own_files import LEADS_OUT, is_within
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.core.safe_files import LEADS_OUT, is_within
 from eval_factory.core.secrets import variables_in
-from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.progress import EventTail
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.field_differences import differences_of_files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval_factory.config.suite import Suite
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.documents import to_yaml
 
 OF_THE_SUITE = (

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.own_files import refuse_foreign
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import OF_ONE_RUN, SuiteDir, suite_dir
+from eval_factory.core.rundir import OF_ONE_RUN, RunDir, SuiteDir, suite_dir
+from eval_factory.core.safe_files import refuse_foreign
 
 MOST_NAMED = 3
 MOST_LOOKED_AT = 1000

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.lock_holder import Holder
-from eval_factory.core.rundir import RunDir, open_lock
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.folder_lock import Holder
+from eval_factory.core.rundir import RunDir, SuiteDir, open_lock
 
 LOOKED_AT_S = 1.0
 """Somebody who only looks whether it is held holds it for an instant."""

@@ -9,10 +9,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import PRIVATE, SuiteDir
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.secrets import Redactor
 from eval_factory.workflows.suite.suite_observer import SuiteObserver
 
 SUITE_STARTED, SUITE_ENDED = "suite_started", "suite_ended"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.workflows.suite.slurm_status import NOT_KNOWN
 from eval_factory.workflows.suite.suite_state import UNFINISHED
 from eval_factory.workflows.suite.suite_status import CellStatus, SuiteReader, SuiteStatus

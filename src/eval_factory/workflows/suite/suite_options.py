@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -11,9 +11,9 @@ from eval_factory.config.suite import Suite
 from eval_factory.config.suite_cells import combinations, origins_of
 from eval_factory.config.suite_shape import TOP
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.roles import MODEL_ROLE
-from eval_factory.endpoint.limit_groups import LimitOf, RunEndpoints, limits_of
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.endpoint_settings import LimitOf, RunEndpoints, limits_of
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN

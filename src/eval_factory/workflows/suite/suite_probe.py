@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
 from eval_factory.core.errors import EndpointUnreachableError, PrerequisiteError
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe

@@ -16,10 +16,9 @@ from typing import Any
 
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.lock_holder import Holder, is_running
+from eval_factory.core.folder_lock import Holder, is_running
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.executors.progress import EventTail
 from eval_factory.workflows.suite.cell_job import CellJob
 from eval_factory.workflows.suite.cell_progress import CellFollower, CellProgress, is_number

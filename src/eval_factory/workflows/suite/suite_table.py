@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.cell_outcome import FAILED
 from eval_factory.workflows.suite.suite_options import CellReport
 

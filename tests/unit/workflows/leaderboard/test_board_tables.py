@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError, NotReportableError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.leaderboard import board_tables
 from eval_factory.workflows.leaderboard.board_tables import (
     FAILED,

@@ -12,8 +12,8 @@ import pytest
 
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget, Purse, Spending
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_loop import CellLoop

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.suite import served_cells
 from eval_factory.workflows.suite.planned_cells import PlannedCell

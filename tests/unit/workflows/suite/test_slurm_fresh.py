@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import BusyError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.slurm_fresh import begin_anew
 from eval_factory.workflows.suite.slurm_jobs import key_of

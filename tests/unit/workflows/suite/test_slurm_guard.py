@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.suite_dir import RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.workflows.suite.slurm_guard import MOST_NAMED, refuse_cells_in_slurm, refuse_run_in_slurm

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm_waves import Wanted
 from eval_factory.workflows.suite import slurm_served, slurm_worker
 from eval_factory.workflows.suite.slurm_jobs import (

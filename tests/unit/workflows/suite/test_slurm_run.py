@@ -18,8 +18,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import RunSuiteDir
+from eval_factory.core.rundir import RunDir, RunSuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework

@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import slurm_served
 from eval_factory.workflows.suite.slurm_environment import write_environment
 from eval_factory.workflows.suite.slurm_served import KEYS_ARE_GONE, main, work

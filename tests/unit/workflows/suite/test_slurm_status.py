@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm_commands import QueuedTask
 from eval_factory.workflows.suite.slurm_status import GONE, NOT_KNOWN, PUBLISHED, QueueReader, cancel_jobs
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore

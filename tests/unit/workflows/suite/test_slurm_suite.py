@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.run_suite import Work
 from eval_factory.workflows.suite.slurm_jobs import key_of

@@ -12,8 +12,7 @@ from typing import Any, TextIO
 import pytest
 import yaml
 
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.cell_spec import CellSpec

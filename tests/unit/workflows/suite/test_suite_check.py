@@ -13,7 +13,7 @@ from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.resume import DataRead, ended_run, remember

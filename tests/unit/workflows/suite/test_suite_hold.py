@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_hold
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.lock_holder import Holder
+from eval_factory.core.folder_lock import Holder
 from eval_factory.workflows.suite.suite_lock import lock_is_held, may_hold
 from suite_by_hand import held, suite_folder
 

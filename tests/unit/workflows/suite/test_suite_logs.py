@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_logs
 from eval_factory.workflows.suite.cell_job import CellJob
 from eval_factory.workflows.suite.slurm_status import NOT_KNOWN

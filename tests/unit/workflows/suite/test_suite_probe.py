@@ -6,7 +6,7 @@ from typing import Any
 
 from eval_factory.config.suite import Cell
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_probe import Answer, EndpointProbe

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_table
 from eval_factory.workflows.suite.suite_options import CellReport
 from eval_factory.workflows.suite.suite_table import write_table

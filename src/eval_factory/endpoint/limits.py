@@ -1,7 +1,16 @@
-"""Rate limits of an endpoint: what its headers ask for, how long it is borne, and sending no more than is allowed.
+"""Who may send a request now: so many at once, so many a minute, fewer when the endpoint has too many.
+
+A run of its own keeps its limits itself (`LocalAdmission`); runs of a suite have them together
+(`eval_factory.endpoint.shared_limits`).
+
+Rate limits of an endpoint: what its headers ask for, how long it is borne, and sending no more than is allowed.
 
 Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's
 `anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
+
+How many requests go on at once: fewer when the endpoint says that it has too many, more again when it answers.
+
+Additive increase, multiplicative decrease (D.-M. Chiu and R. Jain, Computer Networks and ISDN Systems 17:1-14, 1989).
 """
 
 from __future__ import annotations
@@ -11,15 +20,19 @@ import math
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Protocol
 
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
-from eval_factory.core.cost import BYTES_PER_TOKEN
+from eval_factory.core.budget import BYTES_PER_TOKEN
 from eval_factory.endpoint import bridge
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 
 WINDOW_S = 120.0
 """A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
@@ -200,3 +213,163 @@ class RateLimiter:
         for limiter, weight in self._limits:
             while not limiter.try_acquire("request", weight(tokens), blocking=False):
                 yield
+
+
+DECREASE = 0.7
+
+
+class AdaptiveLimit:
+    """How many at once, as the endpoint's answers have it; whoever uses it keeps threads apart."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._allowed = float(most)
+        self._last_decrease = 0.0
+
+    @property
+    def allowed(self) -> float:
+        """So many at once; only whole ones are let in."""
+        return self._allowed
+
+    @property
+    def places(self) -> int:
+        return max(1, int(self._allowed))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether as many are allowed as ever are."""
+        return self._allowed >= self._most
+
+    def too_many(self, since: float, now: float) -> None:
+        """A request that began at `since` was refused: go down, once for all that were under way together."""
+        if since >= self._last_decrease:
+            self._allowed = max(1.0, self._allowed * DECREASE)
+            self._last_decrease = now
+
+    def answered(self) -> None:
+        """One place more for each round of answers."""
+        self._allowed = min(float(self._most), self._allowed + 1.0 / self._allowed)
+
+
+class AdaptiveConcurrency:
+    """Admits up to `most` requests of one process at once, and adapts."""
+
+    def __init__(self, most: int) -> None:
+        self._limit = AdaptiveLimit(most)
+        self._inside = 0
+        self._waiting: deque[Future[None]] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def allowed(self) -> float:
+        """So many at once; only whole ones are let in."""
+        return self._limit.allowed
+
+    def enter(self) -> float:
+        """Waits for a place; the time at which it was given."""
+        with self._lock:
+            turn = None if self._inside < self._limit.places else Future[None]()
+            if turn is None:
+                self._inside += 1
+            else:
+                self._waiting.append(turn)
+        if turn is not None:
+            try:
+                bridge.result_of(turn)
+            except BaseException:
+                if not turn.cancel():
+                    self.leave()
+                raise
+        return time.monotonic()
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._inside < self._limit.places:
+            turn = self._waiting.popleft()
+            if turn.set_running_or_notify_cancel():
+                self._inside += 1
+                turn.set_result(None)
+
+    @contextmanager
+    def slot(self) -> Iterator[float]:
+        """Waits for a place; yields the time at which it was given."""
+        since = self.enter()
+        try:
+            yield since
+        finally:
+            self.leave()
+
+    def too_many(self, since: float) -> None:
+        """The endpoint refused a request that began at `since`."""
+        with self._lock:
+            self._limit.too_many(since, time.monotonic())
+
+    def answered(self) -> None:
+        """The endpoint answered a request."""
+        if self._limit.is_whole:  # read without the lock: the usual case costs nothing
+            return
+        with self._lock:
+            self._limit.answered()
+            self._let_in()
+
+
+class Admission(Protocol):
+    """Lets the requests to one endpoint through; safe among threads."""
+
+    def slot(self) -> AbstractContextManager[float]:
+        """Waits for a place among those that ask; gives what `too_many` wants to know of it.
+
+        To leave it without an exception says that the endpoint answered.
+        """
+
+    def wait_for_rate(self, body: Mapping[str, Any]) -> None:
+        """Waits until this request is within the limits a minute."""
+
+    def too_many(self, slot: float, pause: float | None) -> None:
+        """The endpoint refused the request of this slot: it has too many.
+
+        `pause`: seconds that it asks to wait; None: it does not say.
+        """
+
+    def stop(self) -> None:
+        """No request will be sent any more: whoever waits is let go on, and finds out."""
+
+
+class _Slot(AbstractContextManager[float]):
+    """A place; written out, for a generator takes three times as long, and every request has one."""
+
+    def __init__(self, concurrency: AdaptiveConcurrency) -> None:
+        self._concurrency = concurrency
+
+    def __enter__(self) -> float:
+        return self._concurrency.enter()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._concurrency.leave()
+        if kind is None:
+            self._concurrency.answered()
+
+
+class LocalAdmission:
+    """Of one client alone. What an endpoint asks to wait, the refused request waits itself."""
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        self._concurrency = AdaptiveConcurrency(settings.parallelism)
+        self._rate_limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
+        self._stop = threading.Event()
+
+    def slot(self) -> AbstractContextManager[float]:
+        return _Slot(self._concurrency)
+
+    def wait_for_rate(self, body: Mapping[str, Any]) -> None:
+        self._rate_limiter.wait(body, self._stop)
+
+    def too_many(self, slot: float, pause: float | None) -> None:  # noqa: ARG002 - each thread waits its own
+        self._concurrency.too_many(slot)
+
+    def stop(self) -> None:
+        self._stop.set()

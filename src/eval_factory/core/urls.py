@@ -1,7 +1,7 @@
-"""`served://...`: the URL of a model whose server is started for its cells, on another port each time.
+"""Hosts and ports as URLs name them, and `served://...`: the URL of a model whose server is started for its runs.
 
-What is served is what is run, not where: so the URL names the command, and who asks finds the address in a variable.
-The identity of a run and the keys of its answers hold the URL, and never the address.
+A served model has another port each time. What is run is the command, not where it listens: so the URL names the
+command, and who asks finds the address in a variable. A run's identity and the keys of its answers hold the URL only.
 """
 
 from __future__ import annotations
@@ -11,9 +11,44 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from eval_factory.core.errors import PrerequisiteError
+
+if TYPE_CHECKING:
+    from eval_factory.core.helm_run_settings import Place
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def place_of(url: str) -> Place | None:
+    """Host and port of a URL; None where it has none."""
+    parts = urlsplit(url)
+    if not parts.hostname or parts.scheme not in _PORTS:
+        return None
+    return host_of(parts.hostname), parts.port or _PORTS[parts.scheme]
+
+
+def origin_of(url: str) -> tuple[str, object]:
+    """Scheme, host and port: what is sent to one origin must not reach another, were it the same name in plain text."""
+    parts = urlsplit(url)
+    return parts.scheme, place_of(url) or parts.netloc
+
+
+def host_of(name: object) -> str:
+    """A host's one spelling: lower case, no dot at the end, no zone, and in ASCII, as urllib3 asks for it (IDNA)."""
+    text = name.decode("utf-8", "replace") if isinstance(name, (bytes, bytearray)) else str(name or "")
+    text = text.lower().partition("%")[0].rstrip(".")
+    if text.isascii():
+        return text
+    import idna  # its tables take time to load, and few hosts need them
+
+    try:
+        return idna.encode(text, uts46=True).decode("ascii").rstrip(".")
+    except idna.IDNAError:
+        return text
+
 
 SERVED_SCHEME = "served"
 SERVED_AT = "EVAL_FACTORY_SERVED_AT"

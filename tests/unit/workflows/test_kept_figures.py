@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from eval_factory.endpoint.kept_figures import KeptFigures, kept_figures
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.workflows.estimate import KeptFigures, kept_figures
 
 
 def kept(tmp_path: Path, *answers: tuple[str, str, Any, float]) -> Path:

@@ -1,4 +1,4 @@
-"""How the endpoint that is evaluated is told from the others of a run."""
+"""Words that several rooms mean the same by: said once, here."""
 
 from __future__ import annotations
 
