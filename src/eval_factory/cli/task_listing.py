@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.helm.jury_prompts import prompt_of_jury, prompt_of_rubric
+from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.code_execution import FLAG, KEY, how_executed, needs_permission
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout

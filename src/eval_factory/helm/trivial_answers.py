@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 
 REFUSAL = "I'm sorry, but I cannot answer this question."

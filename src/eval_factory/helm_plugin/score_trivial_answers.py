@@ -27,7 +27,7 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
+from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
 from eval_factory.helm.packages import HELM
 from eval_factory.helm.trivial_answers import (
