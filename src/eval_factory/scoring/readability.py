@@ -18,7 +18,7 @@ from typing import Any
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import LONGEST_LABEL
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import CORRECT, DATE_FORMATS

@@ -10,8 +10,8 @@ from typing import Any
 
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, RubricReport, RubricVotes, Score
 from eval_factory.helm import output
+from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.helm.rubric_annotations import decisions_of, error_of, said_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import ordinal_alpha
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups

@@ -13,7 +13,7 @@ import pytest
 from eval_factory.core.results import Floor, Score, Stats, TaskResult
 from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, output
-from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
+from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
 from eval_factory.scoring import corrections, floors
 from eval_factory.scoring.corrections import Case
 from eval_factory.scoring.floors import FloorScores, SharedKeys, notes_on_floors

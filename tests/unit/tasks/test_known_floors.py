@@ -10,7 +10,7 @@ from scripts.make_known_floors import known_set
 
 from eval_factory.core.results import Floor, Instances, Validity
 from eval_factory.core.rundir import RunDir
-from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
+from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS, NOT_WHOLE
 from eval_factory.tasks import known_scores as module
 from eval_factory.tasks.errata import load_errata
