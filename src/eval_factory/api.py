@@ -21,9 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.given_arguments import request_of, several
-from eval_factory.config.given_mapping import plain_document
+from eval_factory.config.evaluation import Request, build_evaluation, request_of, several
+from eval_factory.config.load import plain_document
 from eval_factory.core.errors import (
     BusyError,
     ConfigError,

@@ -29,8 +29,8 @@ from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cann
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
 from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
-from eval_factory.tasks.code_execution import needs_sandbox
 from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.workflows.context import RunContext, hold, show_warnings
 from eval_factory.workflows.failures import (
     blocked_places,

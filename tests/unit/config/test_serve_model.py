@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from eval_factory.config.serve_model import (
+from eval_factory.config.suite_model import (
     ServeSection,
     health_url,
     problems_of_serve,

@@ -23,10 +23,9 @@ from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
-from eval_factory.helm.command import command_line
+from eval_factory.helm.command import command_line, helm_program
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.page_schema import page_models
-from eval_factory.helm.programs import helm_program
 from eval_factory.plan.run_plan import where_keys_go
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result

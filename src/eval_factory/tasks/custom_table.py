@@ -1,9 +1,13 @@
-"""The table of a custom benchmark, gone through row by row. Messages never quote a cell: it may be a patient's."""
+"""The table of a custom benchmark, gone through row by row. Messages never quote a cell: it may be a patient's.
+
+Answers that HELM's quasi metrics take for nothing: `A`, the article, is one of them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,10 +15,36 @@ from pathlib import Path
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import printable
-from eval_factory.tasks.choices.choice_question import LETTERS, options_shown
-from eval_factory.tasks.custom.csv_table import TableError, other_form, rows_of
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
-from eval_factory.tasks.quasi_match import becomes_nothing, note_on_quasi
+from eval_factory.tasks.choice_question import LETTERS, options_shown
+from eval_factory.tasks.file_problems import (
+    Findings,
+    TableError,
+    not_utf8,
+    other_form,
+    other_kind,
+    rows_of,
+    shortened,
+    unreadable,
+)
+
+QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def becomes_nothing(answer: str) -> bool:
+    """Whether nothing is left by HELM's normalize_text: lower case, no punctuation, no articles."""
+    return not _ARTICLES.sub("", answer.lower().translate(_PUNCTUATION)).strip()
+
+
+def note_on_quasi(where: str) -> str:
+    exact, prefix = QUASI_METRICS
+    return (
+        f"{where}: HELM's quasi metrics drop articles and punctuation, and nothing is left of the right answer (the"
+        f" letter A is an article): {prefix} takes any answer for right there, and {exact} one such as 'the';"
+        " exact_match is not touched"
+    )
+
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 CLUSTER = "cluster"

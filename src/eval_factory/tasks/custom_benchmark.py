@@ -3,6 +3,8 @@
 The form is that of HELM's configurable benchmark. HELM finds what is wrong with one late (after its start), by a
 traceback, or not at all: a name in braces that is no column becomes an empty text. Here every mistake is found first
 and said with its file, row and column. Messages never quote a cell: it may be a patient's.
+
+`kind: rubric` in a benchmark's YAML: a file of cases with criteria takes the place of prompt and table.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
@@ -22,9 +24,11 @@ from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.tasks.custom import conversation_table, prompt_check, table_check
-from eval_factory.tasks.custom.jury_keys import jury_keys
-from eval_factory.tasks.file_problems import Findings
+from eval_factory.tasks import custom_table, message_files, prompt_check
+from eval_factory.tasks.file_problems import Findings, shortened, unreadable
+from eval_factory.tasks.message_files import OWN, RubricFile, read_rubric_file
+from eval_factory.tasks.prompt_check import jury_keys
+from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 
 JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
@@ -110,7 +114,7 @@ def load_benchmark(path: Path) -> Benchmark:
     if "kind" in document:
         return _of_kind(path, document)
     found = Findings()
-    has_turns = conversation_table.holds_conversations(document.get("dataset_file"))
+    has_turns = message_files.holds_conversations(document.get("dataset_file"))
     if has_turns:
         document = _without_prompt(path, document, found)
     shape, readable = _shape(path, document, found)
@@ -134,7 +138,7 @@ def load_benchmark(path: Path) -> Benchmark:
         instances=instances,
         sha256={Path(os.path.relpath(file, folder)).as_posix(): sha256_of(file) for file in files},
         notes=tuple(found.notes),
-        has_clusters=table_check.CLUSTER in header,
+        has_clusters=custom_table.CLUSTER in header,
         has_turns=has_turns,
         jury_form=form,
     )
@@ -151,7 +155,6 @@ def _without_prompt(path: Path, document: dict[str, Any], found: Findings) -> di
 
 def _of_kind(path: Path, document: dict[str, Any]) -> Benchmark:
     """Raises ConfigError."""
-    from eval_factory.tasks.rubric.rubric_benchmark import RUBRIC, load_rubric_benchmark  # it imports this module
 
     if document["kind"] != RUBRIC:
         raise ConfigError(
@@ -212,7 +215,7 @@ def _check_files(path: Path, readable: _Readable, form: JuryForm, found: Finding
     """Look at the files that are named, and at what one says of another; the rows and columns of the table."""
     folder, metrics = path.parent, [metric.name for metric in readable.metrics.values()]
     _check_metrics(path, readable.metrics, found)
-    if conversation_table.holds_conversations(readable.dataset_file):
+    if message_files.holds_conversations(readable.dataset_file):
         return _check_conversations(path, readable, form, found)
     columns = header = None
     so_far = len(found.problems)
@@ -220,7 +223,7 @@ def _check_files(path: Path, readable: _Readable, form: JuryForm, found: Finding
         columns = prompt_check.columns_of_prompt(path, _absolute(folder, readable.prompt_file), found)
     can_be_filled = columns is not None and len(found.problems) == so_far
     if readable.dataset_file is not None:
-        header = table_check.header_of(path, _absolute(folder, readable.dataset_file), found)
+        header = custom_table.header_of(path, _absolute(folder, readable.dataset_file), found)
     for judge_prompt in readable.judge_prompts(folder):
         prompt_check.check_judge_prompt(path, judge_prompt, header, found, form)
     if header is None or readable.dataset_file is None:
@@ -228,11 +231,11 @@ def _check_files(path: Path, readable: _Readable, form: JuryForm, found: Finding
     dataset_file = _absolute(folder, readable.dataset_file)
     needing = next((name for name in metrics if name != JURY), None)
     prompt_file = _absolute(folder, readable.prompt_file or "")
-    table_check.check_columns(prompt_file, dataset_file, columns, header, needing, found)
+    custom_table.check_columns(prompt_file, dataset_file, columns, header, needing, found)
     _check_incorrect_answers(dataset_file, metrics, header, found)
     prompt = prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
     compared = prompt if EXACT_MATCH in metrics else None
-    rows = table_check.check_rows(dataset_file, header, columns or [], found, compared)
+    rows = custom_table.check_rows(dataset_file, header, columns or [], found, compared)
     return rows, header
 
 
@@ -240,7 +243,7 @@ def _check_conversations(path: Path, readable: _Readable, form: JuryForm, found:
     metrics = [metric.name for metric in readable.metrics.values()]
     file = _absolute(path.parent, readable.dataset_file or "")
     needing = next((name for name in metrics if name != JURY), None)
-    read = conversation_table.check_conversations(path, file, needing, found, quasi=EXACT_MATCH in metrics)
+    read = message_files.check_conversations(path, file, needing, found, quasi=EXACT_MATCH in metrics)
     header = read.fields()
     for judge_prompt in readable.judge_prompts(path.parent):
         prompt_check.check_judge_prompt(path, judge_prompt, header if read.rows else None, found, form)
@@ -250,10 +253,10 @@ def _check_conversations(path: Path, readable: _Readable, form: JuryForm, found:
 
 def _check_incorrect_answers(file: Path, metrics: Sequence[str], header: Sequence[str], found: Findings) -> None:
     misled = next((name for name in metrics if name in TAKE_EVERY_REFERENCE), None)
-    if misled and table_check.INCORRECT in header:
+    if misled and custom_table.INCORRECT in header:
         found.problems.append(
             f"{file}: HELM's {misled} counts an incorrect answer as right, like the correct one;"
-            f" leave out the column {table_check.INCORRECT} or the metric"
+            f" leave out the column {custom_table.INCORRECT} or the metric"
         )
 
 
@@ -299,3 +302,69 @@ def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) 
         )
     elif set(names) & set(BERTSCORES):
         found.notes.append("HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent")
+
+
+RUBRIC = "rubric"
+
+
+class _RubricYaml(StrictModel):
+    kind: Literal["rubric"]
+    name: Annotated[_Text, Field(pattern=re.compile(rf"\A{NAME.pattern}"))]
+    description: _Text
+    dataset_file: _Text
+    max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
+
+
+def load_rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
+    """The benchmark that a YAML file with `kind: rubric` tells of.
+
+    Raises:
+        ConfigError: with every mistake that was found in it and in the file of cases.
+    """
+    problems: list[str] = []
+    shape = None
+    try:
+        shape = _RubricYaml.model_validate(document)
+    except ValidationError as error:
+        problems += [_explained_in_rubric(path, detail) for detail in error.errors(include_url=False)]
+    name = document.get("dataset_file")
+    read, file = RubricFile(), path
+    if isinstance(name, str) and name:
+        file = Path(os.path.abspath(path.parent / os.path.expanduser(name)))
+        try:
+            read = read_rubric_file(file, OWN)
+        except OSError as error:
+            problems += unreadable(file, error, "dataset_file", path).problems
+    problems += [f"{file}: {problem}" for problem in shortened(read.problems)]
+    if problems or shape is None:
+        raise ConfigError(problems)
+    return Benchmark(
+        path=path,
+        name=shape.name,
+        description=shape.description,
+        prompt_file=file,
+        dataset_file=file,
+        max_tokens=shape.max_tokens,
+        metrics=(RUBRIC_METRIC,),
+        judge_prompt_file=None,
+        instances=len(read.cases),
+        sha256={Path(os.path.relpath(one, path.parent)).as_posix(): sha256_of(one) for one in (path, file)},
+        notes=(),
+        has_clusters=read.has_clusters,
+        is_rubric=True,
+    )
+
+
+def _explained_in_rubric(path: Path, detail: Any) -> str:
+    where = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        known = sorted(_RubricYaml.model_fields)
+        hint = did_you_mean(where, known) or f"; a benchmark of kind rubric has {', '.join(known)}"
+        return f"{path}: unknown key {where}{hint}"
+    if detail["type"] == "missing":
+        return f"{path}: {where}: is missing"
+    if detail["type"] == "string_too_short":
+        return f"{path}: {where}: must not be empty"
+    if detail["type"] == "string_pattern_mismatch":
+        return f"{path}: {where}: must be letters, digits, - _ and . (it names folders), at most 80"
+    return f"{path}: {where}: {expectation(detail)}"
