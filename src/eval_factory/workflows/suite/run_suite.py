@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.config.serve_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.config.suite import Suite
+from eval_factory.config.suite_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.config.serve_model import LAUNCH, variables_of
 from eval_factory.config.suite import Suite
+from eval_factory.config.suite_model import LAUNCH, variables_of
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import write_atomic
