@@ -1,6 +1,6 @@
 """Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with.
 
-The values of HELM's metrics were computed inside helm-run, by HELM itself (`helm/trivial_scores.py`); corrected and
+The values of HELM's metrics were computed inside helm-run, by HELM itself (`helm/trivial_answers.py`); corrected and
 lenient ones are made of them here, by the rules that the model's answers are read with.
 """
 
@@ -17,8 +17,14 @@ from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
-from eval_factory.helm.trivial_answers import EMPTY_NAME, MAJORITY_NAME, with_answer
-from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores, read_trivial_scores
+from eval_factory.helm.trivial_answers import (
+    EMPTY_NAME,
+    MAJORITY_NAME,
+    StrategyScores,
+    TrivialScores,
+    read_trivial_scores,
+    with_answer,
+)
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
@@ -27,7 +33,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import Form
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
-from eval_factory.tasks.known_floors import known_floors
+from eval_factory.tasks.known_scores import known_floors
 
 
 class SharedKeys:

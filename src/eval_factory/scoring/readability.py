@@ -19,7 +19,7 @@ from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import LONGEST_LABEL
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import CORRECT, DATE_FORMATS
@@ -29,7 +29,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.reportable import unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.choices.choice_question import options_shown
+from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
 
 JOINT = "multiple_choice_joint"

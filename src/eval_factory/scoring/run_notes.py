@@ -11,16 +11,16 @@ from pathlib import Path
 from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import output, plugin_output
+from eval_factory.helm import output
 from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
-from eval_factory.tasks.code_execution import executed_by
+from eval_factory.tasks.custom_table import note_on_quasi
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import About
-from eval_factory.tasks.quasi_match import note_on_quasi
+from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
+from eval_factory.tasks.run_specs import executed_by
 
 SUMMARIZATION = "SummarizationMetric"
 TOXICITY_METRIC = ".ToxicityMetric"
@@ -145,7 +145,7 @@ def notes_on_data(plan: Plan, told: Collection[str] = ()) -> list[Note]:
         told: notes of an earlier collection, which hold where the data are gone.
     """
     notes = []
-    limited = plugin_output.limited_records(plan.rundir.helm)
+    limited = output.limited_records(plan.rundir.helm)
     if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
         if limited.left_out:
             left_out = LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length)
@@ -181,7 +181,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
         return [Note(Importance.DOUBTFUL, NOT_CONFINED)]
-    found = plugin_output.code_execution(plan.rundir.helm)
+    found = output.code_execution(plan.rundir.helm)
     if found is None:
         return []
     notes = []

@@ -35,9 +35,9 @@ from eval_factory.scoring.request_states import (
     was_filtered,
 )
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.custom.jury_keys import jury_form_of
+from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
-from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing
+from eval_factory.tasks.prompt_check import jury_form_of
 
 LONGEST_LABEL = 80
 LARGE = 2.0
