@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eval_factory.tasks.errata import Erratum, load_errata
 from eval_factory.tasks.framework import Framework, Task, load_framework
-from eval_factory.tasks.user_data.layout import described
+from eval_factory.tasks.own_data import described
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
