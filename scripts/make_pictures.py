@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The README's pictures: the page of a result, and the table of a suite, of the sample benchmark on the embedded endpoint.
+"""The README's pictures: the page of a result, and the table of a suite, on the embedded endpoint.
 
 Needs Debian's chromium on PATH.
 """
