@@ -1,20 +1,24 @@
-"""`eval-factory run_suite`, and `eval-factory suite`: what a suite does, lacks and says; and stopping it."""
+"""`run_suite`, `suite ...` and `import_config`."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from eval_factory.cli.paths import HomePath
-from eval_factory.cli.run_output import RecordingCommand, RunOutput
-from eval_factory.cli.streams import lasting
-from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.core.foreign_text import own_lines
+from eval_factory.cli.console import HomePath, lasting
+from eval_factory.cli.folder_commands import MOST_SHOWN
+from eval_factory.cli.run_command import RecordingCommand, RunOutput
+from eval_factory.cli.suite_text import GOES_ON
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.core.foreign_text import one_line, own_lines
+from eval_factory.workflows.suite.suite_check import SuiteCheck
 
 FLAGS = {
     "preset": "suite.preset",
@@ -74,12 +78,12 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
 
     output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
     debug = bool(given["debug"] or ctx.obj["debug"])
-    with output.failures_told():
+    with output.failures_reported():
         _refuse_together(given)
         flags = {path: given[name] for name, path in FLAGS.items() if given[name] is not None}
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if given["dry_run"]:
-            from eval_factory.cli.main import show_dry_run
+            from eval_factory.cli.run_command import show_dry_run
             from eval_factory.workflows.suite.suite_preview import preview_suite
 
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
@@ -90,7 +94,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
             found = estimate_suite(suite_, os.environ, lambda text: output.screen().write(f"{text}\n"))
             click.echo(json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text()))
             return
-        from eval_factory.cli.suite_output import looking_on, show_end
+        from eval_factory.cli.suite_screen import looking_on, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
         from eval_factory.workflows.suite.suite_options import SuiteOptions
 
@@ -122,7 +126,7 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 
     Everything is read from the disk. Exit code: 0, 3 where DIR is no suite's folder.
     """
-    from eval_factory.cli.suite_watching import show, watch
+    from eval_factory.cli.suite_screen import show, watch
     from eval_factory.workflows.suite.suite_folder import find_suite
     from eval_factory.workflows.suite.suite_status import SuiteReader
 
@@ -147,7 +151,6 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     the runs' results and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
     where DIR is no suite's folder.
     """
-    from eval_factory.cli.suite_checking import check_text
     from eval_factory.workflows.suite.suite_check import check as look
     from eval_factory.workflows.suite.suite_folder import find_suite
 
@@ -192,3 +195,86 @@ def cancel(folder: Path) -> None:
     stdout.write(own_lines(f"{folder}: " + ("nothing runs" if ended is None else "stopped")) + "\n")
     after = status_of(found) if ended is None else ended
     stdout.writelines(own_lines(line) + "\n" for line in (counts_line(after), *next_lines(after)))
+
+
+def check_text(found: SuiteCheck) -> str:
+    """For the screen."""
+    return own_lines("\n".join(_lines(found)))
+
+
+def _lines(found: SuiteCheck) -> Iterator[str]:
+    missing = [cell for cell in found.cells if not cell.is_complete]
+    total = f"{len(found.cells)} {'cell' if len(found.cells) == 1 else 'cells'}"
+    if not missing:
+        yield f"{found.folder.root}: complete: {total}"
+    else:
+        yield f"{found.folder.root}: not complete: {len(missing)} of {total} without a complete result"
+    for cell in missing:
+        yield f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}"
+        for text in cell.to_do:
+            first, *others = text.split("\n")
+            yield f"    to do: {first}"
+            yield from (f"      {line.strip()}" for line in others)
+    yield from (f"  altered: {one_line(str(finding))}" for finding in found.altered[:MOST_SHOWN])
+    yield from [f"  altered: {len(found.altered) - MOST_SHOWN} more (--json)"][: len(found.altered) > MOST_SHOWN]
+    for cell in found.cells:
+        if cell.is_complete and cell.reason:
+            yield f"  note: {cell.name}: {one_line(cell.reason)}"
+    if found.is_running:
+        yield "the suite is running: look at it with 'eval-factory suite status'"
+    elif missing:
+        yield GOES_ON
+        yield f"  {found.command}"
+    elif not found.in_table:
+        yield "results are newer than the table: the same command only collects them into it:"
+        yield f"  {found.command}"
+
+
+@click.command("import_config")
+@click.argument("file", type=HomePath(), metavar="FILE")
+@click.option("-o", "--output", type=HomePath(), default=None, help="The file to write; standard output if not given.")
+@click.option("--force", is_flag=True, help="Overwrite the file to write if it is there.")
+def import_config(file: Path, output: Path | None, force: bool) -> None:
+    """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config or a suite.
+
+    What has no counterpart is listed, key by key, on standard error and at the top of what is written. Several tasks,
+    or a model that is served, make a suite. Nothing is asked and no variable is read: what is written is only checked.
+    Exit code: 0 written, 2 nothing is: FILE is no such configuration, or a suite already, or holds a key, or the file
+    to write is there.
+    """
+    from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
+    from eval_factory.tasks.framework import load_framework
+
+    if output is not None and output.exists():
+        if file.exists() and output.samefile(file):
+            raise ConfigError(f"{output}: is the file that is translated; name another one")
+        if not force:
+            raise ConfigError(f"{output}: is there already; name another file, or give --force")
+    translation = translated(file, load_framework())
+    screen = lasting(sys.stderr)
+    screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
+    if translation.unchanged:
+        screen.write(own_lines(f"{file}: runs here as it is") + "\n")
+    if output is None:
+        click.echo(translation.text, nl=False)
+        return
+    _write(output, translation.text)
+    command = "run_suite" if translation.is_suite else "run_eval"
+    screen.write(
+        own_lines(f"{output}: written; next: eval-factory {command} --run_config {_quoted(output)} --dry_run\n")
+    )
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _write(path: Path, text: str) -> None:
+    from eval_factory.core.atomic_files import write_atomic
+
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
+        ) from None

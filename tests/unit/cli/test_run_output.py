@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from eval_factory import api
 from eval_factory.cli.main import cli
-from eval_factory.cli.run_output import RunOutput, code_of
+from eval_factory.cli.run_command import RunOutput, code_of
 from eval_factory.core.errors import BusyError, ConfigError, EvalFactoryError, InterruptedRunError, NotReportableError
 from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
@@ -197,6 +197,6 @@ def test_an_end_is_told_once() -> None:
     stdout = io.StringIO()
     output = RunOutput(as_json=True, stdout=stdout)
     for _ in range(2):
-        with pytest.raises(ConfigError), output.failures_told():
+        with pytest.raises(ConfigError), output.failures_reported():
             raise ConfigError("x")
     assert len(stdout.getvalue().splitlines()) == 1
