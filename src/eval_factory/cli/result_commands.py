@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -17,14 +18,10 @@ from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.report.plots.drawing import Drawing
-from eval_factory.report.plots.estimate_plots import Estimate, difference_plot
-from eval_factory.report.plots.plot_files import write_plot_files
-from eval_factory.report.plots.result_plots import plots_of
-from eval_factory.report.reader import load_result
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared, Comparison
+    from eval_factory.report.plots.drawing import Drawing
 
 
 @click.command("compare")
@@ -254,8 +251,6 @@ def _look_at_checksums(page: Path, text: str) -> None:
     """
     checksums = page.parent / "SHA256SUMS"
     listed = checksums.read_text(encoding="utf-8", errors="surrogateescape") if checksums.is_file() else ""
-    import hashlib  # imported here, as each command is made before one of them is chosen
-
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
     if f"  {page.name}\n" in listed and f"{digest}  {page.name}\n" not in listed:
         raise ConfigError(
@@ -269,6 +264,8 @@ def write_plots(folders: Sequence[Path], target: Path) -> None:
     Raises:
         EvalFactoryError: a folder holds no result.
     """
+    from eval_factory.report.plots.plot_files import write_plot_files
+
     for path in write_plot_files(drawings_of(folders), target):
         click.echo(str(path))
 
@@ -279,6 +276,9 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     Raises:
         EvalFactoryError: a folder holds no result.
     """
+    from eval_factory.report.plots.result_plots import plots_of
+    from eval_factory.report.reader import load_result
+
     results = [load_result(folder).result for folder in folders]
     if len(results) == 1:
         return plots_of(results[0])
@@ -298,6 +298,8 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
 
 
 def _difference(one: Comparison) -> Drawing:
+    from eval_factory.report.plots.estimate_plots import Estimate, difference_plot
+
     found = one.paired
     names = (f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})")
     return difference_plot(

@@ -1,4 +1,4 @@
-"""`run_suite`, `suite ...` and `import_config`."""
+"""`run_suite`, and `suite`: what a suite does, lacks and logs, and its end; `import_config`, which may make one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from eval_factory.cli.console import HomePath, lasting
-from eval_factory.cli.folder_commands import MOST_SHOWN
 from eval_factory.cli.run_command import RecordingCommand, RunOutput
-from eval_factory.cli.suite_text import GOES_ON
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
-from eval_factory.core.foreign_text import one_line, own_lines
-from eval_factory.workflows.suite.suite_check import SuiteCheck
+from eval_factory.core.foreign_text import own_lines
 
 FLAGS = {
     "preset": "suite.preset",
@@ -151,6 +147,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     the runs' results and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
     where DIR is no suite's folder.
     """
+    from eval_factory.cli.suite_text import check_text
     from eval_factory.workflows.suite.suite_check import check as look
     from eval_factory.workflows.suite.suite_folder import find_suite
 
@@ -197,39 +194,6 @@ def cancel(folder: Path) -> None:
     stdout.writelines(own_lines(line) + "\n" for line in (counts_line(after), *next_lines(after)))
 
 
-def check_text(found: SuiteCheck) -> str:
-    """For the screen."""
-    return own_lines("\n".join(_lines(found)))
-
-
-def _lines(found: SuiteCheck) -> Iterator[str]:
-    missing = [cell for cell in found.cells if not cell.is_complete]
-    total = f"{len(found.cells)} {'cell' if len(found.cells) == 1 else 'cells'}"
-    if not missing:
-        yield f"{found.folder.root}: complete: {total}"
-    else:
-        yield f"{found.folder.root}: not complete: {len(missing)} of {total} without a complete result"
-    for cell in missing:
-        yield f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}"
-        for text in cell.to_do:
-            first, *others = text.split("\n")
-            yield f"    to do: {first}"
-            yield from (f"      {line.strip()}" for line in others)
-    yield from (f"  altered: {one_line(str(finding))}" for finding in found.altered[:MOST_SHOWN])
-    yield from [f"  altered: {len(found.altered) - MOST_SHOWN} more (--json)"][: len(found.altered) > MOST_SHOWN]
-    for cell in found.cells:
-        if cell.is_complete and cell.reason:
-            yield f"  note: {cell.name}: {one_line(cell.reason)}"
-    if found.is_running:
-        yield "the suite is running: look at it with 'eval-factory suite status'"
-    elif missing:
-        yield GOES_ON
-        yield f"  {found.command}"
-    elif not found.in_table:
-        yield "results are newer than the table: the same command only collects them into it:"
-        yield f"  {found.command}"
-
-
 @click.command("import_config")
 @click.argument("file", type=HomePath(), metavar="FILE")
 @click.option("-o", "--output", type=HomePath(), default=None, help="The file to write; standard output if not given.")
@@ -243,6 +207,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     to write is there.
     """
     from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
+    from eval_factory.core.atomic_files import write_atomic
     from eval_factory.tasks.framework import load_framework
 
     if output is not None and output.exists():
@@ -258,23 +223,11 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     if output is None:
         click.echo(translation.text, nl=False)
         return
-    _write(output, translation.text)
-    command = "run_suite" if translation.is_suite else "run_eval"
-    screen.write(
-        own_lines(f"{output}: written; next: eval-factory {command} --run_config {_quoted(output)} --dry_run\n")
-    )
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))
-
-
-def _write(path: Path, text: str) -> None:
-    from eval_factory.core.atomic_files import write_atomic
-
     try:
-        write_atomic(path, text)
+        write_atomic(output, translation.text)
     except OSError as error:
         raise PrerequisiteError(
-            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
+            f"{output}: cannot be written: {error.strerror}; give a file in a folder of yours"
         ) from None
+    command = f"{'run_suite' if translation.is_suite else 'run_eval'} --run_config {shlex.quote(str(output))}"
+    screen.write(own_lines(f"{output}: written; next: eval-factory {command} --dry_run\n"))
