@@ -230,7 +230,7 @@ def plan(folder: Path, half_width: float | None) -> None:
     measured where ratings were imported.
     """
     from eval_factory.report.result_folders import run_folders
-    from eval_factory.workflows.annotation_plan import plan_of
+    from eval_factory.workflows.annotate import plan_of
 
     runs = run_folders([folder])
     for run in runs:

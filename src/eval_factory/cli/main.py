@@ -200,7 +200,7 @@ def _code_of(error: OSError) -> int:
     if error.filename is None and nobody_reads(sys.stdout):
         silence(sys.stdout)
         return 0
-    from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
+    from eval_factory.workflows.options import DISK_TAKES_NO_MORE, PATHS_THAT_CANNOT_BE
 
     if error.filename is not None and error.errno in PATHS_THAT_CANNOT_BE:
         _say(f"{os.fsdecode(error.filename)}: {error.strerror}")

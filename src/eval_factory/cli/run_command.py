@@ -46,7 +46,7 @@ class RunOutput:
     def ended(self, evaluated: Evaluated) -> None:
         """The result, on standard output."""
         from eval_factory.report.screen import headline
-        from eval_factory.workflows.end_record import end_record
+        from eval_factory.workflows.options import end_record
 
         with not_to_be_hung_up():
             if self.as_json:
@@ -93,7 +93,7 @@ class RecordingCommand(click.Command):
 
 def failure_record(error: BaseException) -> dict[str, Any]:
     """Of a run that has no result."""
-    from eval_factory.workflows.end_record import failure_record as record_of_failure
+    from eval_factory.workflows.options import failure_record as record_of_failure
 
     message = error.format_message() if isinstance(error, click.ClickException) else None
     return record_of_failure(error, code_of(error), message)
@@ -105,7 +105,7 @@ def code_of(error: BaseException) -> int:
         return InterruptedRunError.exit_code
     if isinstance(error, click.ClickException):
         return ConfigError.exit_code
-    from eval_factory.workflows.end_record import code_of_error
+    from eval_factory.workflows.options import code_of_error
 
     return code_of_error(error)
 

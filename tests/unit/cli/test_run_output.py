@@ -20,8 +20,7 @@ from eval_factory.cli.run_command import RunOutput, code_of
 from eval_factory.core.errors import BusyError, ConfigError, EvalFactoryError, InterruptedRunError, NotReportableError
 from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.end_record import end_record
-from eval_factory.workflows.options import Evaluated, Submitted
+from eval_factory.workflows.options import Evaluated, Submitted, end_record
 from stored_results import instance, result
 
 KEY = "sk-canary-5f3a9c1e7b2d4860aa"

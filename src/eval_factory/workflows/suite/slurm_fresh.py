@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from eval_factory.core.errors import BusyError
 from eval_factory.executors.slurm_commands import Slurm
 from eval_factory.executors.slurm_waves import active
-from eval_factory.workflows.output_folder import is_ours, start_over
+from eval_factory.workflows.context import is_ours, start_over
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_jobs import key_of
 from eval_factory.workflows.suite.slurm_store import SlurmStore, cell_key

@@ -25,7 +25,7 @@ from eval_factory.core.errors import EvalFactoryError, HelmError, InterruptedRun
 from eval_factory.core.signals import interrupt_on_signals
 from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.slurm_waves import Wave
-from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
+from eval_factory.workflows.options import DISK_TAKES_NO_MORE
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_environment import take_environment

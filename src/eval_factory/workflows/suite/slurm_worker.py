@@ -27,8 +27,8 @@ from eval_factory.core.suite_dir import SuiteDir, suite_dir
 from eval_factory.endpoint import response_cache
 from eval_factory.executors.slurm_waves import Wave
 from eval_factory.report.documents import to_yaml
-from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
-from eval_factory.workflows.old_shards import copy_store
+from eval_factory.workflows.options import DISK_TAKES_NO_MORE
+from eval_factory.workflows.prepare import copy_store
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, Outcome, Then, Tried, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
