@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.results import (
     AskedEndpoint,
+    Comparability,
+    Deviation,
     FailureCause,
     Floor,
     Instances,
     JudgeCounts,
     Judgements,
     JuryReport,
+    PairAgreement,
+    RubricReport,
+    RubricVotes,
     Score,
     Stats,
     TaskResult,
 )
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
 from stored_results import PROVENANCE, instance, result
 
 CONFIG: dict[str, Any] = {"type": "pubmed_qa", "params": {"limit_samples": 20, "extra": {"on_failure": "exclude"}}}

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import (
     AskedEndpoint,
     InstanceRecord,
     Instances,
     JudgeCounts,
     Provenance,
+    RubricReport,
     Score,
     Spent,
     SpentByRole,
@@ -22,8 +22,8 @@ from eval_factory.core.results import (
     Usage,
     Validity,
 )
-from eval_factory.core.rubric_results import RubricReport
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.report.write import write_reports
 
 CONFIG: dict[str, Any] = {

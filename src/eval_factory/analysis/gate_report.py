@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, Outcome
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import printable
-from eval_factory.core.markdown_cells import cell
+from eval_factory.core.foreign_text import cell, printable
 from eval_factory.core.rundir import PRIVATE, RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.checksums import STATEMENT_TYPE
 from eval_factory.report.reader import StoredResult, load_result
 

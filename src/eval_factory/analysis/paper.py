@@ -16,7 +16,7 @@ from eval_factory.analysis.suite_results import CellStatus, FinishedCell, SuiteR
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.markdown_text import code, prose, table
 from eval_factory.report.page.plain_words import counted
 from eval_factory.report.papers import (

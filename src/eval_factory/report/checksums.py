@@ -15,9 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"

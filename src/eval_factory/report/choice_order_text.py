@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.core.choice_order_results import Share
-from eval_factory.core.results import ALL_ORDERS, TaskResult
+from eval_factory.core.results import ALL_ORDERS, Share, TaskResult
 
 
 def choice_order_line(result: TaskResult) -> str | None:

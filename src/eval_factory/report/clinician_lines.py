@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval_factory.core.clinician_results import Agreement, Clinicians, JudgeAgreement
+from eval_factory.core.results import Agreement, Clinicians, JudgeAgreement
 
 
 def clinician_headline(found: Clinicians) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.core.cost import Cost
+from eval_factory.core.budget import Cost
 from eval_factory.core.results import Usage
 
 DIGITS = 4

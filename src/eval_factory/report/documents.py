@@ -9,10 +9,10 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.results import (
     MODEL_ROLE,
     SCHEMA_VERSION,
+    Comparability,
     InstanceRecord,
     Provenance,
     Score,

@@ -10,10 +10,9 @@ import json
 from datetime import datetime, timezone
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.response_figures import Figures, RequestSpan, ResponseStatistics
-from eval_factory.core.results import MODEL_ROLE, Instances, Spent, TaskResult
+from eval_factory.core.results import MODEL_ROLE, Figures, Instances, RequestSpan, ResponseStatistics, Spent, TaskResult
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.safe_files import write_atomic
 
 TOKENS, MILLISECONDS, SECONDS = 2, 2, 3
 """Decimal places."""

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.own_files import refuse_foreign
 from eval_factory.core.plain_yaml import YamlError, parse_own
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.core.safe_files import refuse_foreign
 
 _RESULT = "evaluation_config.yaml"
 MAX_NAMED = 8

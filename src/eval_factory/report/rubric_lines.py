@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval_factory.core.rubric_results import RubricReport, RubricVotes
+from eval_factory.core.results import RubricReport, RubricVotes
 from eval_factory.report.markdown_text import code, table
 
 MAJORITY = "majority"

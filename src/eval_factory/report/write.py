@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from eval_factory.core.atomic_files import atomic_file, renamed_together, write_atomic
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
+from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.page.document import Shown, page

@@ -9,9 +9,8 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.cost import BY_ENDPOINT, Cost, Price
-from eval_factory.core.response_figures import Figures, RequestSpan, ResponseStatistics
-from eval_factory.core.results import MODEL_ROLE, Spent, SpentByRole, Usage
+from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
+from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, Usage
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.paid_answers import Paid, cost_of, read_paid, read_prices
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price

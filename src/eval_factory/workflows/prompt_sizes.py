@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core import events as event_names
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core import logs as event_names
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line

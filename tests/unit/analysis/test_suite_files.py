@@ -18,7 +18,7 @@ from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_
 from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Spent, SpentByRole, Usage
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.page.document import tables_style
 from stored_results import PROVENANCE
 from stored_suite import cell, cells, share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from described_runs import ODD
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
+from eval_factory.core.results import PairAgreement, RubricReport, RubricVotes
 from eval_factory.report.rubric_lines import (
     markdown_lines,
     of_criteria,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Price
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.paid_answers import read_prices, spent_so_far, write_prices

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import eval_factory
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.secrets import Redactor
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.scoring import provenance

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import atomic_file, write_atomic
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.jsonl import json_line
 from eval_factory.core.results import AskedEndpoint, Score
+from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
 from eval_factory.report.exports import stored_facts
 from eval_factory.report.exports.every_eval_ever_samples import result_id, samples_of
 from eval_factory.report.exports.every_eval_ever_schema import SCHEMA_VERSION, check

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.plots.drawing import Drawing
 from eval_factory.report.plots.png_plot import png
 from eval_factory.report.plots.svg_plot import svg

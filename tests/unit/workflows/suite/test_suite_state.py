@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.workflows.suite.suite_state import WAS_NOT_BEGUN, WAS_STOPPED, CellState, SuiteState, state_of
+from eval_factory.workflows.suite.suite_journal import WAS_NOT_BEGUN, WAS_STOPPED, CellState, SuiteState, state_of
 from suite_by_hand import CELLS, back, cell_ended, cell_started, ended, paused, started
 
 
