@@ -17,7 +17,7 @@ from typing import IO, Any, TextIO, cast
 
 import click
 
-from eval_factory.core.user_paths import expanded
+from eval_factory.core.safe_files import expanded
 
 _STANDARD = (0, 1, 2)
 
@@ -56,7 +56,7 @@ def lasting(stream: TextIO) -> TextIO:
 
 def write_record(stdout: TextIO, record: Mapping[str, Any]) -> None:
     """In ASCII, which every stream takes; a number that JSON does not know is null."""
-    from eval_factory.core.jsonl import json_line
+    from eval_factory.core.safe_files import json_line
 
     stdout.write(json.dumps(json.loads(json_line(dict(record)))) + "\n")
 

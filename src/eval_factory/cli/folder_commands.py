@@ -18,7 +18,7 @@ import click
 from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.report.exports.every_eval_ever_schema import RELATIONSHIPS
 
 if TYPE_CHECKING:

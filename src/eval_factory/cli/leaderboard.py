@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eval_factory.cli.console import HomePath, lasting
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
     from eval_factory.workflows.leaderboard.registry import Leaderboard
-    from eval_factory.workflows.suite.suite_options import CellReport
+    from eval_factory.workflows.suite.suite_report import CellReport
 
 LEAST_WIDTH = 100
 """Of a terminal that shows a table; in a narrower one everything about a leaderboard stands under its name."""
@@ -125,7 +125,7 @@ def run(ctx: click.Context, /, **flags: Any) -> None:
         from eval_factory.cli.run_command import RunOutput
         from eval_factory.cli.suite_screen import looking_on
         from eval_factory.workflows.suite.run_suite import run_suite
-        from eval_factory.workflows.suite.suite_options import SuiteOptions
+        from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(debug=request.debug, no_preflight=request.no_preflight)
         with looking_on(board.suite.folder, RunOutput()) as observer:

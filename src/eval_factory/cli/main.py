@@ -24,11 +24,11 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.signals import forget_interrupts, interrupt_on_signals
+from eval_factory.core.this_process import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
 
 if TYPE_CHECKING:
-    from eval_factory.core.redaction import Redactor
+    from eval_factory.core.secrets import Redactor
     from eval_factory.tasks.framework import Framework
 
 PROGRAM = "eval-factory"
@@ -225,7 +225,7 @@ def _say(message: str) -> None:
 
 
 def _redactor() -> Redactor:
-    from eval_factory.core.redaction import Redactor as Known
+    from eval_factory.core.secrets import Redactor as Known
     from eval_factory.core.secrets import names_a_secret
 
     return Known.from_environment(os.environ, filter(names_a_secret, os.environ))

@@ -17,7 +17,7 @@ import click
 from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines, printable
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared, Comparison
@@ -208,8 +208,8 @@ def report(
         write_plots(run_folders(folders), plots)
         if output is None:
             return
-    from eval_factory.core.atomic_files import write_atomic
     from eval_factory.core.rundir import PRIVATE
+    from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.page.stored_pages import page_of
     from eval_factory.report.reader import load_result
 
@@ -234,7 +234,7 @@ def report(
 
 def _write(text: str, output: Path | None) -> None:
     """To standard output, or to a file, whose path is then printed."""
-    from eval_factory.core.atomic_files import write_atomic
+    from eval_factory.core.safe_files import write_atomic
 
     if output is None:
         click.echo(text, nl=False)

@@ -16,7 +16,7 @@ import click
 from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
 from eval_factory.core.errors import ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
     from eval_factory.workflows.options import DryRun, Evaluated, Submitted

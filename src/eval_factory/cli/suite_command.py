@@ -207,7 +207,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     to write is there.
     """
     from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
-    from eval_factory.core.atomic_files import write_atomic
+    from eval_factory.core.safe_files import write_atomic
     from eval_factory.tasks.framework import load_framework
 
     if output is not None and output.exists():

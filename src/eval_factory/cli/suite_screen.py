@@ -31,14 +31,12 @@ from eval_factory.cli.suite_text import (
     status_lines,
 )
 from eval_factory.core.foreign_text import one_line, own_lines
-from eval_factory.core.signals import not_to_be_hung_up
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.workflows.suite import suite_journal as events
-from eval_factory.workflows.suite import suite_state as states
-from eval_factory.workflows.suite.suite_journal import SUITE_STARTED
-from eval_factory.workflows.suite.suite_observer import NobodyLooks, SuiteObserver
-from eval_factory.workflows.suite.suite_options import SuiteReport
-from eval_factory.workflows.suite.suite_state import CellState, SuiteState
+from eval_factory.workflows.suite import suite_journal as states
+from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, NobodyLooks, SuiteObserver, SuiteState
+from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import GOES, CellReader, SuiteReader, SuiteStatus, document, status_of
 
 PLAIN_INTERVAL_S = 10.0

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge, urls_in
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
-from eval_factory.core.hosts import origin_of
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import YamlError, parse_own
-from eval_factory.core.roles import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter, base_of
 

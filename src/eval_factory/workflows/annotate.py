@@ -25,13 +25,11 @@ from eval_factory.analysis.annotation_sample import (
     sample_of,
 )
 from eval_factory.analysis.annotation_sheets import csv_sheet, read_returns
-from eval_factory.core.annotations import AnswerKey, Sample, read_annotations, read_sample
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.clinician_results import Clinicians
+from eval_factory.core.annotations import AnswerKey, Asked, Sample, Shown, asked_of, read_annotations, read_sample
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.rated_answers import Asked, Shown, asked_of
-from eval_factory.core.results import InstanceRecord, Provenance
+from eval_factory.core.results import Clinicians, InstanceRecord, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.checksums import ChecksumsError, digests_of, forget_checksums, read_checksums, write_checksums
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.report.reader import StoredResult, load_result

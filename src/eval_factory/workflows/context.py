@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import Lock, RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import Plan
 

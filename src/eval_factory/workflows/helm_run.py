@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core import events as event_names
+from eval_factory.core import logs as event_names
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Spending
 from eval_factory.core.errors import (
     ConfigError,
@@ -36,9 +36,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.executors.base import Executor, ProcessSpec, ignore
-from eval_factory.executors.environment import child_environment
-from eval_factory.executors.process import run_logged
+from eval_factory.executors.process import Executor, ProcessSpec, child_environment, ignore, run_logged
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
@@ -263,13 +261,13 @@ def run_helm(
         PrerequisiteError: the program is not there.
         InterruptedRunError
     """
-    from eval_factory.executors import local  # imported here, with what it shows: a finished run starts nothing
+    from eval_factory.executors import progress  # imported here, with what it shows: a finished run starts nothing
 
     run_id = uuid.uuid4().hex
     env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:
-        ended = (executor or local.LocalExecutor()).run(spec, context.screen, on_event)
+        ended = (executor or progress.LocalExecutor()).run(spec, context.screen, on_event)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(

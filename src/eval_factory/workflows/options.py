@@ -17,9 +17,8 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import names_a_secret
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.report.result_views import ResultViews
 
 if TYPE_CHECKING:

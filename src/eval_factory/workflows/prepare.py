@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.data.fingerprint import look_at_own_data
 from eval_factory.data.network import offline, urls_of

@@ -20,11 +20,11 @@ from typing import Any
 
 import eval_factory
 from eval_factory import __version__
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.process import git_hash
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums

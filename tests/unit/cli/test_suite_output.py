@@ -13,8 +13,8 @@ from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.cli.console import write_record
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_screen import end_record, looking_on, show_cells, show_end, why
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteReport
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_status import status_of
 from suite_by_hand import cell_ended, cell_result, ended, started, suite_folder
 
