@@ -12,6 +12,7 @@ from eval_factory.analysis.comparison import Comparison, compare, difference_of
 from eval_factory.analysis.comparison_reasons import values_of
 from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Direction, Limits, Policy, Tier
 from eval_factory.analysis.paired import PairedDifference, non_inferiority
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result
@@ -216,11 +217,12 @@ def _least(score: Score, least: float, direction: Direction | None, group: str |
         told = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
         return check("fail", told)
     if low is None or high is None:
-        told = f"{score.value:.4g} without an interval; at least {least:g} is asked"
+        told = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
         return check("fail" if score.value < least else "inconclusive", told)
     outcome: Outcome = "pass" if low >= least else "fail" if high < least else "inconclusive"
     words = {"pass": "is at least", "fail": "is below", "inconclusive": "may be below or above"}[outcome]
-    return check(outcome, f"{score.value:.4g} (95 % interval {low:.4g} to {high:.4g}) {words} {least:g}")
+    between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
+    return check(outcome, f"{formats.short(score.value)} {between} {words} {least:g}")
 
 
 def _drops(
@@ -232,7 +234,8 @@ def _drops(
         return
     guard = limits.relative_guard_below
     if guard is not None and found.value_a >= guard:
-        told = f"does not count: the baseline's {found.value_a:.4g} is not below relative_guard_below, {guard:g}"
+        baseline = formats.short(found.value_a)
+        told = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
         yield Check("max_relative_drop", "pass", told, group)
         return
     allowed = limits.max_relative_drop * abs(found.value_a)
@@ -253,11 +256,14 @@ def _drop(
         "fail": "worse by more than",
         "inconclusive": "may be worse by more than",
     }[outcome]
-    between = "" if found.ci_low is None else f" (95 % interval {found.ci_low:+.4g} to {found.ci_high:+.4g})"
-    of_baseline = f", {allowed:.4g} of the baseline's {found.value_a:.4g}" if limit == "max_relative_drop" else ""
-    message = f"{found.difference:+.4g}{between} on {found.n} pairs: {words} {allowed:.4g}{of_baseline}"
+    most, between = formats.short(allowed), ""
+    if found.ci_low is not None and found.ci_high is not None:
+        between = f" (95 % interval {formats.short_change(found.ci_low)} to {formats.short_change(found.ci_high)})"
+    message = f"{formats.short_change(found.difference)}{between} on {found.n} pairs: {words} {most}"
+    if limit == "max_relative_drop":
+        message += f", {most} of the baseline's {formats.short(found.value_a)}"
     if outcome == "inconclusive" and found.mde is not None:
-        message += f"; such a sample shows differences of {found.mde:.4g} and more"
+        message += f"; such a sample shows differences of {formats.short(found.mde)} and more"
     return Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
 
 

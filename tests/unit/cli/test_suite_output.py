@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.cli.run_output import RunOutput
-from eval_factory.cli.suite_output import end_record, looking_on, show_cells, show_end, why, write_record
+from eval_factory.cli.console import write_record
+from eval_factory.cli.run_command import RunOutput
+from eval_factory.cli.suite_screen import end_record, looking_on, show_cells, show_end, why
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_status import status_of
