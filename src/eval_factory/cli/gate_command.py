@@ -16,6 +16,7 @@ from eval_factory.cli.paths import HomePath
 from eval_factory.cli.streams import lasting
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.nouns import Verdict
 
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
 """The file that GitHub Actions shows as Markdown on a job's page."""
@@ -90,7 +91,7 @@ def gate(
         with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.markdown(result))
     if result.exit_code:
-        counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
+        counting = [one.task for one in result.benchmarks if one.counted_as != Verdict.PASS]
         raise NotReportableError(printable(f"gate: {result.outcome}: {', '.join(counting)}"))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm import names
 from eval_factory.helm.bookkeeping import is_score
@@ -132,7 +133,7 @@ def _shown(runs: Sequence[_Found], number: int | None) -> str:
     text = printable(named if named == asked else f"{named} ({asked})")
     if number is not None:
         text += f" ({number}: {printable(stored.folder.absolute().name)})"
-    partial = [run.stored.result.task for run in runs if run.stored.result.status != "complete"]
+    partial = [run.stored.result.task for run in runs if run.stored.result.status != RunStatus.COMPLETE]
     refused = [run.stored.result.task for run in runs if not run.stored.result.reportable]
     text += f" [NOT REPORTABLE: {', '.join(refused)}]" if refused else ""
     only_partial = [task for task in partial if task not in refused]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     BusyError,
@@ -17,13 +16,14 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
+from eval_factory.core.nouns import RunStatus
 from eval_factory.workflows.suite.cell_spec import CellEnd
 
-COMPLETE: CellStatus = "complete"
-PARTIAL: CellStatus = "partial"
-FAILED: CellStatus = "failed"
-MISSING: CellStatus = "missing"
-WAITING: CellStatus = "waiting"
+COMPLETE = RunStatus.COMPLETE
+PARTIAL = RunStatus.PARTIAL
+FAILED = RunStatus.FAILED
+MISSING = RunStatus.MISSING
+WAITING = RunStatus.WAITING
 """Given to Slurm, where it goes on without this command."""
 CRASHES_FORGIVEN = 1
 """helm-run failed, or a process was killed: once it may have been bad luck."""
@@ -58,7 +58,7 @@ class Outcome:
     """Of one attempt."""
 
     then: Then
-    status: CellStatus
+    status: RunStatus
     """What the cell is if nothing more is done."""
     reason: str | None = None
     exit_code: int = 0
@@ -102,7 +102,7 @@ def _of_result(end: CellEnd, tried: Tried) -> Outcome:
     return Outcome(Then.ASK_AND_AGAIN if again else Then.REST, PARTIAL, gaps, NotReportableError.exit_code)
 
 
-def _of_something_missing(end: CellEnd, status: CellStatus, reason: str) -> Outcome:
+def _of_something_missing(end: CellEnd, status: RunStatus, reason: str) -> Outcome:
     code = PrerequisiteError.exit_code
     if end.error_type == EndpointUnreachableError.__name__:
         return Outcome(Then.PAUSE_ENDPOINT, status, reason, code, counts=False)

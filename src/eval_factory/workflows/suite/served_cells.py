@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.serve_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import NotReportableError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.executors.environment import ALLOWED
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
@@ -115,7 +115,7 @@ def server_environment(env: Mapping[str, str], names: Iterable[str]) -> dict[str
     return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
 
 
-def leave(work: Work, cells: Sequence[PlannedCell], status: CellStatus, exit_code: int, reason: str) -> None:
+def leave(work: Work, cells: Sequence[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
     """These cells are not begun. One that has a result with gaps keeps it."""
     for planned in cells:
         cell = planned.cell

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval_factory.analysis.suite_results import CellStatus
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class CellReport:
 
     target: str
     evaluation: str
-    status: CellStatus
+    status: RunStatus
     folder: Path
     exit_code: int
     """As `run_eval` would have ended; 1 where the cell was not begun."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from eval_factory.core.nouns import RunStatus
 from eval_factory.workflows.suite.suite_journal import (
     CELL_ENDED,
     CELL_STARTED,
@@ -18,8 +19,9 @@ from eval_factory.workflows.suite.suite_journal import (
     SUITE_STARTED,
 )
 
-WAITING, RUNNING, PAUSED = "waiting", "running", "paused"
-COMPLETE, PARTIAL, FAILED, MISSING = "complete", "partial", "failed", "missing"
+WAITING, RUNNING, PAUSED = RunStatus.WAITING, RunStatus.RUNNING, RunStatus.PAUSED
+COMPLETE, PARTIAL = RunStatus.COMPLETE, RunStatus.PARTIAL
+FAILED, MISSING = RunStatus.FAILED, RunStatus.MISSING
 UNFINISHED = (RUNNING, PAUSED, WAITING)
 """What only a suite that runs can have."""
 STATUSES = (*UNFINISHED, COMPLETE, PARTIAL, FAILED, MISSING)
@@ -34,7 +36,7 @@ class CellState:
 
     target: str
     evaluation: str
-    status: str = WAITING
+    status: RunStatus = WAITING
     attempt: int = 0
     """The number of the last one in this invocation; 0: not begun in it."""
     reason: str | None = None
@@ -43,7 +45,7 @@ class CellState:
     collected: bool = False
     """Finished before: nothing was asked in this invocation."""
     reused_from: str | None = None
-    so_far: str | None = None
+    so_far: RunStatus | None = None
     """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
     identity: str | None = None
     """Of the run that has ended, where that is known: its folder may hold another since."""
@@ -118,7 +120,7 @@ class SuiteState:
             changes |= {"status": RUNNING, "reason": None}
         else:
             status = event.get("status")
-            ended = status if status in STATUSES else FAILED
+            ended = RunStatus(status) if status in STATUSES else FAILED
             changes |= {"status": WAITING, "so_far": ended} if event.get("again") else {"status": ended, "so_far": None}
             changes["reason"] = event.get("reason")
             changes["collected"] = bool(event.get("collected"))

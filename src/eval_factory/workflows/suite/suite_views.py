@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import RunStatus
 from eval_factory.report import notebook_display as html
 from eval_factory.report.data_frames import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 from eval_factory.report.reader import StoredResult, load_result
@@ -62,7 +63,7 @@ def suite_instances_frame(report: SuiteReport) -> DataFrame:
 
 def _results(report: SuiteReport) -> Iterator[tuple[CellReport, StoredResult]]:
     for cell in report.cells:
-        if cell.status in ("complete", "partial"):
+        if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
             yield cell, load_result(cell.folder)
 
 
@@ -72,7 +73,7 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
         for name in ("target", "evaluation", "status", "reason", "exit_code", "attempts", "collected")
     }
     row["folder"] = str(cell.folder)
-    if cell.status not in ("complete", "partial"):
+    if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         return row
     result = load_result(cell.folder).result
     row |= {"task": result.task, "model": result.provenance.target, "metric": result.main_metric}
@@ -106,7 +107,7 @@ def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _title(report: SuiteReport) -> str:
-    done = sum(cell.status == "complete" for cell in report.cells)
+    done = sum(cell.status == RunStatus.COMPLETE for cell in report.cells)
     return f"{done} of {len(report.cells)} cells complete"
 
 
