@@ -12,7 +12,7 @@ from eval_factory.report import documents
 INTRODUCTION = """\
 Fields of `evaluation_config.yaml`, in the order of `eval-factory schema evaluation_config`, with which each result is
 checked before it is written. `*` stands for a name (of a task, a metric, a judge), `[]` for the elements of a list.
-What the fields mean is told in [results](../results.md). A field that is not *always* there may be absent."""
+[Reading a result](../results.md) explains them. A field that is not *always* there may be absent."""
 
 Schema = Mapping[str, Any]
 
@@ -45,7 +45,9 @@ def _field(
 ) -> Iterator[tuple[str, str, str, str]]:
     whole, inside = _resolved(field, known, within)
     about = field.get("description") or whole.get("description", "")
-    yield f"`{where}`", _kind(whole), "yes" if always else "", about
+    kind = _kind(whole)
+    if about or kind not in {"", "object"}:  # a folder of fields says nothing that the fields below it do not
+        yield f"`{where}`", kind, "yes" if always else "", about
     if inside is not None:
         yield from _rows(whole, where, known, inside)
 

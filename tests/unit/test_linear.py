@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import disguised_text, judge_output, output, packages
+from eval_factory.helm import judge_output, output, packages
 from eval_factory.scoring import corrections, lenient, readability
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
-from eval_factory.tasks import quasi_match
+from eval_factory.tasks import custom_table
 from eval_factory.workflows import failures
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
 
@@ -56,8 +56,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "a judge's answer": unusable,
     "the answer it judges": lambda text: unusable(READY, text),
     "signs": judge_output.injection_signs,
-    "readings": lambda text: list(disguised_text.readings(text)),
-    "squeezing": disguised_text.squeezed,
+    "readings": lambda text: list(judge_output.readings(text)),
+    "squeezing": judge_output.squeezed,
     "reasoning": ADAPTER.without_reasoning,
     "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
     "refusals": lambda text: readability.is_refusal(text[: readability.LONGEST_REFUSAL]),
@@ -77,7 +77,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "medcalc's scores": corrections.whole_number_in,
     "medcalc's dates": corrections.date_in,
     "medcalc's weeks": corrections.days_in,
-    "quasi": quasi_match.becomes_nothing,
+    "quasi": custom_table.becomes_nothing,
     "a demo prompt": server.baseline_answer,
 }
 

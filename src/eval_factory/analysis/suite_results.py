@@ -12,6 +12,7 @@ from eval_factory.analysis.comparison import Pair, Ranked, compare_pairs, correc
 from eval_factory.analysis.comparison_reasons import Side, values_of
 from eval_factory.analysis.paired import ALPHA, rank_intervals
 from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, GroupScore, WinRate, group_scores, win_rates
+from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
@@ -248,7 +249,7 @@ def _why_not(result: TaskResult) -> Iterator[str]:
     if not result.validity.not_reportable:
         has_score = result.main_metric in result.scores
         yield (
-            f"only {result.validity.coverage * 100:.1f} % of what was asked is scored"
+            f"only {formats.percent(result.validity.coverage)} of what was asked is scored"
             if has_score
             else "it has no main score"
         )

@@ -14,7 +14,7 @@ from eval_factory.cli.streams import lasting
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.suite.suite_options import CellReport
+    from eval_factory.workflows.suite.suite_report import CellReport
 
 
 @click.group("leaderboard")
@@ -69,7 +69,7 @@ def run(ctx: click.Context, /, **flags: Any) -> None:
         from eval_factory.cli.run_output import RunOutput
         from eval_factory.cli.suite_output import looking_on
         from eval_factory.workflows.suite.run_suite import run_suite
-        from eval_factory.workflows.suite.suite_options import SuiteOptions
+        from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(debug=request.debug, no_preflight=request.no_preflight)
         with looking_on(board.suite.folder, RunOutput()) as observer:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eval_factory.analysis.gate_policy import gate_policy_schema
-from eval_factory.config.json_schema import run_config_schema
-from eval_factory.config.suite_schema import suite_schema
+from eval_factory.config.json_schema import run_config_schema, suite_schema
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.report import documents
 from eval_factory.tasks.framework import load_framework

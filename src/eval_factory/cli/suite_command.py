@@ -92,7 +92,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
             return
         from eval_factory.cli.suite_output import looking_on, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
-        from eval_factory.workflows.suite.suite_options import SuiteOptions
+        from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"])
         with looking_on(suite_.folder, output) as observer:
@@ -182,8 +182,8 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 def cancel(folder: Path) -> None:
     """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is kept."""
     from eval_factory.cli.suite_text import counts_line, next_lines
-    from eval_factory.workflows.suite.suite_cancel import cancel as stop
     from eval_factory.workflows.suite.suite_folder import find_suite
+    from eval_factory.workflows.suite.suite_logs import cancel as stop
     from eval_factory.workflows.suite.suite_status import status_of
 
     found = find_suite(folder)

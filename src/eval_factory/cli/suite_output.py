@@ -18,9 +18,8 @@ from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.workflows.suite.suite_journal import SUITE_STARTED
-from eval_factory.workflows.suite.suite_observer import NobodyLooks, SuiteObserver
-from eval_factory.workflows.suite.suite_options import SuiteReport
+from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, NobodyLooks, SuiteObserver
+from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
 
 _GAP = "  "

@@ -26,8 +26,8 @@ from eval_factory.cli.suite_text import (
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_journal as events
-from eval_factory.workflows.suite import suite_state as states
-from eval_factory.workflows.suite.suite_state import CellState, SuiteState
+from eval_factory.workflows.suite import suite_journal as states
+from eval_factory.workflows.suite.suite_journal import CellState, SuiteState
 from eval_factory.workflows.suite.suite_status import CellReader, SuiteStatus
 
 PLAIN_INTERVAL_S = 10.0

@@ -14,7 +14,7 @@ from eval_factory.core.rundir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.report.cost_line import money
 from eval_factory.workflows.suite.suite_budget import limit_reached
-from eval_factory.workflows.suite.suite_state import (
+from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
     FAILED,
     MISSING,

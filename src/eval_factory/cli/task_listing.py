@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.helm.jury_prompts import prompt_of_jury, prompt_of_rubric
-from eval_factory.tasks.code_execution import FLAG, KEY, how_executed, needs_permission
+from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout
 from eval_factory.tasks.run_entry import (
@@ -24,11 +23,11 @@ from eval_factory.tasks.run_entry import (
     prefix_of,
     signature,
 )
-from eval_factory.tasks.run_specs import RunSpec, load_index
+from eval_factory.tasks.run_specs import FLAG, KEY, RunSpec, how_executed, load_index, needs_permission
 from eval_factory.tasks.task_info import erratum_record, task_info
 
 if TYPE_CHECKING:
-    from eval_factory.tasks.custom.definition import Benchmark
+    from eval_factory.tasks.custom_benchmark import Benchmark
 
 CUSTOM = "custom"
 COMMENT_WIDTH = 110
@@ -116,7 +115,7 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     Raises:
         ConfigError: it is not valid.
     """
-    from eval_factory.tasks.custom.definition import load_benchmark
+    from eval_factory.tasks.custom_benchmark import load_benchmark
 
     benchmark = load_benchmark(path)
     task = framework.task(CUSTOM)
@@ -281,7 +280,7 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            from eval_factory.tasks.user_data.layout import described  # imports the readers of all formats
+            from eval_factory.tasks.own_data import described  # imports the readers of all formats
 
             layout = [file_layout(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described(layout, {}))

@@ -16,7 +16,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
-from eval_factory.helm.benchmark_file import jury_form_in
+from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.helm_plugin.run_spending import RunSpending, purse_of
 
 

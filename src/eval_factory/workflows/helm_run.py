@@ -13,8 +13,7 @@ from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs as event_names
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
-from eval_factory.executors.base import Executor, ProcessSpec, ignore
-from eval_factory.executors.environment import child_environment
+from eval_factory.executors.process import Executor, ProcessSpec, child_environment, ignore
 from eval_factory.plan.run_plan import oauth_of
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.failures import blocked_places
@@ -64,13 +63,13 @@ def run_helm(
         PrerequisiteError: the program is not there.
         InterruptedRunError
     """
-    from eval_factory.executors import local  # imported here, with what it shows: a finished run starts nothing
+    from eval_factory.executors import progress  # imported here, with what it shows: a finished run starts nothing
 
     run_id = uuid.uuid4().hex
     env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:
-        ended = (executor or local.LocalExecutor()).run(spec, context.screen, on_event)
+        ended = (executor or progress.LocalExecutor()).run(spec, context.screen, on_event)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(

@@ -6,9 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from eval_factory.core.errors import HelmError
-from eval_factory.executors.base import ProcessSpec
-from eval_factory.executors.environment import child_environment
-from eval_factory.executors.process import run_logged
+from eval_factory.executors.process import ProcessSpec, child_environment, run_logged
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.failures import how_it_ended
 

@@ -18,10 +18,10 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
+from eval_factory.helm.command import helm_program
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.packages import look_for_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_models, page_schema
-from eval_factory.helm.programs import helm_program
 from eval_factory.report.result_folders import run_folders
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_summarize import summarize

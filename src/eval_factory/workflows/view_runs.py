@@ -17,7 +17,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm import names
-from eval_factory.helm.bookkeeping import is_score
+from eval_factory.helm.metric_facts import is_score
 from eval_factory.helm.output import read_run
 from eval_factory.helm.page_schema import PageRun, is_plain, plain_name
 from eval_factory.report.reader import StoredResult, load_result

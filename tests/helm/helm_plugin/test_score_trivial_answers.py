@@ -36,8 +36,7 @@ from helm.common.request import Request
 from eval_factory.core import logs
 from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, trivial_answers
-from eval_factory.helm.trivial_answers import REFUSAL
-from eval_factory.helm.trivial_scores import TrivialScores, read_trivial_scores
+from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
@@ -51,7 +50,7 @@ from eval_factory.helm_plugin.score_trivial_answers import (
     score_trivial_answers,
 )
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_floors import known_floors
+from eval_factory.tasks.known_scores import known_floors
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
 OPTIONS = {"A": "yes", "B": "no"}

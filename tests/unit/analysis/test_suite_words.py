@@ -76,7 +76,13 @@ def test_the_main_metrics_of_a_benchmark() -> None:
 
 @pytest.mark.parametrize(
     ("cost", "unpriced", "said"),
-    [(None, 0, "-"), (0.0, 0, "$0.00"), (0.012345, 0, "$0.0123"), (1234.5, 0, "$1,234.50"), (1.0, 3, "at least $1.00")],
+    [
+        (None, 0, "-"),
+        (0.0, 0, "0 USD"),
+        (0.012345, 0, "0.01235 USD"),
+        (1234.5, 0, "1,234.50 USD"),
+        (1.0, 3, "at least 1.00 USD"),
+    ],
 )
 def test_what_a_run_cost(cost: float | None, unpriced: int, said: str) -> None:
     assert words.cost(replace(ONE, cost=cost, unpriced=unpriced)) == said
@@ -85,16 +91,15 @@ def test_what_a_run_cost(cost: float | None, unpriced: int, said: str) -> None:
 def test_what_all_cost_is_at_least_that_of_the_runs_with_a_price() -> None:
     paid = replace(ONE, cost=1.5)
     assert words.total_cost(of(ONE)) == ""
-    assert words.total_cost(of(paid, paid)) == "All that was paid for cost $3.00."
-    assert words.total_cost(of(paid, ONE)) == "All that was paid for cost at least $1.50."
-    assert words.total_cost(of(paid, replace(paid, unpriced=1))) == "All that was paid for cost at least $3.00."
+    assert words.total_cost(of(paid, paid)) == "All that was paid for cost 3.00 USD."
+    assert words.total_cost(of(paid, ONE)) == "All that was paid for cost at least 1.50 USD."
+    assert words.total_cost(of(paid, replace(paid, unpriced=1))) == "All that was paid for cost at least 3.00 USD."
 
 
 def test_numbers_and_ranks() -> None:
     assert (words.number(1234), words.number(0), words.number(None)) == ("1,234", "0", "-")
     assert (words.share(0.5), words.share(None)) == ("50.0 %", "-")
     assert (words.rank(1, 1), words.rank(1, 3), words.rank(None, None)) == ("1", "1 to 3", "-")
-    assert [words.p_value(p) for p in (None, 0.00009, 0.0001, 0.04567)] == ["-", "< 0.0001", "0.0001", "0.046"]
 
 
 def test_a_win_rate_and_the_comparisons_that_decide_it() -> None:

@@ -20,8 +20,8 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
 from eval_factory.workflows.suite import suite_estimate, suite_logs
-from eval_factory.workflows.suite.suite_observer import SuiteObserver
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+from eval_factory.workflows.suite.suite_journal import SuiteObserver
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
 from suite_by_hand import cell_ended, cell_result, ended, held, started, suite_folder, tell
 
 SUITE = """

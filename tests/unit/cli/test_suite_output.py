@@ -13,7 +13,7 @@ from eval_factory.cli.run_output import RunOutput
 from eval_factory.cli.suite_output import end_record, looking_on, show_cells, show_end, why, write_record
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteReport
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_status import status_of
 from suite_by_hand import cell_ended, cell_result, ended, started, suite_folder
 

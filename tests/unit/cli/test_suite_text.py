@@ -26,9 +26,8 @@ from eval_factory.cli.suite_text import (
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir
-from eval_factory.workflows.suite.cell_job import CellJob
-from eval_factory.workflows.suite.suite_state import Pause
-from eval_factory.workflows.suite.suite_status import CellFigures, SuiteStatus, same_command, status_of
+from eval_factory.workflows.suite.suite_journal import Pause
+from eval_factory.workflows.suite.suite_status import CellFigures, CellJob, SuiteStatus, same_command, status_of
 from suite_by_hand import (
     CELLS,
     cell_ended,

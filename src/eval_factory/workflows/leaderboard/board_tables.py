@@ -24,10 +24,9 @@ from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
-from eval_factory.helm.command import command_line
+from eval_factory.helm.command import command_line, helm_program
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.page_schema import page_models
-from eval_factory.helm.programs import helm_program
 from eval_factory.plan.run_plan import where_keys_go
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
@@ -37,7 +36,7 @@ from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import Board
 from eval_factory.workflows.leaderboard.entries import Entry
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_report import CellReport
 from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_as
 from eval_factory.workflows.view_site import without_colons
 

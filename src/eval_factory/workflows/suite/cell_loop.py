@@ -1,9 +1,13 @@
-"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin."""
+"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin.
+
+Which cell is begun next, so that every endpoint has something to do. Pure.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +19,17 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
-from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
-from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
-from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
+from eval_factory.workflows.suite.cell_outcome import (
+    FAILED,
+    MISSING,
+    PARTIAL,
+    CellSpec,
+    Outcome,
+    Then,
+    Tried,
+    end_of,
+    outcome_of,
+)
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -30,7 +42,33 @@ from eval_factory.workflows.suite.suite_journal import (
     SuiteJournal,
     cell_fields,
 )
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A cell that could be begun."""
+
+    number: int
+    """Its place in the suite."""
+    group: str
+    """The name of its endpoint's limits."""
+
+
+def next_cell(waiting: Sequence[Waiting], running: Collection[str], paused: Collection[str]) -> Waiting | None:
+    """The first cell of the endpoint that has the fewest cells running; None where every endpoint is paused.
+
+    So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored, another
+    asks.
+
+    Args:
+        running: the group of each cell that runs.
+        paused: groups whose endpoint is gone.
+    """
+    busy = Counter(running)
+    ready = [cell for cell in waiting if cell.group not in paused]
+    return min(ready, key=lambda cell: (busy[cell.group], cell.number), default=None)
+
 
 TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0

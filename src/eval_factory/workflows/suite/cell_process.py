@@ -9,6 +9,8 @@ standard input is a `CellSpec`; lines on standard output say which cell has begu
 
 Everything here ends with the suite: this process where its standard input ends, and a cell, with its helm-run, when
 this process does.
+
+What `evaluate` is asked for a cell.
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.core.this_process import collect_rarely, end_with_parent, keep_what_there_is
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.workflows.suite.cell_spec import CellSpec
+from eval_factory.workflows.options import Options
+from eval_factory.workflows.suite.cell_outcome import CellSpec
 
 MODULE = "eval_factory.workflows.suite.cell_process"
 ONE_CELL = "--one-cell"
 """With the id of the process that starts it: one cell, whose spec is on standard input."""
 WITHOUT_FORK = "--without-fork"
 NEEDED = (
-    "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.local",
+    "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.progress",
     "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
     "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
     "eval_factory.scoring.usage", "eval_factory.scoring.provenance",
@@ -50,7 +53,6 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     from eval_factory.config.evaluation import Request
     from eval_factory.workflows.end_record import code_of_error, end_record, failure_record
     from eval_factory.workflows.evaluate import evaluate
-    from eval_factory.workflows.suite.cell_options import options_of
 
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at
@@ -191,3 +193,12 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+
+
+def options_of(spec: CellSpec) -> Options:
+    return Options(
+        fresh=spec.fresh,
+        debug=spec.debug,
+        probed=None if spec.probed is None else frozenset(spec.probed),
+        limits=spec.limits,
+    )

@@ -12,10 +12,17 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.executors.slurm_commands import QueuedTask
-from eval_factory.workflows.suite.slurm_status import GONE, NOT_KNOWN, PUBLISHED, QueueReader, cancel_jobs
+from eval_factory.executors.slurm import QueuedTask
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
-from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_status import (
+    NOT_KNOWN,
+    PUBLISHED,
+    TASK_GONE,
+    QueueReader,
+    SuiteStatus,
+    cancel_jobs,
+    status_of,
+)
 from slurm_cells import ScriptedSlurm
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
@@ -60,7 +67,7 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
     name = jobs.wave.job_name
     assert told(found) == [
         ("running", f"Slurm: {name} task 0, RUNNING"), ("waiting", f"Slurm: {name} task 1, PENDING, Resources: nodes that others use"),
-        ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", GONE),
+        ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", TASK_GONE),
     ]  # fmt: skip
     assert (found.state, found.pid, found.host) == ("running", None, None)
 
@@ -91,7 +98,7 @@ def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
     jobs.store.environment(1).unlink()
-    assert told(jobs.look())[0] == ("missing", GONE)
+    assert told(jobs.look())[0] == ("missing", TASK_GONE)
     assert jobs.slurm.silent == 9
 
 

@@ -19,8 +19,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import suite_check
-from eval_factory.workflows.suite.checked_cells import checked
-from eval_factory.workflows.suite.slurm_status import PUBLISHED
+from eval_factory.workflows.suite.planned_cells import checked
 from eval_factory.workflows.suite.suite_check import (
     ANOTHER,
     LOOK,
@@ -31,7 +30,7 @@ from eval_factory.workflows.suite.suite_check import (
     check,
     verify_suite,
 )
-from eval_factory.workflows.suite.suite_status import RUN_IT, status_of
+from eval_factory.workflows.suite.suite_status import PUBLISHED, RUN_IT, status_of
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
 from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell

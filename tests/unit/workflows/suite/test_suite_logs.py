@@ -15,10 +15,8 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_logs
-from eval_factory.workflows.suite.cell_job import CellJob
-from eval_factory.workflows.suite.slurm_status import NOT_KNOWN
 from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show
-from eval_factory.workflows.suite.suite_status import SuiteReader, SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
 from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
 
 

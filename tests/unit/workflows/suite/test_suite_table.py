@@ -9,9 +9,8 @@ import pytest
 
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.workflows.suite import suite_table
-from eval_factory.workflows.suite.suite_options import CellReport
-from eval_factory.workflows.suite.suite_table import write_table
+from eval_factory.workflows.suite import suite_report
+from eval_factory.workflows.suite.suite_report import CellReport, write_table
 from stored_suite import cell
 
 
@@ -43,7 +42,7 @@ def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(suite_table, "write_suite_results", full)
+    monkeypatch.setattr(suite_report, "write_suite_results", full)
     cells = (reported(tmp_path, "small"),)
     table = write_table(cells, SuiteDir(tmp_path))
     assert table.cells == cells

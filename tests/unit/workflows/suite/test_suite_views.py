@@ -12,8 +12,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.data_frames import INSTANCE_COLUMNS
 from eval_factory.report.notebook_display import MOST_NOTES
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteReport
-from eval_factory.workflows.suite.suite_views import CELL_COLUMNS
+from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport
 from stored_results import instance, result, written
 
 
