@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from eval_factory.cli import suite_watching
+from eval_factory.cli import suite_screen
 from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -208,7 +208,7 @@ def _interrupted(*_: Any, **__: Any) -> None:
 
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_folder(here / "out", started([CELL]))
-    monkeypatch.setattr(suite_watching, "watch", _interrupted)
+    monkeypatch.setattr(suite_screen, "watch", _interrupted)
     monkeypatch.setattr(suite_logs, "show", _interrupted)
     for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
         done = run("suite", *arguments)

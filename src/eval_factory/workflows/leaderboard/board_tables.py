@@ -31,14 +31,13 @@ from eval_factory.plan.run_plan import where_keys_go
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.context import HUB_TOKEN, RunContext
-from eval_factory.workflows.helm_summarize import summarize
+from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import Board
 from eval_factory.workflows.leaderboard.entries import Entry
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.suite_report import CellReport
-from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_as
-from eval_factory.workflows.view_site import without_colons
+from eval_factory.workflows.view_site import ViewedRun, lay_out, viewed_as, without_colons
 
 SCHEMA_VERSION = 2
 MOST_SHOWN = 10

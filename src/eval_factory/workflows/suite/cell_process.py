@@ -51,8 +51,8 @@ SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 def run_cell(spec: CellSpec, screen: TextIO) -> int:
     """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
     from eval_factory.config.evaluation import Request
-    from eval_factory.workflows.end_record import code_of_error, end_record, failure_record
     from eval_factory.workflows.evaluate import evaluate
+    from eval_factory.workflows.options import code_of_error, end_record, failure_record
 
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at

@@ -46,8 +46,7 @@ from eval_factory.executors.slurm import (
 )
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
-from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.output_folder import is_ours, start_over
+from eval_factory.workflows.context import HUB_TOKEN, is_ours, start_over
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, finished, put_in_place
