@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.nouns import RunStatus
 from eval_factory.cli.console import write_record
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_screen import end_record, looking_on, show_cells, show_end, why
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_status import status_of
