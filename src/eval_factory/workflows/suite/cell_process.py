@@ -70,6 +70,15 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     return code
 
 
+def options_of(spec: CellSpec) -> Options:
+    return Options(
+        fresh=spec.fresh,
+        debug=spec.debug,
+        probed=None if spec.probed is None else frozenset(spec.probed),
+        limits=spec.limits,
+    )
+
+
 def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
     """The traceback of what nobody expected, for whoever reads the log."""
     from eval_factory.core.errors import DEFECT_EXIT_CODE
@@ -193,12 +202,3 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-
-
-def options_of(spec: CellSpec) -> Options:
-    return Options(
-        fresh=spec.fresh,
-        debug=spec.debug,
-        probed=None if spec.probed is None else frozenset(spec.probed),
-        limits=spec.limits,
-    )
