@@ -24,7 +24,6 @@ from eval_factory.analysis.comparison_reasons import (
 )
 from eval_factory.analysis.paired import (
     ALPHA,
-    Finding,
     PairedDifference,
     equivalence,
     non_inferiority,
@@ -34,6 +33,7 @@ from eval_factory.analysis.paired import (
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import Score
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
@@ -112,9 +112,9 @@ class Comparison:
     """The difference if every instance that failed were at the worst, or best, end of the scale for b; None where the
     scale has no ends."""
     margin: float | None = None
-    non_inferiority: Finding | None = None
+    non_inferiority: Evidence | None = None
     """Of b, against a; None without a margin."""
-    equivalence: Finding | None = None
+    equivalence: Evidence | None = None
     p_holm: float | None = None
     """The p value, corrected for the number of pairs."""
 

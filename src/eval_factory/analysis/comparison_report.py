@@ -10,6 +10,7 @@ from eval_factory.analysis.comparison import Compared, Comparison, difference, n
 from eval_factory.analysis.paired import MCNEMAR, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
 from eval_factory.core.tables import Table, prose, screen
 from eval_factory.core.tables import markdown as in_markdown
@@ -52,9 +53,9 @@ LONGEST_TEXT = 1_000
 """Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
 LONGEST_ESCAPE = len(r"\U000e0001")
 _FINDINGS = {
-    "shown": "is shown",
-    "refuted": "is refuted: the whole interval is beyond the margin",
-    "inconclusive": "is not shown: the interval crosses the margin (inconclusive)",
+    Evidence.SHOWN: "is shown",
+    Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
+    Evidence.INCONCLUSIVE: "is not shown: the interval crosses the margin (inconclusive)",
 }
 
 

@@ -11,26 +11,28 @@ import pytest
 from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.suite_results import CellResult, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Stats
 from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, share
 
 ONE = CellResult(
-    "a", "x", "complete", Path("x"), main_metric="m", value=0.712, ci_low=0.6, ci_high=0.8, n=1200, reportable=True,
+    "a", "x", RunStatus.COMPLETE, Path("x"), main_metric="m", value=0.712, ci_low=0.6, ci_high=0.8, n=1200, reportable=True,
     scale=(0.0, 1.0), unit="share",
 )  # fmt: skip
 
 
 def of(*found: CellResult, **changes: Any) -> SuiteResults:
-    made = SuiteResults("partial", ("a", "b"), ("x",), found, (), (), (), (), ())
+    made = SuiteResults(RunStatus.PARTIAL, ("a", "b"), ("x",), found, (), (), (), (), ())
     return replace(made, **changes)
 
 
 def test_how_much_of_the_suite_there_is() -> None:
-    whole = of(ONE, replace(ONE, target="b"), status="complete")
+    whole = of(ONE, replace(ONE, target="b"), status=RunStatus.COMPLETE)
     assert words.summary(whole) == "Complete: 2 runs of 2 models on 1 benchmark."
     parts = [
-        replace(ONE, status=status) for status in ("complete", "missing", "failed", "partial", "waiting", "missing")
+        replace(ONE, status=RunStatus(status))
+        for status in ("complete", "missing", "failed", "partial", "waiting", "missing")
     ]
     said = (
         "Not complete: 1 of 6 runs of 2 models on 1 benchmark are complete; 1 partial, 1 failed, 1 waiting, 2 missing."
@@ -42,7 +44,7 @@ def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None
     assert (words.value(ONE), words.interval(ONE)) == ("71.2 %", "60.0 % to 80.0 %")
     rated = replace(ONE, value=3.456, scale=(1.0, 5.0), unit="rating")
     assert words.value(rated) == "3.46 of 5"
-    assert words.value(replace(ONE, value=None, status="failed")) == "failed"
+    assert words.value(replace(ONE, value=None, status=RunStatus.FAILED)) == "failed"
     assert words.value(None) == "-"
     assert words.interval(replace(ONE, ci_low=None)) == words.interval(replace(ONE, ci_high=None)) == ""
 

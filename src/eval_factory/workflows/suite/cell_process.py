@@ -51,8 +51,8 @@ SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 def run_cell(spec: CellSpec, screen: TextIO) -> int:
     """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
     from eval_factory.config.evaluation import Request
-    from eval_factory.workflows.end_record import code_of_error, end_record, failure_record
     from eval_factory.workflows.evaluate import evaluate
+    from eval_factory.workflows.options import code_of_error, end_record, failure_record
 
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at
@@ -68,6 +68,15 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     write_atomic(Path(spec.record), json_line(record), mode=PRIVATE)
     code: int = record["exit_code"]
     return code
+
+
+def options_of(spec: CellSpec) -> Options:
+    return Options(
+        fresh=spec.fresh,
+        debug=spec.debug,
+        probed=None if spec.probed is None else frozenset(spec.probed),
+        limits=spec.limits,
+    )
 
 
 def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
@@ -193,12 +202,3 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-
-
-def options_of(spec: CellSpec) -> Options:
-    return Options(
-        fresh=spec.fresh,
-        debug=spec.debug,
-        probed=None if spec.probed is None else frozenset(spec.probed),
-        limits=spec.limits,
-    )

@@ -78,7 +78,7 @@ class _Checks:
     def _look_for_bundle(self, plan: Plan) -> None:
         extra = plan.evaluation.run.config.params.extra
         if extra.offline or extra.data_dir is not None:
-            from eval_factory.workflows.prepare_data import find_bundle  # imports what reads bundles: seldom needed
+            from eval_factory.workflows.prepare import find_bundle  # imports what reads bundles: seldom needed
 
             find_bundle(plan, self._env)
 

@@ -49,8 +49,8 @@ from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.endpoint import response_cache
 from eval_factory.executors.slurm import Wave
 from eval_factory.report.documents import to_yaml
-from eval_factory.workflows.end_record import DISK_TAKES_NO_MORE
-from eval_factory.workflows.old_shards import copy_store
+from eval_factory.workflows.options import DISK_TAKES_NO_MORE
+from eval_factory.workflows.prepare import copy_store
 from eval_factory.workflows.suite.cell_outcome import (
     COMPLETE,
     FAILED,

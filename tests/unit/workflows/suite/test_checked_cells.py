@@ -108,7 +108,7 @@ def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_a_bundle_is_looked_through_once_for_all_targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from eval_factory.workflows import prepare_data
+    from eval_factory.workflows import prepare
 
     looked: list[str] = []
 
@@ -116,7 +116,7 @@ def test_a_bundle_is_looked_through_once_for_all_targets(monkeypatch: pytest.Mon
         looked.append(plan.rundir.root.as_posix())
         raise ConfigError("in it") if plan.task_name == "medec" else PrerequisiteError("not there")
 
-    monkeypatch.setattr(prepare_data, "find_bundle", find_bundle)
+    monkeypatch.setattr(prepare, "find_bundle", find_bundle)
     cells()
     assert looked == []
     found = cells(params={"extra": {"data_dir": str(tmp_path)}})
