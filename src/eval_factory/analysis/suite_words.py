@@ -10,6 +10,7 @@ from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResu
 from eval_factory.analysis.win_rates import GROUPS, WinRate
 from eval_factory.core import formats
 from eval_factory.core.formats import counted
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.tables import Cell, Code, Table
 from eval_factory.report.page.plain_words import amount
 
@@ -33,10 +34,10 @@ GROUPS_BESIDE = (
 def summary(results: SuiteResults) -> str:
     """How much of the suite there is."""
     total = len(results.cells)
-    complete = sum(cell.status == "complete" for cell in results.cells)
-    if results.status == "complete":
+    complete = sum(cell.status == RunStatus.COMPLETE for cell in results.cells)
+    if results.status == RunStatus.COMPLETE:
         return f"Complete: {counted(total, 'run')} of {_shape(results)}."
-    incomplete = ("partial", "failed", "waiting", "missing")
+    incomplete = (RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
     states = {name: sum(cell.status == name for cell in results.cells) for name in incomplete}
     others = ", ".join(f"{count} {name}" for name, count in states.items() if count)
     return f"Not complete: {complete} of {counted(total, 'run')} of {_shape(results)} are complete; {others or 'none'}."
@@ -65,7 +66,7 @@ def marks(cell: CellResult) -> Iterator[str]:
         return
     if not cell.reportable:
         yield "not reportable"
-    if cell.status != "complete":
+    if cell.status != RunStatus.COMPLETE:
         yield cell.status
 
 

@@ -114,7 +114,7 @@ def test_a_table_on_a_screen() -> None:
         "model        x_1 exact_match",
         "a & b  50.0 % not reportable",
         "@c                        -1",
-        "-                         -",
+        "-                          -",
     ]
     wide = Table(["a", "b"], [["x" * 9, "2"], ["\x1b[2J", "3"]])
     assert screen(wide, widest=4) == ["a     b", "xxxxxxxxx  2", "\\x1b[2J  3"]
