@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eval_factory.helm_plugin.record_file import RecordFile
+from eval_factory.helm_plugin.run_records import RecordFile
 
 
 def test_the_file_holds_the_latest(tmp_path: Path) -> None:
