@@ -178,8 +178,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         pinned_downloads.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
-        run_records.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
-        run_records.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
+        run_records.code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
+        run_records.judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
         if (warning := patch_registry.warning()) is not None:
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=warning)
         self._session.expect(MODEL_ROLE, len(state.request_states))

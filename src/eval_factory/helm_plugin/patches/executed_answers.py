@@ -1,10 +1,8 @@
-"""HELM's functions that execute what a model answered, replaced by such as do it in a confined process.
+"""HELM's functions that execute what a model answered, replaced by such as do it in a process of its own.
 
-The checks themselves are HELM's, so that an honest answer scores as it does there.
-
-A process of its own for each answer that is executed: without keys, in a sandbox (`core/sandbox.py`).
-
-What is executed there is HELM's own check of the answer, or a program (`confined_worker.py`).
+The checks themselves are HELM's, so that an honest answer scores as it does there; they, or a program that they start,
+run without keys in a sandbox (`core/sandbox.py`, `confined_worker.py`). Queries go to the processes of
+`sql_execution.py`.
 """
 
 from __future__ import annotations
@@ -24,13 +22,25 @@ from typing import Any
 from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
-from eval_factory.helm_plugin import run_records
 from eval_factory.helm_plugin.patches import confined_worker, sql_execution
 from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
+from eval_factory.helm_plugin.run_records import ENDED, code_execution
 
 START_LIMIT_S = 60.0
 """For the interpreter and HELM's modules, beside the time of the answer."""
 CONFINED_BY = ("bubblewrap", "seccomp", "limits of time, memory and file size")
+BY_SQL_WORKERS = (
+    "processes of their own without keys, which open the database for reading only, with limits of time and memory"
+)
+APPS_LIMIT_S = 11.0
+"""HELM's, for all tests of one answer."""
+ASSEMBLY_LIMIT_S = 30
+LARGEST_ASSEMBLY = 64_000_000
+QUERY_LIMIT_S = 30.0
+"""As in Bird's own evaluation; HELM has none."""
+GOLD_LIMIT_S = 300.0
+LARGEST_RESULT = 20_000_000
+"""Bytes, of the rows of these benchmarks."""
 
 
 @contextmanager
@@ -40,27 +50,27 @@ def throw_away_folder() -> Iterator[Path]:
 
 
 def check(question: Mapping[str, Any], seconds: float) -> Any:
-    """HELM's check of an answer, or `sandbox.TIMED_OUT`; None where the answer ended its process, which is counted.
+    """HELM's check of an answer, or `TIMED_OUT`; None where the answer ended its process, which is counted.
 
     Raises:
         PrerequisiteError: it was not the answer: nothing can be executed here any more.
     """
     with throw_away_folder() as folder:
-        ended = _run((), folder, seconds, json.dumps(question).encode(), processes=False)
+        ended = _run((), folder, seconds, json.dumps(question).encode())
     try:
         return json.loads(ended.output)
     except (ValueError, RecursionError):
-        if ended.returncode == sandbox.TIMED_OUT:
-            return sandbox.TIMED_OUT
+        if ended.returncode == TIMED_OUT:
+            return TIMED_OUT
     sandbox.require("what the model answered cannot be executed any more")
-    run_records.count(run_records.ENDED)
+    code_execution.count(ENDED)
     return None
 
 
-def run_program_of_confined_process(
-    argv: Sequence[str], folder: Path, seconds: float, *, given: bytes = b"", processes: bool
+def _run(
+    argv: Sequence[str], folder: Path, seconds: float, given: bytes = b"", *, processes: bool = False
 ) -> sandbox.Ended:
-    """A program with its input.
+    """A program with its input, or where `argv` is empty HELM's check, in the sandbox.
 
     Args:
         processes: whether it may start others.
@@ -68,10 +78,6 @@ def run_program_of_confined_process(
     Raises:
         PrerequisiteError: there is no sandbox here.
     """
-    return _run(argv, folder, seconds, given, processes=processes)
-
-
-def _run(argv: Sequence[str], folder: Path, seconds: float, given: bytes, *, processes: bool) -> sandbox.Ended:
     # A scenario of HELM's raises this limit: its data hold such numbers.
     digits = sys.get_int_max_str_digits() if hasattr(sys, "get_int_max_str_digits") else None
     path = _import_path()
@@ -91,20 +97,6 @@ def _import_path() -> list[str]:
     return [str(place) for place in places if place.exists() and place != home and place not in home.parents]
 
 
-BY_SQL_WORKERS = (
-    "processes of their own without keys, which open the database for reading only, with limits of time and memory"
-)
-APPS_LIMIT_S = 11.0
-"""HELM's, for all tests of one answer."""
-ASSEMBLY_LIMIT_S = 30
-LARGEST_ASSEMBLY = 64_000_000
-QUERY_LIMIT_S = 30.0
-"""As in Bird's own evaluation; HELM has none."""
-GOLD_LIMIT_S = 300.0
-LARGEST_RESULT = 20_000_000
-"""Bytes, of the rows of these benchmarks."""
-
-
 def _asked_of(run_specs: frozenset[str]) -> frozenset[str]:
     """Those of a patch that this helm-run asks for; all where nobody knows."""
     return run_specs & names.asked_run_specs(sys.argv) or run_specs
@@ -114,7 +106,7 @@ def confine_python() -> None:
     """HumanEval's and APPS's checks."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
-    run_records.begin(_asked_of(PYTHON), CONFINED_BY)
+    code_execution.begin(_asked_of(PYTHON), CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
@@ -163,7 +155,7 @@ def confine_cpp() -> None:
     """The programs of CodeInsights, and their compiler."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-    run_records.begin(_asked_of(CODEINSIGHTS), CONFINED_BY)
+    code_execution.begin(_asked_of(CODEINSIGHTS), CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
@@ -175,9 +167,7 @@ def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleName
     """`timeout SECONDS g++ ... FILE -o PROGRAM`, or `timeout SECONDS PROGRAM`: only in the folder of PROGRAM."""
     seconds, *program = argv[1:]
     folder = Path(program[-1]).parent.resolve()
-    ended = run_program_of_confined_process(
-        program, folder, float(seconds), given=input.encode(), processes=len(program) > 1
-    )
+    ended = _run(program, folder, float(seconds), input.encode(), processes=len(program) > 1)
     text = ended.output.decode().replace("\r\n", "\n").replace("\r", "\n")
     return SimpleNamespace(returncode=ended.returncode, stdout=text, stderr="")
 
@@ -193,7 +183,7 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         shutil.copyfile(source, folder / source.name)
         made = folder / assembly.name
         program = [*argv[:-2], str(made), str(folder / source.name)]
-        ended = run_program_of_confined_process(program, folder, ASSEMBLY_LIMIT_S, processes=True)
+        ended = _run(program, folder, ASSEMBLY_LIMIT_S, processes=True)
         if ended.returncode != 0:
             raise subprocess.CalledProcessError(1, list(argv), stderr="")
         with os.fdopen(os.open(made, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
@@ -204,7 +194,7 @@ def confine_bird_sql() -> None:
     """Queries of Bird and Spider."""
     from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
 
-    run_records.begin(_asked_of(BIRD_SQL), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of(BIRD_SQL), [BY_SQL_WORKERS])
     BirdSQLAnnotator.annotate = annotate_by_rows
 
 
@@ -212,7 +202,7 @@ def confine_czech_bank_sql() -> None:
     """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
     from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
-    run_records.begin(_asked_of(CZECH_BANK), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of(CZECH_BANK), [BY_SQL_WORKERS])
     make = CzechBankQAAnnotator.__init__
 
     def without_connection(self: Any, file_storage_path: str) -> None:

@@ -287,7 +287,7 @@ ROBUSTNESS = (
 
 JURIES = (
     Patch(
-        "jury_annotator:ask_judges_in_parallel",
+        "rubric.criterion_judge:ask_judges_in_parallel",
         ("helm.benchmark.annotation.model_as_judge:LLMAsJuryAnnotator.annotate",),
         Otherwise.FAIL,
         run_specs=names.JURY_RUN_SPECS,

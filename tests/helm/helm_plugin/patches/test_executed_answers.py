@@ -56,18 +56,18 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, getattr(module, name))
-    run_records._known_of_execution_record.clear()
+    run_records.code_execution.known.clear()
     yield
     sql_execution.end_workers()
-    run_records._known_of_execution_record.clear()
+    run_records.code_execution.known.clear()
 
 
 def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run", "-r", "code:x=1", "mmlu", "spider"])
     executed_answers.confine_python()
-    assert run_records._known_of_execution_record == {"run_specs": ["code"], "by": list(executed_answers.CONFINED_BY)}
+    assert run_records.code_execution.known == {"run_specs": ["code"], "by": list(executed_answers.CONFINED_BY)}
     executed_answers.confine_bird_sql()
-    assert run_records._known_of_execution_record == {
+    assert run_records.code_execution.known == {
         "run_specs": ["code", "spider"],
         "by": [executed_answers.BY_SQL_WORKERS],
     }
@@ -93,7 +93,7 @@ def test_where_nobody_knows_what_is_asked_all_are_named(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run"])
     confine()
-    assert run_records._known_of_execution_record["run_specs"] == run_specs
+    assert run_records.code_execution.known["run_specs"] == run_specs
 
 
 @needs_bubblewrap

@@ -52,7 +52,7 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
     """In a process of its own; what a run does use is there when it is used."""
     code = (
         "import sys\n"
-        "from eval_factory.helm_plugin.patches import fast_startup as patches\n"
+        "from eval_factory.helm_plugin.patches import speed as patches\n"
         "patches.download_nltk_data_only_when_needed()\n"
         "patches.import_metrics_without_what_few_runs_use()\n"
         "large = {'sklearn', 'pandas', 'pyarrow', 'datasets', 'calibration'}\n"

@@ -21,7 +21,7 @@ ids = [patch.name for patch in PATCHES]
 FAILING = [patch for patch in PATCHES if patch.otherwise is Otherwise.FAIL]
 STARTS_QUICKLY = """
 import sys
-from eval_factory.helm_plugin.patches import apply
+from eval_factory.helm_plugin.patches import patch_registry
 print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("helm", "datasets", "nltk", "pandas")))
 """
 
