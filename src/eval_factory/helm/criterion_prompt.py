@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric_case import Criterion
 
 _TASK = """\
 You check answers of a chat assistant against criteria that physicians wrote. Below is a conversation, whose last turn

@@ -389,7 +389,7 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     file = model_configs / names.BENCHMARK
     if not file.is_file():
         return HELMS_FORM
-    from eval_factory.tasks.custom.definition import JURY  # for a custom benchmark alone
+    from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 
     metrics = parse_own(file.read_text(encoding="utf-8")).get("metrics") or ()
     return next((form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from eval_factory.helm.judge_output import SCALE
 from eval_factory.tasks.framework import HelmEntry
-from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RUBRIC_METRIC, UNCLIPPED
+from eval_factory.tasks.rubric_case import HEALTHBENCH_METRIC, RUBRIC_METRIC, UNCLIPPED
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.core.nouns import Word
 from eval_factory.report.readable_values import OneLine, OneLineList
 
 _MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
@@ -19,6 +20,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+_Dumper.add_multi_representer(Word, lambda dumper, data: dumper.represent_str(str(data)))
 _Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(_MAP, data, flow_style=True))
 _Dumper.add_representer(OneLineList, lambda dumper, data: dumper.represent_sequence(_LIST, data, flow_style=True))
 

@@ -26,7 +26,7 @@ from eval_factory.scoring.rubric import (
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft, plan
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))

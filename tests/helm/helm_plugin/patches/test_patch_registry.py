@@ -13,8 +13,8 @@ import pytest
 from eval_factory.helm import names, packages
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
-from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.errata import load_errata
+from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.run_specs import load_index
 
 ids = [patch.name for patch in PATCHES]
