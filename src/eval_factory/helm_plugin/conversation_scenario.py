@@ -24,9 +24,9 @@ from helm.benchmark.scenarios.scenario import (
 )
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC, Conversation, read_conversations
 from eval_factory.tasks.file_problems import shortened
-from eval_factory.tasks.rubric.rubric_case import conversation_text
+from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, Conversation, read_conversations
+from eval_factory.tasks.rubric_case import conversation_text
 
 
 def chat_adapter(max_tokens: int) -> AdapterSpec:

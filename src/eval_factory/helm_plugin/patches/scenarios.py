@@ -24,8 +24,8 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.speed import in_place_of
-from eval_factory.tasks.custom.csv_table import columns_of, rows_below
-from eval_factory.tasks.custom.table_check import CLUSTER
+from eval_factory.tasks.custom_table import CLUSTER
+from eval_factory.tasks.file_problems import columns_of, rows_below
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 WRONG_OPTIONS = "Incorrect Answers:"
