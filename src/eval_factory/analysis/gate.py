@@ -14,8 +14,7 @@ from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Dire
 from eval_factory.analysis.paired import PairedDifference, non_inferiority
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import InstanceRecord, Score
-from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.report.result_folders import run_folders
+from eval_factory.report.reader import StoredResult, load_result, run_folders
 
 Outcome = Literal["pass", "fail", "inconclusive"]
 EXIT_CODES: Mapping[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 1}

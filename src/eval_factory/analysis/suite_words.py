@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eval_factory.analysis.comparison import Comparison, Pair
 from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, WinRate
-from eval_factory.report.page.plain_words import amount, counted
+from eval_factory.report.sentences import amount, counted
 from eval_factory.scoring.intervals import PROPORTION
 
 NOTHING = "-"

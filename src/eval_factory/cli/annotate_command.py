@@ -36,7 +36,7 @@ def export(folder: Path, out: Path, count: int, raters: int, seed: int, kind: st
     The sample is stratified by score and group. Model, judges, scores and ids are hidden; what the codes stand for is
     kept in DIR/annotations.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.annotate import SheetOptions, export_sheets  # imported here: `ls` is to be quick
 
     options = SheetOptions(out, count, raters, seed, kind, with_reference=not no_reference)
@@ -66,8 +66,8 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     Every row is checked, and nothing is imported where one is wrong. Ratings may come in parts; the same rater's sheet
     again replaces what was imported of it. The files of the result are written anew, and `verify` finds them intact.
     """
-    from eval_factory.report.clinician_lines import clinician_lines
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
+    from eval_factory.report.sentences import clinician_lines
     from eval_factory.workflows.annotate import import_sheets
 
     made = import_sheets(one_run(folder, "annotate import"), sheets)
@@ -93,7 +93,7 @@ def plan(folder: Path, half_width: float | None) -> None:
     It depends on how closely the judges follow the people: a line for each correlation, and for the one that was
     measured where ratings were imported.
     """
-    from eval_factory.report.result_folders import run_folders
+    from eval_factory.report.reader import run_folders
     from eval_factory.workflows.annotation_plan import plan_of
 
     runs = run_folders([folder])

@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 
 from eval_factory.cli.paths import HomePath
-from eval_factory.report.exports import every_eval_ever, hub_results, mlflow_runs
-from eval_factory.report.exports.every_eval_ever_schema import RELATIONSHIPS
-from eval_factory.report.reader import load_result
-from eval_factory.report.result_folders import one_run, run_folders
+from eval_factory.report import every_eval_ever, hub_results, mlflow_runs
+from eval_factory.report.every_eval_ever import RELATIONSHIPS
+from eval_factory.report.reader import load_result, one_run, run_folders
 
 _FOLDER = HomePath()
 

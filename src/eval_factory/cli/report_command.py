@@ -30,7 +30,7 @@ def report(
     of one run, of a suite, or of runs beside each other the TRIPOD-LLM checklist, the methods section, and tables with
     intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
-    from eval_factory.report.result_folders import compared_runs, is_suite, run_folders
+    from eval_factory.report.reader import compared_runs, is_suite, run_folders
 
     if purpose is not None:
         from eval_factory.analysis.paper import written_for
@@ -45,7 +45,7 @@ def report(
             return
     from eval_factory.core.atomic_files import write_atomic
     from eval_factory.core.rundir import PRIVATE
-    from eval_factory.report.page.stored_pages import page_of
+    from eval_factory.report.page.document import page_of
     from eval_factory.report.reader import load_result
 
     runs = run_folders(folders)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eval_factory.report.plots.drawing import Drawing
-from eval_factory.report.plots.estimate_plots import Estimate, difference_plot
-from eval_factory.report.plots.plot_files import write_plot_files
-from eval_factory.report.plots.result_plots import plots_of
+from eval_factory.report.drawing import Drawing
+from eval_factory.report.plot_files import write_plot_files
+from eval_factory.report.plot_kinds import Estimate, difference_plot
 from eval_factory.report.reader import load_result
+from eval_factory.report.result_plots import plots_of
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Comparison

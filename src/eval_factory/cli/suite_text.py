@@ -12,7 +12,7 @@ from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.suite_dir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
-from eval_factory.report.cost_line import money
+from eval_factory.report.sentences import money
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_state import (
     COMPLETE,

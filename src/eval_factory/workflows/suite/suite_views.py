@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -10,8 +10,7 @@ import pytest
 
 from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.report.data_frames import INSTANCE_COLUMNS
-from eval_factory.report.notebook_display import MOST_NOTES
+from eval_factory.report.result_views import INSTANCE_COLUMNS, MOST_NOTES
 from eval_factory.workflows.suite.suite_options import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_views import CELL_COLUMNS
 from stored_results import instance, result, written
