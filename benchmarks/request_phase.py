@@ -38,8 +38,8 @@ def ask(url: str, count: int, concurrency: int) -> str:
     from helm.benchmark import executor
     from helm.common.request import Request
 
-    from eval_factory.core.garbage import collect_rarely
     from eval_factory.core.rundir import RunDir
+    from eval_factory.core.this_process import collect_rarely
     from eval_factory.helm_plugin.client import EndpointClient
 
     collect_rarely()

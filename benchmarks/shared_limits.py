@@ -16,11 +16,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint.admission import LocalAdmission
-from eval_factory.endpoint.concurrency import AdaptiveConcurrency
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limit_groups import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.limits import AdaptiveConcurrency, LocalAdmission
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.shared_limits import SharedLimits
 

@@ -19,11 +19,10 @@ from jsonschema import Draft7Validator
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.cli.main import cli
 from eval_factory.config.foreign_configs import translated
-from eval_factory.config.json_schema import run_config_schema
-from eval_factory.config.suite_schema import suite_schema
+from eval_factory.config.json_schema import run_config_schema, suite_schema
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report import documents
-from eval_factory.tasks.custom.definition import load_benchmark
+from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
 from stored_results import instance, result, written
 

@@ -21,9 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.given_arguments import request_of, several
-from eval_factory.config.given_mapping import plain_document
+from eval_factory.config.evaluation import Request, build_evaluation, request_of, several
+from eval_factory.config.load import plain_document
 from eval_factory.core.errors import (
     BusyError,
     ConfigError,
@@ -43,13 +42,13 @@ if TYPE_CHECKING:
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.reproduce import Reproduction, Reran
-    from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+    from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
     from eval_factory.workflows.verify import Finding, Verified
     from eval_factory.workflows.view import Pages
 
 
 _AT_FIRST_USE = {
-    "CellReport": "eval_factory.workflows.suite.suite_options",
+    "CellReport": "eval_factory.workflows.suite.suite_report",
     "Compared": "eval_factory.analysis.comparison",
     "Finding": "eval_factory.workflows.verify",
     "GateResult": "eval_factory.analysis.gate",
@@ -57,8 +56,8 @@ _AT_FIRST_USE = {
     "Reproduction": "eval_factory.workflows.reproduce",
     "Reran": "eval_factory.workflows.reproduce",
     "StoredResult": "eval_factory.report.reader",
-    "SuiteOptions": "eval_factory.workflows.suite.suite_options",
-    "SuiteReport": "eval_factory.workflows.suite.suite_options",
+    "SuiteOptions": "eval_factory.workflows.suite.suite_report",
+    "SuiteReport": "eval_factory.workflows.suite.suite_report",
     "TaskInfo": "eval_factory.tasks.task_info",
     "Verified": "eval_factory.workflows.verify",
     "load_result": "eval_factory.report.reader",
@@ -200,14 +199,14 @@ def run_suite(
     """
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
-    from eval_factory.workflows.suite.screen_lines import ScreenLines
+    from eval_factory.workflows.suite.suite_journal import ScreenLines
 
     given = plain_document(flags or {})
     given |= {} if preset is None else {"suite.preset": preset}
     given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    from eval_factory.workflows.suite.suite_options import SuiteOptions as Chosen
+    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
 
     chosen = options or Chosen()
     suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))

@@ -16,13 +16,13 @@ from random import Random
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
-from eval_factory.endpoint.endpoint_errors import RequestFailed
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, LARGEST_BODY, PAID_AGAIN
+from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
 from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
 from token_answers import forget_proxies_and_certificates

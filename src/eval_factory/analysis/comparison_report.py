@@ -6,9 +6,11 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from eval_factory.analysis.comparison import Compared, Comparison, Model, numbers_of
+from eval_factory.analysis.comparison import Compared, Comparison, Model, difference, numbers_of
 from eval_factory.analysis.paired import MCNEMAR, PairedDifference
+from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.intervals import PROPORTION
@@ -49,9 +51,9 @@ LONGEST_TEXT = 1_000
 """Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
 LONGEST_ESCAPE = len(r"\U000e0001")
 _FINDINGS = {
-    "shown": "is shown",
-    "refuted": "is refuted: the whole interval is beyond the margin",
-    "inconclusive": "is not shown: the interval crosses the margin (inconclusive)",
+    Evidence.SHOWN: "is shown",
+    Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
+    Evidence.INCONCLUSIVE: "is not shown: the interval crosses the margin (inconclusive)",
 }
 
 
@@ -191,7 +193,7 @@ def _evidence(found: PairedDifference, one: Comparison) -> str:
     interval = f"95 % interval {_number(found.ci_low, one)} to {_number(found.ci_high, one)}"
     corrected = "" if one.p_holm is None else f", {_p(one.p_holm)} corrected for the number of pairs"
     test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
-    return f"{interval}; {test} p = {_p(found.p_value)}{corrected}".replace("p = <", "p < ")
+    return f"{interval}; {test} p = {_p(found.p_value)}{corrected}".replace("p = < ", "p < ")
 
 
 def _power(found: PairedDifference, one: Comparison) -> str:
@@ -224,20 +226,18 @@ def _number(value: float | None, one: Comparison) -> str:
     """A share as points of 100, anything else in its own unit."""
     if value is None:
         return "-"
-    return f"{value * 100:.1f}" if one.scale == PROPORTION else f"{value:.3g}"
+    return difference(value, one.scale)
 
 
 def _amount(value: float, one: Comparison) -> str:
     if one.scale == PROPORTION:
-        return f"{value * 100:.1f} points"
+        return f"{formats.points(value)} points"
     on = "" if one.scale is None else f" on the scale of {one.scale[0]:g} to {one.scale[1]:g}"
-    return f"{value:.3g}{on}"
+    return f"{difference(value, one.scale)}{on}"
 
 
 def _p(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "<0.0001" if value < 0.0001 else f"{value:.2g}"
+    return formats.p_value(value, missing="-")
 
 
 def markdown(compared: Compared) -> str:
@@ -268,7 +268,13 @@ def _model_row(model: Model) -> str:
 def _cells(one: Comparison) -> Sequence[str]:
     found = one.paired
     interval = "-" if found.ci_low is None else f"{_number(found.ci_low, one)} to {_number(found.ci_high, one)}"
-    numbers = (_number(found.difference, one), interval, _p(found.p_value), _p(one.p_holm), _number(found.mde, one))
+    numbers = (
+        _number(found.difference, one),
+        interval,
+        _p(found.p_value),
+        _p(one.p_holm),
+        _number(found.mde, one),
+    )
     return (one.task, one.metric, f"{one.b.label} - {one.a.label}", str(found.n), *numbers)
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.suite_results import CellStatus, FinishedCell, SuiteResults, suite_results
+from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.report.markdown_report import code, prose, table
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.report.markdown_text import code, prose, table
+from eval_factory.report.page.plain_words import counted
 from eval_factory.report.papers import (
     Citations,
     Described,
@@ -30,8 +31,8 @@ from eval_factory.report.papers import (
     tripod_llm,
     tripod_of,
 )
-from eval_factory.report.reader import is_suite, load_result, one_run, run_folders
-from eval_factory.report.sentences import counted
+from eval_factory.report.reader import load_result
+from eval_factory.report.result_folders import is_suite, one_run, run_folders
 
 OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
 TABLES = ("markdown", "latex")
@@ -97,13 +98,13 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
             target, evaluation = str(cell["target"]), str(cell["evaluation"])
             folder = next((run for run in runs if (run.parent.name, run.name) == (target, evaluation)), None)
             status = cell["status"] if folder is None else load_result(folder).result.status
-            yield FinishedCell(target, evaluation, cast("CellStatus", status), folder or suite.root, cell.get("reason"))
+            yield FinishedCell(target, evaluation, RunStatus(status), folder or suite.root, cell.get("reason"))
         return
     stored = [load_result(run) for run in runs]
     names = [(one.result.provenance.target, one.result.task) for one in stored]
     for run, one, (target, task) in zip(runs, stored, names, strict=True):
         told = target if names.count((target, task)) == 1 else f"{target} ({run})"
-        yield FinishedCell(one_line(told), one_line(task), cast("CellStatus", one.result.status), run)
+        yield FinishedCell(one_line(told), one_line(task), RunStatus(one.result.status), run)
 
 
 @dataclass(frozen=True)

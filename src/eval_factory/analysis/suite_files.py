@@ -14,9 +14,9 @@ from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.suite_document import csv_text, document, folder_of, rows, usage_document
 from eval_factory.analysis.suite_results import CellResult, SuiteResults
 from eval_factory.analysis.win_rates import EFFICIENCY
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core import formats
+from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import documents
 from eval_factory.report.markdown_report import code, prose, table
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
@@ -226,7 +226,7 @@ def _efficiency(results: SuiteResults) -> Iterator[words.GroupRow]:
         times = [cell.took.inference_runtime_s if cell and cell.took else None for cell in cells]
         if any(time is not None for time in times):
             row = words.GroupRow(EFFICIENCY, evaluation, "inference_runtime", ())
-            yield replace(row, values=tuple(words.NOTHING if time is None else f"{time:.3g} s" for time in times))
+            yield replace(row, values=tuple(formats.seconds(time, missing=words.NOTHING) for time in times))
 
 
 def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eval_factory.analysis.comparison import Comparison, Pair
+from eval_factory.analysis.comparison import Comparison, Pair, difference
 from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, WinRate
-from eval_factory.report.sentences import amount, counted
-from eval_factory.scoring.intervals import PROPORTION
+from eval_factory.core import formats
+from eval_factory.core.nouns import RunStatus
+from eval_factory.report.page.plain_words import amount, counted
 
 NOTHING = "-"
 WIN_RATES = (
@@ -31,10 +32,10 @@ GROUPS_BESIDE = (
 def summary(results: SuiteResults) -> str:
     """How much of the suite there is."""
     total = len(results.cells)
-    complete = sum(cell.status == "complete" for cell in results.cells)
-    if results.status == "complete":
+    complete = sum(cell.status == RunStatus.COMPLETE for cell in results.cells)
+    if results.status == RunStatus.COMPLETE:
         return f"Complete: {counted(total, 'run')} of {_shape(results)}."
-    incomplete = ("partial", "failed", "waiting", "missing")
+    incomplete = (RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
     states = {name: sum(cell.status == name for cell in results.cells) for name in incomplete}
     others = ", ".join(f"{count} {name}" for name, count in states.items() if count)
     return f"Not complete: {complete} of {counted(total, 'run')} of {_shape(results)} are complete; {others or 'none'}."
@@ -63,7 +64,7 @@ def marks(cell: CellResult) -> Iterator[str]:
         return
     if not cell.reportable:
         yield "not reportable"
-    if cell.status != "complete":
+    if cell.status != RunStatus.COMPLETE:
         yield cell.status
 
 
@@ -77,12 +78,7 @@ def cost(cell: CellResult) -> str:
     """US dollars; of what has a known price."""
     if cell.cost is None:
         return NOTHING
-    return ("at least " if cell.unpriced else "") + _dollars(cell.cost)
-
-
-def _dollars(amount_of_it: float) -> str:
-    """To three digits where it is little."""
-    return f"${amount_of_it:,.2f}" if amount_of_it >= 1 or amount_of_it == 0 else f"${amount_of_it:.3g}"
+    return ("at least " if cell.unpriced else "") + formats.money(cell.cost)
 
 
 def total_cost(results: SuiteResults) -> str:
@@ -91,19 +87,19 @@ def total_cost(results: SuiteResults) -> str:
     if not known:
         return ""
     least = len(known) < len(results.cells) or any(cell.unpriced for cell in results.cells)
-    return f"All that was paid for cost {'at least ' if least else ''}{_dollars(sum(known))}."
+    return f"All that was paid for cost {'at least ' if least else ''}{formats.money(sum(known))}."
 
 
 def number(count: int | None) -> str:
-    return NOTHING if count is None else f"{count:,}"
+    return formats.count(count, missing=NOTHING)
 
 
 def share(part: float | None) -> str:
-    return NOTHING if part is None else f"{part * 100:.1f} %"
+    return formats.percent(part, missing=NOTHING)
 
 
 def win_rate(one: WinRate) -> str:
-    return NOTHING if one.win_rate is None else f"{one.win_rate:.3f}"
+    return formats.coefficient(one.win_rate, missing=NOTHING)
 
 
 def decided(one: WinRate) -> str:
@@ -157,21 +153,15 @@ def _pair_row(evaluation: str, pair: Pair) -> PairRow:
         n=number(found.n),
         difference=_difference(found.difference, one),
         interval=between,
-        p=p_value(one.p_holm),
+        p=formats.p_value(one.p_holm, missing=NOTHING),
         said=f"{better} is better" if one.significant else "no difference is shown",
     )
 
 
 def _difference(points: float, one: Comparison) -> str:
     """A share as points of 100; zero has no sign."""
-    told = f"{points * 100:+.1f}" if one.scale == PROPORTION else f"{points:+.3g}"
+    told = difference(formats.rounded(points), one.scale, sign="+")
     return told if float(told) else told[1:]
-
-
-def p_value(p: float | None) -> str:
-    if p is None:
-        return NOTHING
-    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 @dataclass(frozen=True)
@@ -200,5 +190,5 @@ def group_rows(results: SuiteResults) -> Iterator[GroupRow]:
 def _group_value(cell: CellResult | None, label: str) -> str:
     for one in () if cell is None else cell.group_scores:
         if one.label == label:
-            return f"{one.value:.4g}"
+            return formats.short(one.value)
     return NOTHING

@@ -22,16 +22,13 @@ from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_
 from eval_factory.config.merge import Source, is_credential, merge
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
-from eval_factory.config.slurm_model import OWN_OPTIONS
 from eval_factory.config.suite import build_suite
-from eval_factory.config.suite_model import OF_THE_SUITE
-from eval_factory.core.errors import ConfigError
+from eval_factory.config.suite_model import OF_THE_SUITE, OWN_OPTIONS
+from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping, parse_own
-from eval_factory.core.redaction import REDACTED, looks_like_key
-from eval_factory.core.served_url import PORT
-from eval_factory.core.validation_messages import did_you_mean
-from eval_factory.core.written_secrets import written_keys
+from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
+from eval_factory.core.urls import PORT
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 

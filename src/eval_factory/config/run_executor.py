@@ -71,7 +71,7 @@ def _wrong_section(section: Any) -> list[str]:
         return []
     from pydantic import ValidationError
 
-    from eval_factory.config.slurm_model import SlurmSection  # takes long to import, and few run configs say it
+    from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few run configs say it
 
     try:
         SlurmSection.model_validate(section)

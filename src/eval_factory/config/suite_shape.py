@@ -13,8 +13,8 @@ from eval_factory.config.evaluation import canonical_names, wrong_value
 from eval_factory.config.merge import Source, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.core.redaction import REDACTED, looks_like_key
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.errors import did_you_mean
+from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework
 
 TOP = "suite"

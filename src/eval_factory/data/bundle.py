@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import PRIVATE, sha256_of
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.manifest import (
     COMMIT,
     LOCK,

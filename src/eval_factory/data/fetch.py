@@ -15,7 +15,7 @@ from urllib3.util.retry import Retry
 from eval_factory import __version__
 from eval_factory.data.content import Blob, is_page, problem_of
 from eval_factory.data.failure import FetchError
-from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_from_environment
+from eval_factory.endpoint.http_wire import certificates, certificates_hint, proxy_from_environment
 
 TIMEOUT_S = (10.0, 60.0)
 """To connect, and between two pieces of an answer."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from eval_factory.config.rules import own_data_of
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.plan.run_plan import Plan
-from eval_factory.tasks.user_data.layout import files_of
+from eval_factory.tasks.own_data import files_of
 
 TAKES_LONG = 1 << 30
 """Bytes to read, from which on it is said that they are read."""

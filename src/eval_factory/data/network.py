@@ -10,9 +10,8 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.hosts import place_of
 from eval_factory.core.secrets import variable_of
-from eval_factory.core.served_url import SERVED_AT, reached
+from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.plan.run_plan import Plan
 
@@ -34,7 +33,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
 
 def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
     """The same, told that it is offline, and which proxy leads where."""
-    from eval_factory.endpoint.proxies import proxy_from_environment  # imports requests
+    from eval_factory.endpoint.http_wire import proxy_from_environment  # imports requests
 
     urls = urls_of(plan, env)
     proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}

@@ -9,7 +9,7 @@ from eval_factory.core.helm_run_settings import Pins
 from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.place import task_sources
 from eval_factory.data.sources import SourceFile, load_sources
-from eval_factory.helm import names, plugin_output
+from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import Plan
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
@@ -40,7 +40,7 @@ def notes_on_revisions(plan: Plan) -> list[str]:
 def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Data set of the Hub, the pinned revision, the one that was read instead."""
     pinned = {dataset.id: dataset.revision for dataset in task_sources(plan, load_sources()).hub if not dataset.script}
-    for dataset in plugin_output.hub_datasets(plan.rundir.helm):
+    for dataset in output.hub_datasets(plan.rundir.helm):
         revision = pinned.get(dataset.id)
         if revision is not None and dataset.revision != revision:
             yield dataset.id, revision, dataset.revision
@@ -74,7 +74,7 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
     """
     found = {
         f"hub:{dataset.id}": dataset.revision
-        for dataset in plugin_output.hub_datasets(plan.rundir.helm)
+        for dataset in output.hub_datasets(plan.rundir.helm)
         if dataset.revision != UNKNOWN_REVISION
     }
     for name, file in _scenario_files(plan):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.data.sources import Sources
-from eval_factory.tasks.choices.published_files import read_choice_file
 from eval_factory.tasks.file_problems import shortened
+from eval_factory.tasks.published_choices import read_choice_file
 
 
 def looked_through(path: Path, form: str, name: str) -> str:

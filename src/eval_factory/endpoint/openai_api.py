@@ -1,6 +1,10 @@
 """The OpenAI-compatible API as pure functions: request bodies, cache keys, and the reading of answers.
 
 Whoever looks for the answer to a request in the response cache makes its key with the same functions.
+
+What a model thought before it answered, told from the answer by the markers around it.
+
+A request's body and its JSON text, which is made once: for the wire, and for what is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +19,80 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import said_in
-from eval_factory.endpoint.thinking import Split, split_thinking
+
+KNOWN = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+)
+"""The markers of models that are widely served; the last are the channels of gpt-oss (harmony). The first are the
+default of a run config: where it holds others, these alone are meant."""
+_HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
+
+
+@dataclass(frozen=True)
+class Split:
+    """One answer, taken apart."""
+
+    answer: str
+    """What is scored."""
+    thought: str | None
+    """None where no marker was found; the answer is the text itself then."""
+    unfinished: bool = False
+    """Whether the text ends in the middle of the thinking."""
+
+
+def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
+    """Take an answer apart, by these markers, or by all that are known where these are the default.
+
+    A start without an end is thinking that was cut off: nothing after it is an answer. An end without a start
+    belongs to a template that starts the thinking itself.
+
+    Args:
+        start: the marker before the thinking, such as `<think>`.
+        end: the marker after it.
+        cut_off: whether the text ends because no more tokens were granted: it may end inside a marker then.
+    """
+    if (start, end) != KNOWN[0]:
+        return _split(text, start, end, cut_off=cut_off)
+    whole = Split(text, None)
+    for markers in KNOWN:
+        part = _split(whole.answer, *markers, cut_off=cut_off and not whole.unfinished)
+        if part.thought is not None:
+            thought = "\n\n".join(filter(None, (whole.thought, part.thought)))
+            whole = Split(part.answer, thought, unfinished=part.unfinished or whole.unfinished)
+    if whole.thought is None or "<|" not in text:
+        return whole
+    return Split(_HARMONY.sub("", whole.answer).strip(), _HARMONY.sub("", whole.thought).strip(), whole.unfinished)
+
+
+def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
+    before, found_end, after = text.rpartition(end)
+    if found_end:
+        head, found_start, thought = before.partition(start)
+        return Split((head + after if found_start else after).strip(), thought if found_start else head)
+    head, found_start, thought = text.partition(start)
+    if not found_start and cut_off:
+        begun = _begun_marker(text.rstrip(), start)
+        head, found_start = text.rstrip()[: len(text.rstrip()) - len(begun)], begun
+    return Split(head.strip(), thought, unfinished=True) if found_start else Split(text, None)
+
+
+def _begun_marker(text: str, marker: str) -> str:
+    """The beginning of a marker that a text ends with; empty where there is none.
+
+    After other words it has to be more than half of the marker, for an answer may end in `<` or `<t`. Alone a
+    single sign of it is enough, but no letter or digit, which is an answer.
+    """
+    for length in range(min(len(marker) - 1, len(text)), 0, -1):
+        begun = marker[:length]
+        if text.endswith(begun):
+            alone = text.strip() == begun and not (length == 1 and begun.isalnum())
+            return begun if alone or 2 * length > len(marker) else ""
+    return ""
+
 
 KEY_VERSION = 1
 CHAT = "chat"
@@ -341,3 +418,23 @@ def usage_of(answer: Any) -> tuple[int | None, int | None]:
 
 def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None  # a boolean is an int too
+
+
+_compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class JsonBody(dict[str, Any]):
+    """A body that nobody changes any more. To write its JSON takes a look at every letter of the prompt."""
+
+    _text: str | None = None
+
+    def text(self) -> str:
+        """As `json_text` has it."""
+        if self._text is None:
+            self._text = _compact_json(self)
+        return self._text
+
+
+def json_text(body: Mapping[str, Any]) -> str:
+    """Without white space; half a surrogate pair stays what it is."""
+    return body.text() if isinstance(body, JsonBody) else _compact_json(body)

@@ -1,17 +1,23 @@
-"""What a reply says: its answer, or its error in words that may be shown."""
+"""What a reply says: its answer, or its error in words that may be shown.
+
+Parameters that an endpoint does not support: supposed of one request, known once that request was answered.
+
+Why a request has no answer: of an attempt, of the request for good, of all requests to the endpoint.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.core import foreign_text
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply
-from eval_factory.endpoint.rate_limits import granted_tokens
+from eval_factory.endpoint.limits import granted_tokens
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
 LARGEST_TOKEN = 256
@@ -81,3 +87,102 @@ def largest_answer(body: Mapping[str, Any]) -> int:
     granted = granted_tokens(body)
     each = LARGEST_TOKEN if body.get("logprobs") in (None, False) else LARGEST_TOKEN_WITH_LOGPROBS
     return min(LARGEST_BODY, LARGEST_REST + granted * each) if granted else LARGEST_BODY
+
+
+OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
+"""Parameters that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
+
+Changes = Mapping[str, str | None]
+"""Parameter of a request -> the name that it is sent under; None: it is left out."""
+
+
+class UnsupportedParams:
+    """Of one endpoint; safe among threads."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, str | None] = {}
+        self._lock = threading.Lock()
+
+    def changes_for(self, body: Mapping[str, Any]) -> dict[str, str | None]:
+        """The changes without which the endpoint is known to refuse this body."""
+        if not self._changes:  # read without the lock: the usual case costs nothing
+            return {}
+        with self._lock:
+            return {name: new for name, new in self._changes.items() if name in body}
+
+    def learn(self, changes: Changes) -> None:
+        """A request that was refused without these changes was answered with them."""
+        with self._lock:
+            self._changes.update(changes)
+
+
+def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
+    """The change that the text of an error asks for, if any. The error may be about this one prompt all the same."""
+    if "max_completion_tokens" in error and "max_tokens" in sent:
+        return {"max_tokens": "max_completion_tokens"}
+    if "unsupported" not in error.lower():
+        return {}
+    quoted = [name for name in OPTIONAL_PARAMS if f"'{name}'" in error or f'"{name}"' in error]
+    return dict.fromkeys([name for name in quoted if name in sent][:1])
+
+
+def described(changes: Changes) -> tuple[str, ...]:
+    """The changes in words."""
+    return tuple(
+        f"the endpoint refuses {name}: it was left out, the model's own default was used"
+        if new is None
+        else f"the endpoint takes {new} in place of {name}"
+        for name, new in changes.items()
+    )
+
+
+class RequestFailed(Exception):
+    """This request failed for good; others may not."""
+
+    def __init__(self, message: str, status: int | None = None, said: str = "") -> None:
+        """`said`: what the endpoint says of it, on one line."""
+        super().__init__(message)
+        self.status, self.said = status, said
+
+    @property
+    def cause(self) -> str:
+        """The failure on one line, without the rest of an error object: that may hold a prompt."""
+        return f"HTTP {self.status}: {self.said}" if self.said else str(self)
+
+
+class EndpointUnusable(Exception):
+    """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
+
+
+class EndpointGone(EndpointUnusable):
+    """Nobody answers, or not any more; the next try may succeed once it is back."""
+
+
+class NoneAnswered(EndpointUnusable):
+    """The first requests were all refused: of this benchmark, or of any, nobody knows."""
+
+
+class LimitReached(EndpointUnusable):
+    """The run may ask no more; the message is the name of its limit."""
+
+
+class TransientFailure(Exception):
+    """This attempt failed; another may not."""
+
+    def __init__(
+        self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "", **how: bool
+    ) -> None:
+        """`how`: unreachable, silent, malformed or stray, as `TransportError` has it."""
+        super().__init__(message)
+        self.status, self.headers, self.said = status, headers, said
+        self.unreachable, self.silent, self.malformed, self.stray = (
+            how.get(name, False) for name in ("unreachable", "silent", "malformed", "stray")
+        )
+
+
+class ParamUnsupported(Exception):
+    """The endpoint refuses a parameter of the body; without it, it may answer."""
+
+    def __init__(self, changes: Changes) -> None:
+        super().__init__()
+        self.changes = changes

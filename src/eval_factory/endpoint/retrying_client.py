@@ -1,6 +1,10 @@
 """A client that tries a request until it is answered or fails for good: what is tried again, when, and how often.
 
 Retry arithmetic (backoff, jitter) is urllib3's `Retry`.
+
+Whether an endpoint answers at all: where its first requests all fail for good, the next would too.
+
+Whether an endpoint is still there, as all threads that ask it know it together.
 """
 
 from __future__ import annotations
@@ -18,29 +22,95 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
+from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, openai_api
-from eval_factory.endpoint.admission import Admission, LocalAdmission
-from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.connection import Connection, messages_together
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
-from eval_factory.endpoint.endpoint_errors import (
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
+from eval_factory.endpoint.limits import Admission, LocalAdmission, Patience, asked_pause
+from eval_factory.endpoint.replies import (
+    ERROR_TEXT_LIMIT,
+    Changes,
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     NoneAnswered,
     ParamUnsupported,
+    ReplyReader,
     RequestFailed,
     TransientFailure,
+    UnsupportedParams,
+    changes_asked_for,
 )
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
-from eval_factory.endpoint.outage import OUTAGE_S, OutageDetector
-from eval_factory.endpoint.rate_limits import Patience, asked_pause
-from eval_factory.endpoint.replies import ERROR_TEXT_LIMIT, ReplyReader
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
-from eval_factory.endpoint.stop_messages import messages_together
-from eval_factory.endpoint.unsupported_params import Changes, UnsupportedParams, changes_asked_for
+
+
+class FirstRequests:
+    """Counts the first requests to one endpoint until one is answered; safe among threads."""
+
+    def __init__(self, most: int, *, answered: bool = False) -> None:
+        """`most`: so many may fail; 0: any number. `answered`: the endpoint is known to answer requests like these."""
+        self.most = most
+        self._over = answered or most == 0
+        self._begun = 0
+        self._causes: list[str] = []
+        self._lock = threading.Lock()
+
+    def begin(self) -> int:
+        """The number of one more request: only the first count, for of many at once those that fail end sooner."""
+        if self._over:
+            return self.most
+        with self._lock:
+            self._begun += 1
+            return self._begun - 1
+
+    def answered(self) -> None:
+        self._over = True
+
+    def failed(self, number: int, cause: str) -> tuple[str, ...] | None:
+        """A request failed for good. All their causes, where it was the last of the first and none was answered."""
+        if number >= self.most:
+            return None
+        with self._lock:
+            self._causes.append(cause)
+            return tuple(self._causes) if len(self._causes) == self.most and not self._over else None
+
+
+OUTAGE_S = 120.0
+"""A server that restarts is back by then; one that sends nothing for longer is gone."""
+
+LEAST = 3
+"""So few requests, or tries of one, say nothing of the endpoint."""
+
+
+class OutageDetector:
+    """Counts attempts in a row that brought not a byte, whoever made them."""
+
+    def __init__(self, *, max_retries: int, parallelism: int) -> None:
+        threads = max(parallelism, LEAST)
+        self._most_unreachable = LEAST * threads
+        self._most_without_answer = max(max_retries + 1, LEAST) * threads
+        """More than prompts that take too long use up while they are asked at the same time."""
+        self._in_a_row = 0
+        self._since = 0.0
+        self._lock = threading.Lock()
+
+    def received(self) -> None:
+        """Something came, whatever it says."""
+        self._in_a_row = 0  # without the lock: the usual case costs nothing
+
+    def nothing_received(self, *, unreachable: bool) -> bool:
+        """One more attempt was in vain. Whether the endpoint is gone: often enough in a row, and for long enough."""
+        with self._lock:
+            now = time.monotonic()
+            if self._in_a_row == 0:
+                self._since = now
+            self._in_a_row += 1
+            most = self._most_unreachable if unreachable else self._most_without_answer
+            return self._in_a_row >= most and now - self._since >= OUTAGE_S
+
 
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 """Gateways have 5xx of their own (520 to 527, 529); only "not implemented" and "no such HTTP" stay as they are."""
@@ -147,7 +217,7 @@ class _Refusals:
 
     def tell(self, status: int) -> None:
         latency = max(0.0, time.time() - self.started)
-        self.note(self.attempt, "refused", RequestFailed(f"HTTP {status}", status), self.started, latency)
+        self.note(self.attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), self.started, latency)
 
 
 class RetryingClient:
@@ -246,9 +316,10 @@ class RetryingClient:
                 tries = tries or _Tries(self._retries)
                 pause, avoid = self._pause_after(error, tries, turn, latency), turn.server
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
-                note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
+                state = AttemptState.FAILED if outage or pause is None else AttemptState.RETRIED
+                note(attempt, state, failed, started, latency)
             except RequestFailed as refused:
-                note(attempt, "failed", refused, started, time.perf_counter() - clock)
+                note(attempt, AttemptState.FAILED, refused, started, time.perf_counter() - clock)
                 raise
             else:
                 latency = time.perf_counter() - clock

@@ -13,12 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from eval_factory.endpoint.admission import Admission, LocalAdmission
-from eval_factory.endpoint.concurrency import AdaptiveLimit
 from eval_factory.endpoint.connection import Connection
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limit_groups import limit_names
-from eval_factory.endpoint.rate_limits import Patience
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
+from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Patience
 
 FIRST_ABSENCE_S, LONGEST_ABSENCE_S = 0.5, 10.0
 """For how long a server that failed is asked nothing."""

@@ -19,8 +19,8 @@ from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.endpoint_errors import EndpointUnusable
-from eval_factory.endpoint.rate_limits import estimated_tokens
+from eval_factory.endpoint.limits import estimated_tokens
+from eval_factory.endpoint.replies import EndpointUnusable
 
 GREETING_WITHIN_S = 60.0
 """The server may be a busy process; that it is none at all shows at once."""
@@ -70,7 +70,7 @@ class SharedLimits:
 
 
 class SharedAdmission:
-    """An `Admission` (`eval_factory.endpoint.admission`) that asks the server."""
+    """An `Admission` (`eval_factory.endpoint.limits`) that asks the server."""
 
     def __init__(self, connection: _ServerConnection, group: str, *, rate: bool, tokens: bool) -> None:
         """`rate`, `tokens`: what the group counts a minute."""

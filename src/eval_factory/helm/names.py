@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 MEASURED_HELM = "0.5.16"
-"""The version that `tasks/helm_index.json` was read from; `helm/versions.py` has those that are supported."""
+"""The version that `tasks/helm_index.json` was read from; `helm/packages.py` has those that are supported."""
 
 CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, AdapterSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Output, Reference
 
-from eval_factory.tasks.rubric.rubric_case import conversation_text
+from eval_factory.tasks.rubric_case import conversation_text
 
 
 def chat_adapter(max_tokens: int) -> AdapterSpec:

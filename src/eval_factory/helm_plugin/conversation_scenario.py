@@ -19,8 +19,8 @@ from helm.benchmark.scenarios.scenario import (
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
-from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC, Conversation, read_conversations
 from eval_factory.tasks.file_problems import shortened
+from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, Conversation, read_conversations
 
 
 class ConversationScenario(Scenario):  # type: ignore[misc]

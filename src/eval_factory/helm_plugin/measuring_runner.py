@@ -11,7 +11,7 @@ from typing import Any
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.run_spec import RunSpec
 
-from eval_factory.core import events
+from eval_factory.core import logs
 from eval_factory.helm_plugin.judge_requests import requests_to_each
 from eval_factory.helm_plugin.runner import EvalRunner, NoInstancesError
 
@@ -33,7 +33,7 @@ class MeasuringRunner(EvalRunner):
             raise NoInstancesError("HELM's scenario found no instances in its data")
         requests = [one.request for one in state.request_states]
         self._session.events.emit(
-            events.MEASURED,
+            logs.MEASURED,
             requests=len(requests),
             prompt_bytes=sum(map(size_of, requests)),
             most_tokens=sum(request.max_tokens * request.num_completions for request in requests),

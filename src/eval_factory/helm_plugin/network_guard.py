@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Place
-from eval_factory.core.hosts import host_of
+from eval_factory.core.urls import host_of
 
 _NO_FAMILY = -1
 """Of a socket that is made of a descriptor which is open already."""

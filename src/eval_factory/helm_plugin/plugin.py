@@ -16,10 +16,10 @@ import eval_factory.helm_plugin.choice_order_expander
 import eval_factory.helm_plugin.choice_scenario
 import eval_factory.helm_plugin.conversation_scenario
 import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these five register run specs and an expander
-from eval_factory.core import events
+from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.parent import end_with_parent
+from eval_factory.core.this_process import end_with_parent
 from eval_factory.helm_plugin import network_guard, settings_file
 from eval_factory.helm_plugin.patches.apply import apply_patches
 from eval_factory.helm_plugin.patches.patch_registry import Stage
@@ -46,7 +46,7 @@ def patch_helm() -> None:
     try:
         apply_patches(Stage.START)
     except PrerequisiteError as error:
-        print(events.last_words(str(error), os.environ), file=sys.stderr, flush=True)
+        print(logs.last_words(str(error), os.environ), file=sys.stderr, flush=True)
         sys.exit(1)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.safe_files import write_atomic
 
 
 class RecordFile:

@@ -10,9 +10,9 @@ from typing import Any
 
 from eval_factory.core.budget import MAX_COST, MAX_WALL, AnyPurse, Purse
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.endpoint.limits import prompt_size
 from eval_factory.endpoint.openai_api import Completion
 from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
-from eval_factory.endpoint.rate_limits import prompt_size
 
 _BEGUN = time.monotonic() - time.process_time()
 """When helm-run began: what came before this module was the work of one thread."""

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.budget import together
-from eval_factory.core.events import LIMIT_REACHED, EventWriter, run_id
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.logs import LIMIT_REACHED, EventWriter, run_id
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
-from eval_factory.helm.benchmark_file import jury_form_in
+from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.helm_plugin.run_spending import RunSpending, purse_of
 
 

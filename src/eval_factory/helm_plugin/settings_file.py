@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings, read_file
-from eval_factory.endpoint.proxies import proxy_from_environment
+from eval_factory.endpoint.http_wire import proxy_from_environment
 from eval_factory.helm import names
 
 

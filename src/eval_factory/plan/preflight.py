@@ -9,14 +9,13 @@ from typing import Any
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.failure_causes import shortened
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.roles import MODEL_ROLE
-from eval_factory.endpoint.admission import Admission
-from eval_factory.endpoint.connection import connections_to
-from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, RequestFailed
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.connection import StopMessages, connections_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.limits import Admission
+from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
-from eval_factory.endpoint.stop_messages import StopMessages
 
 PROMPT = "ping"
 TIMEOUT_S = 10.0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.failure_causes import line_of
-from eval_factory.core.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
+from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED

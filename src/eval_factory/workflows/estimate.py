@@ -1,21 +1,26 @@
-"""What a run will ask, take and cost, found out without asking: from the configuration and from earlier answers.
+"""What a run will ask, take and cost, found out without asking: from the configuration and from cached answers.
 
 Each figure says where it is from. What nobody knows is None; nothing is guessed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import BY_ENDPOINT, Price
+from eval_factory.core.budget import BY_ENDPOINT, Budget, Price
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.endpoint.kept_figures import KeptFigures, kept_figures
+from eval_factory.endpoint.openai_api import usage_of
+from eval_factory.endpoint.paid_answers import USAGE, told_cost
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
@@ -29,6 +34,46 @@ from eval_factory.workflows.estimate_figures import (
     sum_of,
 )
 from eval_factory.workflows.prompt_sizes import BYTES_A_TOKEN, PromptSizes, prompt_sizes
+
+_KEPT = f"""
+SELECT r.latency_s, {USAGE}
+FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
+"""  # noqa: S608 - of constants
+
+
+@dataclass(frozen=True)
+class KeptFigures:
+    """Means of kept answers; None where not all of them say it."""
+
+    answers: int
+    prompt_tokens: float | None
+    completion_tokens: float | None
+    latency_s: float | None
+    told_cost: float | None
+    """US dollars, as the answers say themselves."""
+
+
+def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
+    """Of the answers of a model in a role."""
+    rows: list[tuple[float, str | None]] = []
+    if cache_db.is_file():
+        with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
+            rows = list(connection.execute(_KEPT, (role, model_id)))
+    usages = [None if text is None else json.loads(text) for _, text in rows]
+    counts = [usage_of({"usage": usage}) for usage in usages]
+    return KeptFigures(
+        answers=len(rows),
+        prompt_tokens=_mean([prompt for prompt, _ in counts]),
+        completion_tokens=_mean([completion for _, completion in counts]),
+        latency_s=_mean([latency for latency, _ in rows]),
+        told_cost=_mean([told_cost(usage) for usage in usages]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
 
 _AGAIN = "again where it says nothing usable"
 RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"

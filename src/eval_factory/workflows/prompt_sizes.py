@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core import events as event_names
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core import logs as event_names
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
@@ -22,7 +22,7 @@ from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
-from eval_factory.workflows.prepare_data import find_bundle, place_data, settings_of
+from eval_factory.workflows.prepare import find_bundle, place_data, settings_of
 
 BYTES_A_TOKEN = 4
 """A rule of thumb for English; without a tokenizer, which would have to be downloaded."""

@@ -15,11 +15,10 @@ from typing import Any
 
 from eval_factory import __version__
 from eval_factory.core.errors import EvalFactoryError, NotReportableError, PrerequisiteError
-from eval_factory.core.own_files import foreign_files
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import SCHEMA_VERSION
-from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
+from eval_factory.core.safe_files import foreign_files
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, statement
 from eval_factory.report.field_differences import Difference, differences, differences_of_files
 from eval_factory.report.reader import StoredResult, load_result

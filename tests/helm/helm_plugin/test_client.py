@@ -16,12 +16,11 @@ import pytest
 from helm.common.request import Request
 
 from eval_factory.core.budget import Budget, Purse
-from eval_factory.core.events import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limit_groups import LimitOf
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
 
 from eval_factory.analysis.comparison import FLIP_COLUMNS, PAIR_COLUMNS, Compared, Model, compare
 from eval_factory.analysis.comparison_reasons import Reason
+from eval_factory.core.formats import between, p_value, score_change
 from stored_results import PROVENANCE, right_or_wrong
 
 
@@ -68,11 +70,12 @@ def test_a_notebook_shows_pairs_and_ranks(folders: list[Path]) -> None:
     (one,) = two.comparisons
     html = two._repr_html_()
     assert "<b>A org/model, B org/other</b>" in html
-    low, high = one.paired.ci_low, one.paired.ci_high
+    found = one.paired
+    numbers = (score_change(found.difference), between(found.ci_low, found.ci_high), escape(p_value(found.p_value)))
     assert (
-        f"<tr><td>B - A</td><td>exact_match</td><td>{one.paired.difference:+.4f}</td><td>{low:.4f} .. {high:.4f}</td>"
-        f"<td>{one.paired.p_value:.4f}</td><td>39</td><td>yes</td></tr>"
-    ) in html
+        f"<tr><td>B - A</td><td>exact_match</td><td>{'</td><td>'.join(numbers)}</td><td>39</td><td>yes</td></tr>"
+        in html
+    )
     assert "rank" not in html
     three = compare(folders)._repr_html_()
     assert "<p>A: rank 2 to 3; B: rank 1; C: rank 2 to 3</p>" in three
@@ -83,7 +86,7 @@ def test_the_p_value_of_several_is_the_corrected_one(tmp_path: Path) -> None:
     few = [right_or_wrong(tmp_path / values, values) for values in ("1101101", "1111101", "0001101")]
     (*_, last) = compare(few).comparisons
     assert (last.paired.p_value, last.p_holm) == (0.25, 0.75)
-    assert "<td>0.7500</td><td>7</td><td>no</td>" in compare(few)._repr_html_()
+    assert "<td>0.75</td><td>7</td><td>no</td>" in compare(few)._repr_html_()
 
 
 def hostile(*, comparable: bool) -> Compared:

@@ -13,6 +13,7 @@ from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips
 from eval_factory.analysis.comparison_reasons import Reason
 from eval_factory.analysis.comparison_report import document, markdown, sentences, text, texts_of_flips
 from eval_factory.analysis.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
+from eval_factory.core.nouns import Evidence
 from stored_results import instance, result, right_or_wrong, written
 
 
@@ -195,7 +196,7 @@ def test_markdown_has_a_row_a_pair() -> None:
 
 
 def test_the_document_has_everything() -> None:
-    (one,) = document(replace(COMPARED, comparisons=(replace(ONE, margin=0.05, non_inferiority="shown"),)))[
+    (one,) = document(replace(COMPARED, comparisons=(replace(ONE, margin=0.05, non_inferiority=Evidence.SHOWN),)))[
         "comparisons"
     ]
     assert one == {

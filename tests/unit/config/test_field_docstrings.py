@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from eval_factory.config.field_docstrings import describe_fields, docstrings_of
+from eval_factory.config.model import describe_fields, docstrings_of
 
 
 class _Inner(BaseModel):

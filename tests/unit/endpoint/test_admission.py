@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint import admission as admission_module
-from eval_factory.endpoint.admission import LocalAdmission
-from eval_factory.endpoint.rate_limits import RateLimiter
+from eval_factory.endpoint import limits as admission_module
+from eval_factory.endpoint.limits import LocalAdmission, RateLimiter
 from unit.builders import endpoint_settings
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 import time
 
-from eval_factory.endpoint.concurrency import DECREASE, AdaptiveConcurrency, AdaptiveLimit
+from eval_factory.endpoint.limits import DECREASE, AdaptiveConcurrency, AdaptiveLimit
 from in_the_loop import insiders
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.endpoint.endpoint_errors import (
+from eval_factory.endpoint.replies import (
     EndpointGone,
     EndpointUnusable,
     LimitReached,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from eval_factory.endpoint.first_requests import FirstRequests
+from eval_factory.endpoint.retrying_client import FirstRequests
 
 
 def test_the_last_of_the_first_says_why() -> None:

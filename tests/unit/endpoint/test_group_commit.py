@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.group_commit import GroupCommit, Statement
+from eval_factory.endpoint.response_cache import GroupCommit, Statement
 
 NUMBER = "INSERT INTO numbers VALUES (?, ?)"
 WORD = "INSERT OR REPLACE INTO words VALUES (?)"

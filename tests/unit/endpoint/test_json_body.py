@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from eval_factory.endpoint import json_body
-from eval_factory.endpoint.json_body import JsonBody, json_text
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.openai_api import JsonBody, json_text
 
 
 def test_the_text_is_compact_and_keeps_order_and_letters() -> None:
@@ -22,7 +22,7 @@ def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(value)
         return json.dumps(value)
 
-    monkeypatch.setattr(json_body, "_compact_json", noted)
+    monkeypatch.setattr(openai_api, "_compact_json", noted)
     body = JsonBody(model="m")
     assert body.text() == json_text(body) == body.text() == '{"model": "m"}'
     assert len(made) == 1

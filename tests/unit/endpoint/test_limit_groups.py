@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limit_groups import LimitOf, RunEndpoints, limits_of
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf, RunEndpoints, limits_of
 from unit.builders import endpoint_settings
 
 A, B = "https://a.example/v1", "https://b.example/v1"

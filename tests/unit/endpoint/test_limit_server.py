@@ -18,9 +18,9 @@ import pytest
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.endpoint import limit_server
-from eval_factory.endpoint.limit_groups import LimitOf
+from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
-from eval_factory.endpoint.rate_limits import RateLimiter
+from eval_factory.endpoint.limits import RateLimiter
 
 SHORT_S = 0.1
 """For what is not to happen; what is to happen has half a minute."""

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.endpoint import outage
-from eval_factory.endpoint.outage import OutageDetector
+from eval_factory.endpoint import retrying_client
+from eval_factory.endpoint.retrying_client import OutageDetector
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(outage, "time", clock)
+    monkeypatch.setattr(retrying_client, "time", clock)
     return clock
 
 
@@ -31,7 +31,7 @@ def attempts_until_gone(detector: OutageDetector, *, unreachable: bool) -> int:
 def test_often_enough_for_as_many_threads(
     parallelism: int, max_retries: int, attempts: int, monkeypatch: pytest.MonkeyPatch, *, unreachable: bool
 ) -> None:
-    monkeypatch.setattr(outage, "OUTAGE_S", 0.0)
+    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
     detector = OutageDetector(max_retries=max_retries, parallelism=parallelism)
     assert attempts_until_gone(detector, unreachable=unreachable) == attempts
 
@@ -39,7 +39,7 @@ def test_often_enough_for_as_many_threads(
 def test_and_for_long_enough(clock: Clock) -> None:
     detector = OutageDetector(max_retries=0, parallelism=1)
     assert not any(detector.nothing_received(unreachable=True) for _ in range(100))
-    clock.now += outage.OUTAGE_S - 1
+    clock.now += retrying_client.OUTAGE_S - 1
     assert not detector.nothing_received(unreachable=True)
     clock.now += 1
     assert detector.nothing_received(unreachable=True)
@@ -50,5 +50,5 @@ def test_what_is_received_begins_anew(clock: Clock) -> None:
     for _ in range(8):
         detector.nothing_received(unreachable=True)
     detector.received()
-    clock.now += outage.OUTAGE_S
+    clock.now += retrying_client.OUTAGE_S
     assert not any(detector.nothing_received(unreachable=True) for _ in range(100))  # for no time since then

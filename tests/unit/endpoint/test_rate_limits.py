@@ -12,16 +12,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint import rate_limits
+from eval_factory.endpoint import limits
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.rate_limits import (
-    MINUTE_MS,
-    Patience,
-    RateLimiter,
-    asked_pause,
-    estimated_tokens,
-    granted_tokens,
-)
+from eval_factory.endpoint.limits import MINUTE_MS, Patience, RateLimiter, asked_pause, estimated_tokens, granted_tokens
 
 
 @pytest.mark.parametrize(
@@ -92,7 +85,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(rate_limits, "time", clock)
+    monkeypatch.setattr(limits, "time", clock)
     return clock
 
 
@@ -100,7 +93,7 @@ def test_a_limit_is_borne_until_its_window_has_passed(clock: Clock) -> None:
     patience = Patience()
     first = clock.now
     assert patience.bears(first)
-    clock.now += rate_limits.WINDOW_S - 1
+    clock.now += limits.WINDOW_S - 1
     assert patience.bears(first)
     clock.now += 1
     assert not patience.bears(first)
@@ -109,7 +102,7 @@ def test_a_limit_is_borne_until_its_window_has_passed(clock: Clock) -> None:
 
 def test_and_for_longer_while_others_are_answered(clock: Clock) -> None:
     patience, first = Patience(), clock.now
-    while clock.now - first < rate_limits.PATIENCE_S:
+    while clock.now - first < limits.PATIENCE_S:
         assert patience.bears(first)
         clock.now += 100
         patience.answered()

@@ -12,25 +12,22 @@ import pytest
 from urllib3.util.retry import Retry
 
 from eval_factory.core.budget import Budget, Purse, Spending
-from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.endpoint import outage, rate_limits, replies, retrying_client
-from eval_factory.endpoint.admission import LocalAdmission
-from eval_factory.endpoint.connection import Connection
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.endpoint import limits, replies, retrying_client
+from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.endpoint_errors import (
+from eval_factory.endpoint.http_wire import Reply, TransportError
+from eval_factory.endpoint.limits import LocalAdmission, Patience
+from eval_factory.endpoint.replies import (
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     NoneAnswered,
     RequestFailed,
+    described,
 )
-from eval_factory.endpoint.first_requests import FirstRequests
-from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.rate_limits import Patience
-from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.retrying_client import FirstRequests, RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
-from eval_factory.endpoint.stop_messages import StopMessages
-from eval_factory.endpoint.unsupported_params import described
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -295,7 +292,7 @@ def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
 
 @pytest.fixture
 def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (retrying_client, outage):
+    for module in (retrying_client, retrying_client):
         monkeypatch.setattr(module, "OUTAGE_S", 0.0)
 
 
@@ -488,7 +485,7 @@ def test_too_many_requests_cost_no_retry() -> None:
 
 
 def test_where_the_window_has_passed_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "WINDOW_S", 0.0)
+    monkeypatch.setattr(limits, "WINDOW_S", 0.0)
     transport = Replies(TOO_MANY)
     with pytest.raises(RequestFailed, match="HTTP 429"):
         client_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)

@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client, servers
-from eval_factory.endpoint.admission import LocalAdmission
-from eval_factory.endpoint.connection import Connection
+from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.endpoint_errors import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.rate_limits import Patience
+from eval_factory.endpoint.limits import LocalAdmission, Patience
+from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import FIRST_ABSENCE_S, LONGEST_ABSENCE_S, Server, Servers, servers_at
 from eval_factory.endpoint.sign_in import KeySignIn
-from eval_factory.endpoint.stop_messages import StopMessages
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}

@@ -16,10 +16,10 @@ import pytest
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import limit_server
-from eval_factory.endpoint.endpoint_errors import EndpointUnusable
-from eval_factory.endpoint.limit_groups import LimitOf
+from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limit_server import LimitServer
-from eval_factory.endpoint.rate_limits import RateLimiter
+from eval_factory.endpoint.limits import RateLimiter
+from eval_factory.endpoint.replies import EndpointUnusable
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission, SharedLimits
 from in_the_loop import insiders
 

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from eval_factory.endpoint.concurrency import DECREASE
-from eval_factory.endpoint.rate_limits import RateLimiter
-from eval_factory.endpoint.shared_slots import SharedRate, SharedSlots
+from eval_factory.endpoint.limit_server import SharedRate, SharedSlots
+from eval_factory.endpoint.limits import DECREASE, RateLimiter
 
 
 class Clock:

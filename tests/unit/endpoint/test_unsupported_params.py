@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint.unsupported_params import UnsupportedParams, changes_asked_for, described
+from eval_factory.endpoint.replies import UnsupportedParams, changes_asked_for, described
 
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.budget import Budget, Purse, Spending
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Budget, Price, Purse, Spending
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.endpoint.openai_api import Completion, completion_of
 from eval_factory.endpoint.paid_answers import read_prices

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
-from eval_factory.core.redaction import Redactor
-from eval_factory.endpoint.admission import Admission, LocalAdmission
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.limits import Admission, LocalAdmission
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.plan import preflight
 from eval_factory.plan.preflight import FEW_TOKENS, MORE_TOKENS, probe

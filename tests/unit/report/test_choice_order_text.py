@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from eval_factory.core.choice_order_results import ChoiceOrders, Share
-from eval_factory.core.results import ALL_ORDERS, TaskResult
+from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.reader import load_result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.cost import Cost, Price
+from eval_factory.core.budget import Cost, Price
 from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.report.documents import usage as written
 from eval_factory.report.sentences import cost_line, money

@@ -14,14 +14,14 @@ from typing import Any, TextIO
 import pytest
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core import events
+from eval_factory.core import logs
 from eval_factory.core.errors import InterruptedRunError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.redaction import REDACTED
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import REDACTED
 from eval_factory.endpoint import sign_in
-from eval_factory.executors import local as local_executor
-from eval_factory.executors.base import Execution, Finished, ProcessSpec, ignore
+from eval_factory.executors import progress as local_executor
+from eval_factory.executors.process import Execution, Finished, ProcessSpec, ignore
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import HelmRun, run_helm
 from unit.builders import context, evaluation
@@ -129,9 +129,9 @@ def test_offline_it_does_not_see_the_proxies(here: RunContext) -> None:
 
 def test_events_are_told_on_and_kept(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:
     told = [
-        {"event": events.RUN_DONE, "path": "runs/v1/a"},
-        {"event": events.BLOCKED, "place": "github.com:443"},
-        {"event": events.RUN_DONE, "path": "runs/v1/b"},
+        {"event": logs.RUN_DONE, "path": "runs/v1/a"},
+        {"event": logs.BLOCKED, "place": "github.com:443"},
+        {"event": logs.RUN_DONE, "path": "runs/v1/b"},
     ]
     heard: list[Mapping[str, Any]] = []
     with caplog.at_level(logging.INFO, "test"):
@@ -169,7 +169,7 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
     [(1, "mine", "the disk is full"), (1, "other", None), (0, "mine", None)],
 )
 def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id: str, said: str | None) -> None:
-    tail = ("a line", events.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
+    tail = ("a line", logs.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
     assert HelmRun("mine", 1.0, returncode, tail, ()).last_words == said
 
 

@@ -17,12 +17,12 @@ from importlib import resources, util
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
-from eval_factory.helm.versions import SUPPORTED_HELM, installed_helm
+from eval_factory.helm.packages import SUPPORTED_HELM, installed_helm
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
 
 CHECKED_FILES = "checked_files.json"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.helm_plugin.patches.fast_startup import in_place_of
-from eval_factory.tasks.custom.csv_table import columns_of, rows_below
-from eval_factory.tasks.custom.table_check import CLUSTER
+from eval_factory.tasks.custom_table import CLUSTER
+from eval_factory.tasks.file_problems import columns_of, rows_below
 
 ID = "id"
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})

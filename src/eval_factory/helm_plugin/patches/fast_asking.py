@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eval_factory.core import garbage
+from eval_factory.core import this_process
 
 
 def asked_in_one_thread() -> None:
@@ -20,7 +20,7 @@ def asked_in_one_thread() -> None:
     def parallel_map(process: Callable[[Any], Any], items: list[Any], parallelism: int) -> list[Any]:
         if parallelism == 1:
             return in_threads(process, items, parallelism)  # type: ignore[no-any-return]
-        garbage.keep_what_there_is()  # or Python looks for 20 ms at what was loaded, while requests wait
+        this_process.keep_what_there_is()  # or Python looks for 20 ms at what was loaded, while requests wait
         with htrack_block(f"Asking {len(items)} requests, at most {parallelism} at once"):
             return map_at_once(process, items, parallelism)
 

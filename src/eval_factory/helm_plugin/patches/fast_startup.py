@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from eval_factory.core import garbage
+from eval_factory.core import this_process
 from eval_factory.helm.names import asked_run_specs
 from eval_factory.tasks.run_specs import load_index
 
@@ -96,7 +96,7 @@ def import_only_the_run_specs_that_are_asked() -> None:
 
 def look_for_garbage_less_often() -> None:
     """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
-    garbage.collect_rarely()
+    this_process.collect_rarely()
 
 
 def requests_made_in_one_thread() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.safe_files import write_atomic
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 """In the package's messages: the Hub has no such commit (authors replace whole histories), or that commit has a loading

@@ -16,7 +16,7 @@ from typing import Any
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.helm import names
-from eval_factory.helm.versions import SUPPORTED_HELM
+from eval_factory.helm.packages import SUPPORTED_HELM
 
 ROOM = "eval_factory.helm_plugin"
 

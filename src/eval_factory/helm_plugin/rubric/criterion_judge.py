@@ -19,13 +19,12 @@ from helm.common.request import Request, RequestResult
 from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
-from eval_factory.helm.criterion_output import ERROR, parse_decisions
+from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt, template
 from eval_factory.helm.judge_output import UnusableJudgeOutput
-from eval_factory.helm.rubric_annotations import ANNOTATION, annotation_of
 from eval_factory.helm_plugin import judge_prompts
 from eval_factory.helm_plugin.session import current_session
-from eval_factory.tasks.rubric.rubric_case import RUBRICS, Criterion
+from eval_factory.tasks.rubric_case import RUBRICS, Criterion
 
 MOST_TOKENS = 4096
 """What HELM grants a judge."""

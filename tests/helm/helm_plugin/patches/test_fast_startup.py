@@ -21,7 +21,7 @@ from helm.benchmark.window_services.default_window_service import DefaultWindowS
 from helm.benchmark.window_services.no_tokenizer_window_service import NoTokenizerWindowService
 from helm.common import general, local_context
 
-from eval_factory.core import garbage
+from eval_factory.core import this_process
 from eval_factory.helm_plugin.patches import fast_startup
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from eval_factory.tasks.run_specs import load_index
@@ -45,7 +45,7 @@ def _thresholds() -> Iterator[None]:
 @pytest.mark.usefixtures("_thresholds")
 def test_garbage(apply_patch: ApplyPatch) -> None:
     apply_patch("look_for_garbage_less_often")
-    assert gc.get_threshold() == (garbage.THRESHOLD, 20, 20)
+    assert gc.get_threshold() == (this_process.THRESHOLD, 20, 20)
 
 
 def test_metrics_are_imported_without_what_few_runs_use() -> None:

@@ -12,18 +12,21 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.results import (
+    Comparability,
+    Deviation,
     FailureCause,
     Floor,
     JudgeCounts,
     JuryReport,
+    PairAgreement,
     RankCorrelation,
+    RubricReport,
+    RubricVotes,
     SpentByRole,
     TaskResult,
     Usage,
 )
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
 from eval_factory.report.page.instance_data import InstancePacker, Lost

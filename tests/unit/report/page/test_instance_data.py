@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import REDACTED
 from eval_factory.core.results import InstanceRecord, Score, Stats
+from eval_factory.core.secrets import REDACTED
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.instance_data import (
     CHUNK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eval_factory.data.sources import load_sources
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.rubric.healthbench import PUBLISHED, published_url
+from eval_factory.tasks.rubric_case import PUBLISHED, published_url
 from unit.builders import evaluation, plan
 
 
