@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.results import (
     MODEL_ROLE,
     SCHEMA_VERSION,
+    Comparability,
     InstanceRecord,
     Provenance,
     Score,

@@ -25,10 +25,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from eval_factory.core.atomic_files import atomic_file, write_atomic
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.jsonl import json_line
 from eval_factory.core.results import AskedEndpoint, InstanceRecord, Score
+from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
 from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task

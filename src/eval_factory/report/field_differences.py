@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.plain_yaml import YamlError, parse_own
-from eval_factory.core.redaction import REDACTED
+from eval_factory.core.secrets import REDACTED
 from eval_factory.report.page.instance_data import unpacked
 
 LONGEST_SHOWN = 80

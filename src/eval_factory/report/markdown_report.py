@@ -17,8 +17,7 @@ from html import escape
 
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import Provenance, Score, Scores, TaskResult
-from eval_factory.core.rubric_results import RubricReport, RubricVotes
+from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
 from eval_factory.report.sentences import (
     choice_order_line,
     clinician_headline,

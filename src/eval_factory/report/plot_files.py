@@ -15,7 +15,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.drawing import COLOURS, DASH, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
 
 DPI = 300

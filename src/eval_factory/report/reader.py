@@ -13,13 +13,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from eval_factory.core.clinician_results import Clinicians
-from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.own_files import refuse_foreign
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
     MODEL_ROLE,
+    Clinicians,
+    Comparability,
     InstanceRecord,
     Provenance,
     Score,
@@ -29,8 +28,8 @@ from eval_factory.core.results import (
     Usage,
     Validity,
 )
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.core.safe_files import refuse_foreign
 from eval_factory.report import documents
 from eval_factory.report.result_views import ResultViews
 

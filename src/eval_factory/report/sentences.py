@@ -6,11 +6,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from eval_factory.core.choice_order_results import Share
-from eval_factory.core.clinician_results import Agreement, Clinicians, JudgeAgreement
 from eval_factory.core.jury_form import HELMS_FORM
-from eval_factory.core.results import ALL_ORDERS, Floor, Instances, Score, TaskResult, Usage
-from eval_factory.core.rubric_results import RubricReport
+from eval_factory.core.results import (
+    ALL_ORDERS,
+    Agreement,
+    Clinicians,
+    Floor,
+    Instances,
+    JudgeAgreement,
+    RubricReport,
+    Score,
+    Share,
+    TaskResult,
+    Usage,
+)
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
 

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from eval_factory.core.atomic_files import atomic_file, renamed_together, write_atomic
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.response_figures import Figures, RequestSpan, ResponseStatistics
-from eval_factory.core.results import MODEL_ROLE, Instances, Spent, TaskResult
+from eval_factory.core.results import MODEL_ROLE, Figures, Instances, RequestSpan, ResponseStatistics, Spent, TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
+from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.page.document import Shown, page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from described_runs import ODD, of_a_rubric
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
+from eval_factory.core.results import PairAgreement, RubricReport, RubricVotes
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.sentences import of_criteria, rubric_headline
 

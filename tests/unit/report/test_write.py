@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 import yaml
 
-from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.report.page.document import page_of
 from eval_factory.report.page.instance_data import unpacked
 from eval_factory.report.reader import load_result

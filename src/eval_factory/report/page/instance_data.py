@@ -18,9 +18,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.redaction import REDACTED
 from eval_factory.core.results import InstanceRecord, Score
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.secrets import REDACTED
 from eval_factory.report.reader import instance_record
 from eval_factory.report.result_plots import InstanceNumbers
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import AskedEndpoint, FailureCause, Score, TaskResult
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports

@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.comparability_results import Comparability, Deviation
-from eval_factory.core.results import Floor, Instances, JudgeCounts, JuryReport, Score, Stats, TaskResult
-from eval_factory.core.rubric_results import RubricReport, RubricVotes
+from eval_factory.core.results import (
+    Comparability,
+    Deviation,
+    Floor,
+    Instances,
+    JudgeCounts,
+    JuryReport,
+    RubricReport,
+    RubricVotes,
+    Score,
+    Stats,
+    TaskResult,
+)
 from eval_factory.report import sentences
 from stored_results import instance, result
 

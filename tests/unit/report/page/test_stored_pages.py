@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.core.rubric_results import RubricReport, RubricVotes
+from eval_factory.core.results import RubricReport, RubricVotes
 from eval_factory.report.page.document import page_of, shown_of
 from eval_factory.report.page.instance_data import unpacked
 from eval_factory.report.reader import load_result
