@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.core.nouns import Word
 from eval_factory.core.results import (
     MODEL_ROLE,
     SCHEMA_VERSION,
@@ -106,6 +107,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+_Dumper.add_multi_representer(Word, lambda dumper, data: dumper.represent_str(str(data)))
 _Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(_MAP, data, flow_style=True))
 _Dumper.add_representer(OneLineList, lambda dumper, data: dumper.represent_sequence(_LIST, data, flow_style=True))
 

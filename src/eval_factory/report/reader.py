@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import (
     MODEL_ROLE,
@@ -84,8 +85,8 @@ def result_of(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) 
         provenance=_PROVENANCE({"helm": None, "git_hash": None, **document["provenance"]}),
         instances=instances,
         reportable=validity["reportable"],
-        status=document["status"],
-        something_to_ask=document["status"] == "partial",
+        status=RunStatus(document["status"]),
+        something_to_ask=document["status"] == RunStatus.PARTIAL,
         comparability=_COMPARABILITY(document.get("comparability")),
         clinicians=_CLINICIANS(document.get("clinicians")),
     )

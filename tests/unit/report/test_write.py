@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
@@ -129,7 +130,7 @@ def test_a_result_that_is_not_of_the_schema_leaves_no_evaluation_config(result: 
     rundir.create()
     with pytest.raises(jsonschema.ValidationError):
         write_reports(
-            replace(result, status="surprise"), rundir, config=plan().evaluation.as_dict(), command="helm-run",
+            replace(result, status=RunStatus.RUNNING), rundir, config=plan().evaluation.as_dict(), command="helm-run",
             redactor=Redactor(), responses={},
         )  # fmt: skip
     assert not rundir.results_yml.exists()

@@ -6,8 +6,8 @@ import base64
 import gzip
 
 import pytest
-from eval_factory.core.jsonl import json_line
 
+from eval_factory.core.safe_files import json_line
 from eval_factory.report.page import instance_data
 from eval_factory.report.page.instance_data import block, unpacked
 
