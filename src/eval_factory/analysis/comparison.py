@@ -35,9 +35,9 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import Score
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, NUMBER, TEXT, frame
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.markdown_text import code, prose, table
-from eval_factory.report.page.plain_words import counted
+from eval_factory.report.markdown_report import code, prose, table
 from eval_factory.report.papers import (
     Citations,
     Described,
@@ -31,8 +30,8 @@ from eval_factory.report.papers import (
     tripod_llm,
     tripod_of,
 )
-from eval_factory.report.reader import load_result
-from eval_factory.report.result_folders import is_suite, one_run, run_folders
+from eval_factory.report.reader import is_suite, load_result, one_run, run_folders
+from eval_factory.report.sentences import counted
 
 OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
 TABLES = ("markdown", "latex")

@@ -18,7 +18,7 @@ from eval_factory.core import formats
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import documents
-from eval_factory.report.markdown_text import code, prose, table
+from eval_factory.report.markdown_report import code, prose, table
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
 
 

@@ -10,7 +10,7 @@ from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResu
 from eval_factory.analysis.win_rates import GROUPS, WinRate
 from eval_factory.core import formats
 from eval_factory.core.nouns import RunStatus
-from eval_factory.report.page.plain_words import amount, counted
+from eval_factory.report.sentences import amount, counted
 
 NOTHING = "-"
 WIN_RATES = (
