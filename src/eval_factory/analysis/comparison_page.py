@@ -10,10 +10,9 @@ from markupsafe import Markup
 from eval_factory.analysis.comparison import Compared, compare
 from eval_factory.analysis.comparison_report import sentences
 from eval_factory.core.foreign_text import one_line
-from eval_factory.report.page.document import Beside, page
-from eval_factory.report.page.stored_pages import shown_of
-from eval_factory.report.plots.estimate_plots import Estimate, difference_plot, dot_plot
-from eval_factory.report.plots.svg_plot import svg
+from eval_factory.report.drawing import svg
+from eval_factory.report.page.document import Beside, page, shown_of
+from eval_factory.report.plot_kinds import Estimate, difference_plot, dot_plot
 from eval_factory.report.reader import StoredResult, load_result
 
 

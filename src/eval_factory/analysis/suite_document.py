@@ -16,7 +16,7 @@ from eval_factory.analysis.comparison import Pair, numbers_of
 from eval_factory.analysis.suite_results import Benchmark, CellResult, Missing, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core.foreign_text import printable
-from eval_factory.report.readable_values import OneLine, laid_out, rounded_fields, without_nulls
+from eval_factory.report.documents import OneLine, laid_out, rounded_fields, without_nulls
 
 SUITE_SCHEMA_VERSION = 1
 
