@@ -37,9 +37,9 @@ from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import Score
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, NUMBER, TEXT, frame
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from eval_factory.report.papers import (
     tripod_llm,
     tripod_of,
 )
-from eval_factory.report.reader import load_result
-from eval_factory.report.result_folders import is_suite, one_run, run_folders
+from eval_factory.report.reader import is_suite, load_result, one_run, run_folders
 
 OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
 TABLES = ("markdown", "latex")

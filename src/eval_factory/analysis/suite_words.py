@@ -12,7 +12,7 @@ from eval_factory.core import formats
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.tables import Cell, Code, Table
-from eval_factory.report.page.plain_words import amount
+from eval_factory.report.sentences import amount
 
 NOTHING = "-"
 WIN_RATES = (
