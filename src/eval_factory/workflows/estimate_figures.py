@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from eval_factory.core import formats
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget
-from eval_factory.report.sentences import money
+from eval_factory.core.formats import money
 
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
 
@@ -58,10 +59,8 @@ def figures_in_words(of: Estimated) -> str:
 
 
 def _count(number: float | None) -> str:
-    return "unknown" if number is None else f"{number:,.0f}"
+    return formats.count(number, missing="unknown")
 
 
 def _time(hours: float | None) -> str:
-    if hours is None:
-        return "unknown time"
-    return f"{hours:.1f} h" if hours >= 1 else f"{hours * SECONDS_OF_HOUR / SECONDS_OF_MINUTE:.1f} min"
+    return "unknown time" if hours is None else formats.hours(hours)
