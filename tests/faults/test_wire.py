@@ -24,6 +24,7 @@ from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, LARGEST_BODY, PAID_AGAIN
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import servers_at
 from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
 from token_answers import forget_proxies_and_certificates
 from unit.builders import endpoint_settings
@@ -50,9 +51,9 @@ class Asker:
         settings = endpoint_settings(
             url=endpoint.url, parallelism=at_once, max_retries=max_retries, request_timeout=request_timeout
         )
-        self._client = RetryingClient(
-            settings, connection_to(settings, env={}, redactor=Redactor(), say=self.said.append), has_answered=True
-        )
+        connection = connection_to(settings, env={}, redactor=Redactor(), say=self.said.append)
+        servers = servers_at([connection], settings, has_answered=True, is_patient=False)
+        self._client = RetryingClient(settings, servers)
 
     def ask(self, number: int) -> str:
         body = {"model": "m", "messages": [{"role": "user", "content": str(number)}], "max_tokens": 9}

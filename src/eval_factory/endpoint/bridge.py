@@ -86,7 +86,7 @@ def elsewhere(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 def result_of(future: Future[T]) -> T:
     """The result, when there is one. Raises the future's exception."""
-    return wait_for(_result_of(future)) if is_inside() else future.result()
+    return wait_for(_result_of(future)) if is_inside() and not future.done() else future.result()
 
 
 async def _result_of(future: Future[T]) -> T:

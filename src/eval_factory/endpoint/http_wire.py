@@ -16,6 +16,7 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, cast
 from urllib.parse import urlsplit
 
@@ -143,15 +144,15 @@ class TransportError(Exception):
     server makes it so. `stray`: it was another question's.
     """
 
+    status: int | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+    said = ""
+    """These three are of an answer that came, and is none (`replies.TransientFailure`)."""
+
     def __init__(
-        self,
-        message: str,
-        *,
-        unreachable: bool = False,
-        silent: bool = False,
-        malformed: bool = False,
+        self, message: str, *, unreachable: bool = False, silent: bool = False, malformed: bool = False,
         stray: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(f"{message}; {PAID_AGAIN}" if malformed else message)
         self.unreachable, self.silent = unreachable, silent or unreachable
         self.malformed, self.stray = malformed, stray

@@ -1,22 +1,16 @@
-"""What a reply says: its answer, or its error in words that may be shown.
-
-Parameters that an endpoint does not support: supposed of one request, known once that request was answered.
-
-Why a request has no answer: of an attempt, of the request for good, of all requests to the endpoint.
-"""
+"""What a reply says: its answer, its error in words that may be shown, and why a request has no answer."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.core import foreign_text
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply
+from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
@@ -65,6 +59,10 @@ class ReplyReader:
                 return json.dumps(safe, ensure_ascii=False)
         return self._redactor.text(reply.text())
 
+    def changes_wanted(self, reply: Reply, sent: Mapping[str, Any]) -> dict[str, str | None]:
+        """The change of the request `sent` that an error asks for, if any."""
+        return changes_asked_for(self.shown(reply)[:ERROR_TEXT_LIMIT], sent)
+
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
         if len(reply.data) > LARGEST_ERROR:
@@ -94,26 +92,6 @@ OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalt
 
 Changes = Mapping[str, str | None]
 """Parameter of a request -> the name that it is sent under; None: it is left out."""
-
-
-class UnsupportedParams:
-    """Of one endpoint; safe among threads."""
-
-    def __init__(self) -> None:
-        self._changes: dict[str, str | None] = {}
-        self._lock = threading.Lock()
-
-    def changes_for(self, body: Mapping[str, Any]) -> dict[str, str | None]:
-        """The changes without which the endpoint is known to refuse this body."""
-        if not self._changes:  # read without the lock: the usual case costs nothing
-            return {}
-        with self._lock:
-            return {name: new for name, new in self._changes.items() if name in body}
-
-    def learn(self, changes: Changes) -> None:
-        """A request that was refused without these changes was answered with them."""
-        with self._lock:
-            self._changes.update(changes)
 
 
 def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
@@ -166,23 +144,9 @@ class LimitReached(EndpointUnusable):
     """The run may ask no more; the message is the name of its limit."""
 
 
-class TransientFailure(Exception):
-    """This attempt failed; another may not."""
+class TransientFailure(TransportError):
+    """An answer came that is none; another attempt may bring one."""
 
-    def __init__(
-        self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "", **how: bool
-    ) -> None:
-        """`how`: unreachable, silent, malformed or stray, as `TransportError` has it."""
+    def __init__(self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "") -> None:
         super().__init__(message)
         self.status, self.headers, self.said = status, headers, said
-        self.unreachable, self.silent, self.malformed, self.stray = (
-            how.get(name, False) for name in ("unreachable", "silent", "malformed", "stray")
-        )
-
-
-class ParamUnsupported(Exception):
-    """The endpoint refuses a parameter of the body; without it, it may answer."""
-
-    def __init__(self, changes: Changes) -> None:
-        super().__init__()
-        self.changes = changes

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.endpoint.limit_server import PREFIX, SOCKET
+from eval_factory.endpoint.shared_limits import PREFIX, SOCKET
 
 
 @contextlib.contextmanager

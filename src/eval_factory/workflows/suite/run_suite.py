@@ -25,7 +25,7 @@ from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.signals import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import RunEndpoints, limits_of
-from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.shared_limits import LimitServer
 from eval_factory.executors.served import ServedModel
 from eval_factory.executors.slurm_commands import Slurm
 from eval_factory.workflows.context import HUB_TOKEN
