@@ -21,7 +21,7 @@ from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
-from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, LARGEST_BODY, PAID_AGAIN
+from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY, PAID_AGAIN
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_at
@@ -358,4 +358,4 @@ def test_large_answers_share_what_they_may_hold(
     told = json.loads(done.stdout)
     assert sum(told["came"].values()) == told["came"][said] == 12
     assert told["then"] == "0"
-    assert told["after"] - told["before"] < 6 * LARGE_AT_ONCE * (LARGEST_BODY >> 20)
+    assert told["after"] - told["before"] < 6 * LARGE_AT_ONCE * (MAX_BODY >> 20)

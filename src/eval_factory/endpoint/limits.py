@@ -377,7 +377,7 @@ class LimitClient:
             if stop.is_set():  # nobody would wake this one
                 return None
             self.tell(message)
-            return bridge.result_of(answer)
+            return bridge.wait_for(answer)
         finally:
             del self._waiting[message["id"]]
 

@@ -10,17 +10,17 @@ from typing import Any
 from eval_factory.core import foreign_text
 from eval_factory.core.redaction import Redactor
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply, TransportError
+from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
-LARGEST_TOKEN = 256
+MAX_TOKEN = 256
 """Bytes of one token of an answer; letters that JSON writes as escapes, and white space, take the most."""
-LARGEST_TOKEN_WITH_LOGPROBS = 2 << 10
+MAX_TOKEN_WITH_LOGPROBS = 2 << 10
 """The same with its log probability, and those of its rivals."""
-LARGEST_REST = 4 << 20
+MAX_REST = 4 << 20
 """Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
-LARGEST_ERROR = 1 << 20
+MAX_ERROR = 1 << 20
 """Bytes of an error that is looked into."""
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
 """The last is in ASCII that is written as UTF-16 or UTF-32."""
@@ -34,7 +34,7 @@ class ReplyReader:
 
     def answer(self, reply: Reply, sent: Mapping[str, Any]) -> openai_api.Completion:
         """The answer to the request `sent`. Raises openai_api.UnusableAnswer."""
-        if len(reply.data) > LARGEST_REST and len(reply.data) > largest_answer(sent):
+        if len(reply.data) > MAX_REST and len(reply.data) > largest_answer(sent):
             raise openai_api.UnusableAnswer(
                 f"the answer has {len(reply.data)} bytes, more than the {granted_tokens(sent)} tokens granted can be"
             )
@@ -50,7 +50,7 @@ class ReplyReader:
 
     def shown(self, reply: Reply) -> str:
         """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
-        if len(reply.data) > LARGEST_ERROR:
+        if len(reply.data) > MAX_ERROR:
             return f"an error of {len(reply.data)} bytes"
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = openai_api.parse_answer(reply.data)
@@ -65,7 +65,7 @@ class ReplyReader:
 
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
-        if len(reply.data) > LARGEST_ERROR:
+        if len(reply.data) > MAX_ERROR:
             return self.shown(reply)
         said = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
@@ -83,8 +83,8 @@ def _is_plain(data: bytes) -> bool:
 def largest_answer(body: Mapping[str, Any]) -> int:
     """Bytes that the answer to a request may have: it is kept whole, in several files."""
     granted = granted_tokens(body)
-    each = LARGEST_TOKEN if body.get("logprobs") in (None, False) else LARGEST_TOKEN_WITH_LOGPROBS
-    return min(LARGEST_BODY, LARGEST_REST + granted * each) if granted else LARGEST_BODY
+    each = MAX_TOKEN if body.get("logprobs") in (None, False) else MAX_TOKEN_WITH_LOGPROBS
+    return min(MAX_BODY, MAX_REST + granted * each) if granted else MAX_BODY
 
 
 OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")

@@ -230,7 +230,7 @@ class ResponseCache:
         )
         if row is None:
             return None
-        return openai_api.parse_kept(row[0]), row[1], row[2]
+        return openai_api.parse_cached(row[0]), row[1], row[2]
 
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""

@@ -204,7 +204,7 @@ class Endpoint:
             future = None if mine else self._in_flight[asked.key] or Future()
             self._in_flight[asked.key] = future
         if future is not None:
-            reply = replace(bridge.result_of(future), cached=True)
+            reply = replace(bridge.wait_for(future), cached=True)
             self._note_cached(reply.key, reply.completion)
             return reply
         try:
