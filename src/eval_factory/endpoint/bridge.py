@@ -1,6 +1,6 @@
 """Plain functions that wait: HELM calls ours so, and asyncio's loop does what they wait for.
 
-One loop in a process, in a thread of its own. Plain threads wait for it; what `map_at_once` calls runs in the loop's own
+One loop in a process, in its own thread. Plain threads wait for it; what `map_at_once` calls runs in the loop's
 thread, in greenlets that give way to each other while they wait (SQLAlchemy's pattern). Threads run one at a time too,
 and a hundred of them take as much of the processor for handing over as their requests do.
 """
