@@ -19,9 +19,8 @@ from typing import Any
 from eval_factory.config import foreign_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig, docstrings_of
 from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
-from eval_factory.config.suite_layers import preset_names
+from eval_factory.config.suite_layers import HANDED, TOP, preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SlurmSection, SuiteSection
-from eval_factory.config.suite_shape import HANDED, TOP
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.tasks.framework import Framework
 

@@ -254,6 +254,10 @@ NO_SHARDS = (
 )
 
 
+Executor = Literal["local", "slurm"]
+"""Where a run happens."""
+
+
 class Extra(StrictModel):
     """`config.params.extra`."""
 

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
-from eval_factory.config.model import Line, Number, PathText, Positive, VariableName, describe_fields
-from eval_factory.config.run_executor import Executor
+from eval_factory.config.model import Executor, Line, Number, PathText, Positive, VariableName, describe_fields
 from eval_factory.core.rundir import RESERVED_NAMES
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
