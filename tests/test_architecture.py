@@ -81,8 +81,8 @@ SPOILT = {
     "an analysis that asks": ("analysis/compare.py", "import eval_factory.endpoint.transport", RECORDS),
     "an analysis that scores": ("analysis/compare.py", f"{LAZY}import eval_factory.scoring.collect", ANALYSIS),
     "an analysis with pure statistics": ("analysis/compare.py", "import eval_factory.scoring.intervals", None),
-    "an executor that reads configurations": ("executors/local.py", "import eval_factory.config.load", EXECUTORS),
-    "an executor that knows HELM": ("executors/local.py", "import eval_factory.helm.names", EXECUTORS),
+    "an executor that reads configurations": ("executors/progress.py", "import eval_factory.config.load", EXECUTORS),
+    "an executor that knows HELM": ("executors/progress.py", "import eval_factory.helm.names", EXECUTORS),
     "only a type": ("core/errors.py", f"{TYPED}from eval_factory.config.merge import merge", None),
 }
 

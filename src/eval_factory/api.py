@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.reproduce import Reproduction, Reran
-    from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+    from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
     from eval_factory.workflows.verify import Finding, Verified
     from eval_factory.workflows.view import Pages
 
 
 _AT_FIRST_USE = {
-    "CellReport": "eval_factory.workflows.suite.suite_options",
+    "CellReport": "eval_factory.workflows.suite.suite_report",
     "Compared": "eval_factory.analysis.comparison",
     "Finding": "eval_factory.workflows.verify",
     "GateResult": "eval_factory.analysis.gate",
@@ -56,8 +56,8 @@ _AT_FIRST_USE = {
     "Reproduction": "eval_factory.workflows.reproduce",
     "Reran": "eval_factory.workflows.reproduce",
     "StoredResult": "eval_factory.report.reader",
-    "SuiteOptions": "eval_factory.workflows.suite.suite_options",
-    "SuiteReport": "eval_factory.workflows.suite.suite_options",
+    "SuiteOptions": "eval_factory.workflows.suite.suite_report",
+    "SuiteReport": "eval_factory.workflows.suite.suite_report",
     "TaskInfo": "eval_factory.tasks.task_info",
     "Verified": "eval_factory.workflows.verify",
     "load_result": "eval_factory.report.reader",
@@ -199,14 +199,14 @@ def run_suite(
     """
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
-    from eval_factory.workflows.suite.screen_lines import ScreenLines
+    from eval_factory.workflows.suite.suite_journal import ScreenLines
 
     given = plain_document(flags or {})
     given |= {} if preset is None else {"suite.preset": preset}
     given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    from eval_factory.workflows.suite.suite_options import SuiteOptions as Chosen
+    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
 
     chosen = options or Chosen()
     suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))
@@ -288,7 +288,7 @@ def compare(
             `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
-    from eval_factory.report.result_folders import compared_runs
+    from eval_factory.report.reader import compared_runs
 
     return compare_results(compared_runs(several(folders)), metric=metric, margin=margin, allow=allow)
 
@@ -333,7 +333,7 @@ def reproduce(
         PrerequisiteError: there is no result.
         ConfigError: its configuration is not one of this version.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import reproduce as look
 
     return look(one_run(folder, "reproduce"), None if output_dir is None else Path(output_dir), env=_env(env))
@@ -347,7 +347,7 @@ def run_again(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import run_again as run
 
     return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())

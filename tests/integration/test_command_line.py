@@ -175,7 +175,7 @@ JOBS = {"eval_factory.config.suite_model"}
 MODELS = {"pydantic"}
 """What checks files that somebody may have changed."""
 
-OTHERS = {f"eval_factory.cli.{name}" for name in ("compare_command", "suite_command", "verifying", "view_command")}
+OTHERS = {f"eval_factory.cli.{name}" for name in ("folder_commands", "result_commands", "suite_command")}
 """Of other commands."""
 
 SUITE = ["run_suite", "--preset", "smoke", "--output_dir", "none", "--dry_run"]

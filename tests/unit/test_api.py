@@ -20,7 +20,7 @@ from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
 from eval_factory.tasks.task_info import list_tasks
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.suite.suite_options import SuiteOptions
+from eval_factory.workflows.suite.suite_report import SuiteOptions
 from unit.builders import MINIMAL
 
 
@@ -346,7 +346,7 @@ def ends_a_process(file: Path) -> list[str]:
 def test_nothing_below_the_api_ends_the_process() -> None:
     """`cli` does; what runs inside helm-run, or as a process of its own, may."""
     package = Path(eval_factory.__file__).parent
-    suite = ("cell_process.py", "slurm_worker.py", "slurm_served.py")
+    suite = ("cell_process.py", "slurm_worker.py")
     own_processes = {package / "__main__.py", *(package / "workflows" / "suite" / name for name in suite)}
     own_processes |= {package / "executors" / "served.py", package / "core" / "this_process.py"}
     files = {file for file in package.rglob("*.py") if file.relative_to(package).parts[0] not in ("cli", "helm_plugin")}

@@ -20,7 +20,7 @@ from eval_factory.helm import judge_output, output, packages
 from eval_factory.scoring import corrections, lenient, readability
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
 from eval_factory.tasks import custom_table
-from eval_factory.workflows import failures
+from eval_factory.workflows import helm_run
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
 
 CRITERIA = {"accuracy": {"score", "explanation"}}
@@ -66,12 +66,12 @@ READERS: dict[str, Callable[[str], object]] = {
     "durations": lambda text: readability.FORMS["value"].reads(STATE, text),
     "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
-    "the last lines": lambda text: failures.raised_at_the_end([text]),
+    "the last lines": lambda text: helm_run.raised_at_the_end([text]),
     "a missing package": packages.module_named_in,
     "an error's text": lambda text: foreign_text.one_line(foreign_text.plain(text), prompt=["a prompt " * 50]),
     "what an error quotes of a prompt": lambda text: foreign_text.one_line("bad request, " * 40, prompt=[text]),
     "an error's cause": lambda text: failure_causes.Causes().add("model", text),
-    "NLTK's data": failures._NLTK_RESOURCE.search,
+    "NLTK's data": helm_run._NLTK_RESOURCE.search,
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
     "medcalc": lambda text: medcalc_by_calculator(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
     "medcalc's scores": corrections.whole_number_in,

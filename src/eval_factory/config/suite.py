@@ -270,7 +270,7 @@ def build_suite(
 ) -> Suite:
     """Merge preset, extended files, the file, flags and overrides; check what is said; make the cells.
 
-    What a cell's task has to say to its run config, `workflows/suite/checked_cells.py` finds.
+    What a cell's task has to say to its run config, `workflows/suite/planned_cells.py` finds.
 
     Args:
         path: the YAML file; None where flags say it all.

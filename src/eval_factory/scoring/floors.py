@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import cast
 
+from eval_factory.core import formats
 from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
@@ -250,7 +251,9 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
         if _is_above(score, floor) and label != main:
             means = f"{label}, which reads the same answers otherwise, is above its own"
         elif not _is_above(score, floor) and not label.endswith(LENIENT):
-            found.append(f"{label}: {_how(score, floor)} the best trivial answer ({floor.named}: {floor.value:.4f})")
+            found.append(
+                f"{label}: {_how(score, floor)} the best trivial answer ({floor.named}: {formats.score(floor.value)})"
+            )
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
     if main in scores and main in floors and floors[main].assumed:
@@ -274,7 +277,7 @@ def _interval(score: Score) -> tuple[float, float]:
 def _how(score: Score, floor: Floor) -> str:
     low, high = _interval(score)
     if score.stats.ci_low is None:
-        return f"{score.value:.4f}, without an interval, is no better than"
+        return f"{formats.score(score.value)}, without an interval, is no better than"
     worse = low > floor.value if floor.lower_is_better else high < floor.value
     relation = "is worse than" if worse else "includes the score of"
-    return f"the 95 % interval {low:.4f} .. {high:.4f} {relation}"
+    return f"the 95 % interval {formats.between(low, high)} {relation}"

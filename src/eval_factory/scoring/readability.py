@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
@@ -456,9 +457,9 @@ def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
         if helm is not None and helm.value != score.value:
             yield Note(
                 Importance.INCOMPLETE,
-                f"{label} is {score.value:.4f}, HELM's own value {helm.value:.4f}: a gap of"
-                f" {score.value - helm.value:+.4f} for answers that state the option in other words or signs"
-                ' ("B.", "(B)", "The answer is B")',
+                f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}: a gap of"
+                f" {formats.score_change(score.value - helm.value)} for answers that state the option in other words or"
+                ' signs ("B.", "(B)", "The answer is B")',
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
+from eval_factory.core import formats
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, RubricReport, RubricVotes, Score
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
@@ -341,7 +342,8 @@ class RubricTally(Part):
         if raw is not None and raw.value < 0:
             yield Note(
                 Importance.DOUBTFUL,
-                f"the cases' mean is {raw.value:.4f} ({self.metric}{UNCLIPPED}); it is clipped to 0, as published",
+                f"the cases' mean is {formats.score(raw.value)} ({self.metric}{UNCLIPPED}); it is clipped to 0, as"
+                " published",
             )
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:

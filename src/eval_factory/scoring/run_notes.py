@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
@@ -131,7 +132,7 @@ SHORTENED = (
 )
 NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
 CEILING = (
-    "{label}: the 95 % interval, up to {high:.4f}, reaches {lowest:.2f} .. {highest:.2f}, the most that wrong labels"
+    "{label}: the 95 % interval, up to {high}, reaches {lowest} .. {highest}, the most that wrong labels"
     " let a model score that is right: higher scores are no better ones"
 )
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
@@ -167,7 +168,12 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
     for label in (main, f"{main}{CORRECTED}"):
         high = scores[label].stats.ci_high if label in scores else None
         if high is not None and high >= lowest:
-            ceiling = CEILING.format(label=label, high=high, lowest=lowest, highest=highest)
+            ceiling = CEILING.format(
+                label=label,
+                high=formats.score(formats.rounded(high)),
+                lowest=formats.decimals(lowest, 2),
+                highest=formats.decimals(highest, 2),
+            )
             yield Note(Importance.DOUBTFUL, f"{ceiling} ({about.label_audit})")
 
 

@@ -1,4 +1,7 @@
-"""One evaluation as a visible list of steps."""
+"""One evaluation as a visible list of steps.
+
+What a run is about to do, as one record for other programs.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from eval_factory import __version__
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.core import logs as event_names
@@ -22,38 +26,61 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import read_answers_by_role
-from eval_factory.executors.open_files import make_room
+from eval_factory.executors.process import make_room
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
-from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
+from eval_factory.report.documents import DIGITS_OF_SECONDS, rounded
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.workflows.context import RunContext, hold, show_warnings
-from eval_factory.workflows.failures import (
+from eval_factory.workflows.helm_run import (
+    HelmRun,
     blocked_places,
     ended_before_it_ran,
     explained,
+    raise_if_limit_reached,
     raise_if_stopped,
+    run_helm,
     wanted_elsewhere,
 )
-from eval_factory.workflows.helm_run import HelmRun, run_helm
-from eval_factory.workflows.launch_record import launch_record
-from eval_factory.workflows.limit_stop import raise_if_limit_reached
 from eval_factory.workflows.options import Evaluated, Options
-from eval_factory.workflows.prepare import prepare
-from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
-from eval_factory.workflows.resume import DataRead, digest_of_state, ended_run, finished_run, read_state, remember
-from eval_factory.workflows.unchanged import (
+from eval_factory.workflows.prepare import data_read, find_bundle, place_data, prepare, settings_of
+from eval_factory.workflows.resume import (
+    DataRead,
     Written,
     commit_of_this,
     digest_of_given,
+    digest_of_state,
+    ended_run,
+    finished_run,
     program_of_this,
+    read_state,
+    remember,
     unchanged_result,
     written_before,
 )
+
+
+def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
+    """Once the folder is held and the keys are found; redacted."""
+    record: dict[str, Any] = {
+        "event": "launch",
+        "eval_factory": __version__,
+        "task": plan.task_name,
+        "model": plan.model.model_id,
+        "url": plan.model.url,
+        "judges": {judge.role: judge.model_id for judge in (*plan.judges, *plan.prescribed)},
+        "limit_samples": plan.evaluation.run.config.params.limit_samples,
+        "output_dir": str(plan.rundir.root),
+        "run_identity": plan.identity,
+        "command": shlex.join(argv),
+        **plan.evaluation.as_given(),
+    }
+    redacted: dict[str, Any] = context.redactor.tree(record)
+    return redacted
 
 
 @dataclass(frozen=True)
@@ -235,8 +262,7 @@ def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
 
 def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
     """Collect the result and write every report of it."""
-    from eval_factory.report.eval_factory_metrics import write_metrics
-    from eval_factory.report.write import write_reports
+    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import installed_packages, with_run_files
     from eval_factory.scoring.usage import response_statistics

@@ -22,7 +22,7 @@ from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
-from eval_factory.workflows.prepare_data import find_bundle, place_data, settings_of
+from eval_factory.workflows.prepare import find_bundle, place_data, settings_of
 
 BYTES_A_TOKEN = 4
 """A rule of thumb for English; without a tokenizer, which would have to be downloaded."""

@@ -22,8 +22,7 @@ from eval_factory.core.secrets import Redactor, variables_in
 from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import jury_form_in
-from eval_factory.plan.run_plan import make_plan
-from eval_factory.plan.same_servers import KEPT_BY
+from eval_factory.plan.run_plan import KEPT_BY, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config, to_yaml
 from eval_factory.report.reader import StoredResult
@@ -209,8 +208,7 @@ def _collected(
 ) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
-    from eval_factory.report.eval_factory_metrics import write_metrics
-    from eval_factory.report.write import write_reports
+    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import run_files
     from eval_factory.scoring.usage import response_statistics

@@ -16,7 +16,7 @@ from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variables_in
-from eval_factory.demo.packaged_data import packaged_data
+from eval_factory.demo.example import packaged_data
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
@@ -24,8 +24,8 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.provenance import provenance_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.own_data import files_of
+from eval_factory.workflows.context import claim
 from eval_factory.workflows.options import Evaluated, Options
-from eval_factory.workflows.output_folder import claim
 from eval_factory.workflows.recollect import stored_document, stored_evaluation, versions_that_differ, without_shards
 
 FILE = "reproduce.yml"

@@ -20,7 +20,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.suite.checked_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked
 from suites import suite
 
 DEFAULTS = load_framework().defaults.serve

@@ -18,11 +18,9 @@ from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission
 from eval_factory.plan import preflight
 from eval_factory.workflows import evaluate as workflow
-from eval_factory.workflows.failures import raise_if_stopped
-from eval_factory.workflows.helm_run import HelmRun
+from eval_factory.workflows.helm_run import HelmRun, raise_if_stopped
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.unchanged import written_before
+from eval_factory.workflows.resume import read_state, written_before
 from finished_folder import finished_folder
 from unit.builders import MINIMAL, context, endpoint_settings, plan
 
@@ -150,7 +148,7 @@ def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rundir = finished_folder(tmp_path / "out")
-    monkeypatch.setattr("eval_factory.workflows.unchanged.git_hash", lambda _: "abc123")
+    monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
     state = read_state(rundir)
     assert state is not None

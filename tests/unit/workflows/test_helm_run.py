@@ -20,8 +20,8 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
 from eval_factory.endpoint import sign_in
-from eval_factory.executors import local as local_executor
-from eval_factory.executors.base import Execution, Finished, ProcessSpec, ignore
+from eval_factory.executors import progress as local_executor
+from eval_factory.executors.process import Execution, Finished, ProcessSpec, ignore
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import HelmRun, run_helm
 from unit.builders import context, evaluation

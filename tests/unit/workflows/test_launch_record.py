@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.workflows.launch_record import launch_record
+from eval_factory.workflows.evaluate import launch_record
 from unit.builders import context, plan
 
 KEY = "plain-looking-key-77"

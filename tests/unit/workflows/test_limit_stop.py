@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import NotReportableError
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.workflows.limit_stop import how_to_go_on, missing, own_is_used_up, raise_if_limit_reached, used
+from eval_factory.workflows.helm_run import how_to_go_on, missing, own_is_used_up, raise_if_limit_reached, used
 from unit.builders import plan
 
 ASKING = {"event": "phase", "phase": "asking the model", "total": 12}

@@ -16,7 +16,7 @@ from eval_factory.data import pins
 from eval_factory.data import place as placing
 from eval_factory.data.sources import Sources
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prepare_data import data_read, find_bundle, place_data, settings_of
+from eval_factory.workflows.prepare import data_read, find_bundle, place_data, settings_of
 from eval_factory.workflows.resume import DataRead
 from invented_bundle import QUESTIONS, sources
 from unit.builders import context, plan

@@ -23,16 +23,14 @@ from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
 from eval_factory.report.screen import summary
 from eval_factory.scoring.reportable import why_not_reportable
-from eval_factory.workflows.context import redactor_of, show_warnings
+from eval_factory.workflows.context import claim, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Evaluated, Options, Submitted
-from eval_factory.workflows.output_folder import claim
-from eval_factory.workflows.suite.checked_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.screen_lines import ScreenLines
-from eval_factory.workflows.suite.slurm_preview import script_lines
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
-from eval_factory.workflows.suite.suite_state import COMPLETE, PARTIAL, WAITING
+from eval_factory.workflows.suite.suite_journal import COMPLETE, PARTIAL, WAITING, ScreenLines
+from eval_factory.workflows.suite.suite_preview import script_lines
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 TARGET = "model"
 """What the one target of such a suite is called."""

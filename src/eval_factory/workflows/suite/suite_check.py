@@ -28,11 +28,18 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.checked_cells import CheckedCell, checked
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, reads_own_data
-from eval_factory.workflows.suite.slurm_status import PUBLISHED
-from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, MISSING, PARTIAL, UNFINISHED, CellState, state_of
-from eval_factory.workflows.suite.suite_status import ENDED, GOES, RUN_IT, same_command, status_of
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked
+from eval_factory.workflows.suite.suite_journal import (
+    COMPLETE,
+    FAILED,
+    MISSING,
+    PARTIAL,
+    UNFINISHED,
+    CellState,
+    state_of,
+)
+from eval_factory.workflows.suite.suite_status import ENDED, GOES, PUBLISHED, RUN_IT, same_command, status_of
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 NO_RESULT = "there is no result"
