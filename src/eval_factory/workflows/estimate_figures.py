@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget
-from eval_factory.report.cost_line import money
+from eval_factory.report.sentences import money
 
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.report.notebook_display import (
+from eval_factory.report.result_views import (
     MOST_NOTES,
     MOST_ROWS,
     block,

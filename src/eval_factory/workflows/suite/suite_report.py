@@ -16,9 +16,9 @@ from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 
 if TYPE_CHECKING:

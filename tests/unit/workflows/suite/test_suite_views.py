@@ -10,8 +10,7 @@ import pytest
 
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.data_frames import INSTANCE_COLUMNS
-from eval_factory.report.notebook_display import MOST_NOTES
+from eval_factory.report.result_views import INSTANCE_COLUMNS, MOST_NOTES
 from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport
 from stored_results import instance, result, written
 

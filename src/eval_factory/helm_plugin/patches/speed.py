@@ -1,4 +1,11 @@
-"""What makes HELM's work after the answers quicker, with every file of its output the same byte for byte.
+"""What makes helm-run ready sooner: less is imported, and HELM's own configurations are read by the C parser.
+
+Each patch stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out. The C parser is put in through the filter that
+logging.yaml names, which is before HELM reads its configurations; the others by the plug-in.
+
+What makes asking quicker, with the same requests and the same results.
+
+What makes HELM's work after the answers quicker, with every file of its output the same byte for byte.
 
 Each of these patches takes the place of functions of HELM; where the input is not of the plain kind that most runs
 have, HELM's own function does the work.
@@ -7,17 +14,165 @@ have, HELM's own function does the work.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, TextIO
 
-from eval_factory.helm_plugin.packed_stats import PackedStats, Shape, add_all, columns_of, runs_of
+from eval_factory.core import this_process
+from eval_factory.helm.names import asked_run_specs
+from eval_factory.helm_plugin.patches.slim_scoring import PackedStats, Shape, add_all, columns_of, runs_of
+from eval_factory.tasks.run_specs import load_index
+
+OF_A_CLASSIFIER = {"sklearn": None, "scipy": None}
+"""None: not installed, as far as is seen. nltk imports them for classifiers, which HELM does not use: 0.8 s, 140 MB."""
+
+
+def read_yaml_with_the_c_parser() -> None:
+    """`yaml.safe_load` looks its loader up by this name at each call."""
+    import yaml
+
+    vars(yaml)["SafeLoader"] = yaml.CSafeLoader
+
+
+@contextmanager
+def in_place_of(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
+    """What is imported meanwhile gets these; who imports the packages later gets the packages."""
+    loaded: dict[str, Any] = sys.modules
+    put = {name: module for name, module in modules.items() if name not in loaded}
+    loaded.update(put)
+    try:
+        yield
+    finally:
+        for name in put:
+            loaded.pop(name, None)
+
+
+def import_metrics_without_what_few_runs_use() -> None:
+    """HELM's basic metrics import `calibration`, for log probabilities, and the scenario of MATH, for one function.
+
+    With scikit-learn and pyarrow, which these two import, that would be 1.2 s and 220 MB.
+    """
+    calibration, datasets = ModuleType("calibration"), ModuleType("datasets")
+    vars(calibration)["__getattr__"] = lambda name: getattr(importlib.import_module("calibration"), name)
+    vars(datasets).update(load_dataset=None, DatasetDict=None)
+    with in_place_of({"calibration": calibration, "datasets": datasets}):
+        importlib.import_module("helm.benchmark.metrics.basic_metrics")
+
+
+def download_nltk_data_only_when_needed() -> None:
+    """HELM tries a download at import, in every run; few metrics cut text into words with these data."""
+    with in_place_of(OF_A_CLASSIFIER):
+        import nltk
+    from helm.benchmark.metrics import nltk_helper
+
+    install, word_tokenize = nltk_helper.install_nltk_resources, nltk.tokenize.word_tokenize
+
+    def word_tokenize_or_download(*args: object, **kwargs: object) -> object:
+        try:
+            return word_tokenize(*args, **kwargs)
+        except LookupError:
+            install()
+            return word_tokenize(*args, **kwargs)
+
+    nltk_helper.install_nltk_resources = lambda: None
+    nltk.tokenize.word_tokenize = word_tokenize_or_download
+
+
+def import_only_the_run_specs_that_are_asked() -> None:
+    """HELM imports every module of run specs to find one; the index says which holds it, and HELM looks itself where
+    the index does not know it."""
+    from helm.benchmark import run_spec
+
+    discover_all = run_spec.discover_run_spec_functions
+    asked = asked_run_specs(sys.argv)
+    index = load_index().run_specs
+
+    def discover() -> None:
+        known = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS
+        for name in sorted(asked - known.keys()):
+            if name in index:
+                importlib.import_module(f"helm.benchmark.run_specs.{index[name].module}")
+        if not asked or not asked <= known.keys():
+            discover_all()
+
+    run_spec.discover_run_spec_functions = discover
+
+
+def look_for_garbage_less_often() -> None:
+    """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
+    this_process.collect_rarely()
+
+
+def requests_made_in_one_thread() -> None:
+    """Where no tokenizer is asked, requests are put together in Python alone, which runs one thread at a time."""
+    from helm.benchmark.adaptation.adapters.in_context_learning_adapter import InContextLearningAdapter
+    from helm.benchmark.window_services.no_tokenizer_window_service import NoTokenizerWindowService
+
+    helms_own = InContextLearningAdapter._adapt_trial_index
+
+    def adapt(self: Any, train: Any, trial: int, evaluated: Any, parallelism: int) -> Any:
+        without = isinstance(self.window_service, NoTokenizerWindowService)
+        return helms_own(self, train, trial, evaluated, 1 if without else parallelism)
+
+    InContextLearningAdapter._adapt_trial_index = adapt
+
+
+def credentials_parsed_where_there_are_any() -> None:
+    """HELM imports a parser for them in every run; eval-factory gives it none."""
+    from helm.benchmark import annotation_executor
+    from helm.common import general, local_context
+
+    helms_own = general.get_credentials
+
+    def get_credentials(base_path: str = "prod_env") -> Any:
+        file = Path(base_path) / general._CREDENTIALS_FILE_NAME
+        return helms_own(base_path) if os.getenv(general._CREDENTIALS_ENV_NAME) or file.exists() else {}
+
+    local_context.get_credentials = annotation_executor.get_credentials = get_credentials
+
+
+def files_that_are_there_need_no_lock() -> None:
+    """A file that HELM has downloaded gets its name when it is whole; the lock is for those who download."""
+    from helm.common import general
+
+    download = general.ensure_file_downloaded
+
+    def ensure_file_downloaded(source_url: str, target_path: str, *args: Any, **kwargs: Any) -> Any:
+        if os.path.exists(target_path):  # noqa: PTH110 - HELM's own condition
+            general.hlog(f"Not downloading {source_url} because {target_path} already exists")
+            return None
+        return download(source_url, target_path, *args, **kwargs)
+
+    general.ensure_file_downloaded = ensure_file_downloaded
+
+
+def asked_in_one_thread() -> None:
+    """HELM has a thread for each request that goes on at once; they hand over at every wait."""
+    from helm.benchmark import executor
+    from helm.common.hierarchical_logger import htrack_block
+
+    from eval_factory.endpoint.bridge import map_at_once
+
+    in_threads = executor.parallel_map
+
+    def parallel_map(process: Callable[[Any], Any], items: list[Any], parallelism: int) -> list[Any]:
+        if parallelism == 1:
+            return in_threads(process, items, parallelism)  # type: ignore[no-any-return]
+        this_process.keep_what_there_is()  # or Python looks for 20 ms at what was loaded, while requests wait
+        with htrack_block(f"Asking {len(items)} requests, at most {parallelism} at once"):
+            return map_at_once(process, items, parallelism)
+
+    executor.parallel_map = parallel_map
+
 
 CHARACTERS_HELD = 200_000
 """Of JSON text, kept before they are written."""

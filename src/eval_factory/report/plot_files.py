@@ -1,17 +1,22 @@
-"""A drawing -> PNG at the 300 dots per inch that journals ask for, from the same records as its SVG."""
+"""Drawings -> files for papers and slides: an SVG and a PNG each.
+
+A drawing -> PNG at the 300 dots per inch that journals ask for, from the same records as its SVG.
+"""
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
-from eval_factory.report.plots.drawing import Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text
-from eval_factory.report.plots.svg_plot import COLOURS, DASH
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.report.drawing import COLOURS, DASH, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
 
 DPI = 300
 CSS_DPI = 96
@@ -129,3 +134,32 @@ def other_font(size: float) -> Font | None:
         return ImageFont.truetype(OTHER_FONT, size * _SCALE)
     except OSError:
         return None
+
+
+def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:
+    """Write `NAME.svg` and `NAME.png` of each drawing; the folder is made. Other files in it stay.
+
+    Returns:
+        The files, in the order of the drawings.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, drawing in drawings.items():
+        vector, pixels = folder / f"{name}.svg", folder / f"{name}.png"
+        write_atomic(vector, svg(drawing, standalone=True))
+        _write_bytes(pixels, png(drawing))
+        written += [vector, pixels]
+    return written
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    """A reader sees the old file or the new one, never a part."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

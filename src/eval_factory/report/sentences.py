@@ -1,15 +1,44 @@
-"""What the first screen says, in sentences that a reader understands who has never seen a benchmark. Pure functions."""
+"""A result in sentences that a newcomer understands: for the screen, report.md and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
-from eval_factory.core.results import Floor, Instances, Score, TaskResult
-from eval_factory.report.jury_lines import ratings_line
+from eval_factory.core.jury_form import HELMS_FORM
+from eval_factory.core.results import (
+    ALL_ORDERS,
+    Agreement,
+    Clinicians,
+    Floor,
+    Instances,
+    JudgeAgreement,
+    RubricReport,
+    Score,
+    Share,
+    TaskResult,
+    Usage,
+)
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
+
+_RATING = "rating"
+"""The unit of a jury's score."""
+
+
+def ratings_line(result: TaskResult) -> str | None:
+    """One line; None where no jury was asked, or on HELM's own scale."""
+    jury = result.validity.jury
+    if jury is None:
+        return None
+    if jury.labels:
+        return f"Ratings: {', '.join(f'{label} ({value})' for label, value in jury.labels.items())}"
+    scale = next((score.scale for score in result.scores.values() if score.unit == _RATING), None)
+    if scale is None or scale == HELMS_FORM.scale:
+        return None
+    return f"Ratings: {scale[0]:g} to {scale[1]:g}"
+
 
 READ_FIRST = 3
 """Notes that stand on the first screen; all stand further down."""
@@ -57,6 +86,11 @@ def interval(score: Score) -> str:
     if low is None or high is None:
         return ""
     return f"{amount(low, score)} to {amount(high, score)}"
+
+
+def number(value: float) -> str:
+    """A score as every page shows it."""
+    return f"{value:.4f}"
 
 
 def counted(count: int, word: str) -> str:
@@ -175,3 +209,128 @@ def leaderboard(result: TaskResult) -> str:
         return "The settings are those of MedHELM's leaderboard."
     differ = "setting differs" if len(record.deviations) == 1 else "settings differ"
     return f"{len(record.deviations)} {differ} from MedHELM's leaderboard: do not put this score beside its scores."
+
+
+def rubric_headline(found: RubricReport) -> str:
+    """One line: how many criteria are met, and how far the judges agree."""
+    votes = found.criteria
+    rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
+    told = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
+    told += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
+    return "; ".join([", ".join(told), *_agreement(found)])
+
+
+def _agreement(found: RubricReport) -> Iterator[str]:
+    if found.krippendorff_alpha is not None:
+        yield f"agreement of the judges (Krippendorff's alpha): {found.krippendorff_alpha:.3f}"
+    if found.unanimous is not None:
+        yield f"all judges say the same of {100 * found.unanimous:.1f} %"
+
+
+def of_criteria(count: int) -> str:
+    return f"{count:,} criteri{'on' if count == 1 else 'a'}"
+
+
+DIGITS = 4
+"""Significant digits of an amount below a dollar; cents of one above."""
+
+
+def cost_line(usage: Usage) -> str | None:
+    """Of this run, and of all runs where there are others; None where there is nothing to say."""
+    now, ever = usage.this_run.total.cost, usage.all_runs.total.cost
+    if ever is None:
+        return None if usage.cost_unknown is None else f"Cost: not known ({usage.cost_unknown})"
+    parts = [f"{money(now.value)} in this run"] if now is not None else []
+    if now is None or usage.runs > 1:
+        parts.append(f"{money(ever.value)} in all runs")
+    line = f"Cost: {', '.join(parts)} ({ever.source})"
+    if not ever.unpriced_requests:
+        return line
+    why = f" ({usage.cost_unknown})" if usage.cost_unknown is not None else ""
+    return f"{line}; without the {ever.unpriced_requests} answers whose cost is not known{why}"
+
+
+def money(dollars: float) -> str:
+    """0.01234 USD, 12.34 USD."""
+    shown = f"{dollars:,.2f}" if dollars >= 1 else f"{dollars:.{DIGITS}g}"
+    return f"{shown} USD"
+
+
+def clinician_headline(found: Clinicians) -> str:
+    """One line: the corrected score, or how many ratings it lacks."""
+    by = f"{found.rated} of {found.answers} answers rated by {_raters(found.raters)}"
+    if found.corrected is not None:
+        one = found.corrected
+        interval = f"95 % interval {one.ci_low:.4f} .. {one.ci_high:.4f}"
+        return (
+            f"corrected by clinicians = {one.value:.4f}  ({interval}); without correction {one.judge_value:.4f}; {by}"
+        )
+    if found.too_few is not None:
+        return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
+    return by
+
+
+def clinician_lines(found: Clinicians) -> Iterator[str]:
+    """The headline, then agreement, bias and notes."""
+    yield clinician_headline(found)
+    if found.agreement is not None:
+        yield f"agreement of the raters: {agreement_text(found.agreement)}"
+    for judge, one in found.judges.items():
+        yield f"{judge} with the raters: {agreement_text(one)}; {bias_text(one)}"
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def agreement_text(one: Agreement) -> str:
+    """The measures that are defined."""
+    named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
+    told = ", ".join(f"{name} {value:.2f}" for name, value in named.items() if value is not None)
+    return f"{told or 'not defined'} (n = {one.n})"
+
+
+def bias_text(one: JudgeAgreement) -> str:
+    """Above 0: the judge is more lenient than the raters, where more is better."""
+    if one.bias is None:
+        return "bias not known"
+    if one.bias_low is None or one.bias_high is None:
+        return f"bias {one.bias:+.3f}"
+    return f"bias {one.bias:+.3f} ({one.bias_low:+.3f} .. {one.bias_high:+.3f})"
+
+
+def _raters(count: int) -> str:
+    return f"{count} rater{'s' * (count != 1)}"
+
+
+def choice_order_line(result: TaskResult) -> str | None:
+    """None where questions were asked in one order only."""
+    record = result.validity.choice_orders
+    if record is None:
+        return None
+    kept = sum(record.kept.values())
+    left = f"; {_questions(kept)} left as they are" if kept else ""
+    if record.changed is None:
+        return f"order of the choices: no question was answered in two orders{left}"
+    score = result.scores.get(result.main_metric + ALL_ORDERS)
+    over = "" if score is None else f"; {result.main_metric} over all orders {score.value:.4f}"
+    right = "" if record.right_in_all is None else f", {record.right_in_all.value:.0%} right in every order"
+    return (
+        f"order of the choices ({record.orders} orders, {_questions(record.changed.count)}): the answer changes with it"
+        f" for {record.changed.value:.0%}{_interval(record.changed)}{right}{over}{left}"
+    )
+
+
+def _interval(share: Share) -> str:
+    if share.ci_low is None or share.ci_high is None:
+        return ""
+    return f" (95 % interval {share.ci_low:.0%} .. {share.ci_high:.0%})"
+
+
+def _questions(count: int) -> str:
+    return f"{count:,} question" if count == 1 else f"{count:,} questions"
+
+
+def usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:
+    """This run and all runs, each in all and, where others than the model were asked, by role."""
+    for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
+        yield label, asdict(spent.total)
+        if len(spent.roles) > 1:
+            yield from ((f"{label}, {role}", asdict(one)) for role, one in spent.roles.items())

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from eval_factory.core.results import Floor, InstanceRecord, Instances, Score, TaskResult, Validity
-from eval_factory.report.plots.count_plots import Bar, bars, histogram
-from eval_factory.report.plots.drawing import Drawing
-from eval_factory.report.plots.estimate_plots import Estimate, Mark, dot_plot, interval_plot
+from eval_factory.report.drawing import Drawing
+from eval_factory.report.plot_kinds import Bar, Estimate, Mark, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
 
 SCORE, DISTRIBUTION, LATENCY, VALIDITY, JUDGES = "score", "distribution", "latency", "validity", "judges"

@@ -14,7 +14,7 @@ import yaml
 
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.report.exports import stored_facts
+from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 
