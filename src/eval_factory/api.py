@@ -300,7 +300,7 @@ def compare(
             `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
-    from eval_factory.report.result_folders import compared_runs
+    from eval_factory.report.reader import compared_runs
 
     return compare_results(compared_runs(several(folders)), metric=metric, margin=margin, allow=allow)
 
@@ -345,7 +345,7 @@ def reproduce(
         PrerequisiteError: there is no result.
         ConfigError: its configuration is not one of this version.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import reproduce as look
 
     return look(one_run(folder, "reproduce"), None if output_dir is None else Path(output_dir), env=_env(env))
@@ -359,7 +359,7 @@ def run_again(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import run_again as run
 
     return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())

@@ -42,7 +42,7 @@ from eval_factory.workflows.suite.suite_status import GOES, CellReader, SuiteRea
 PLAIN_INTERVAL_S = 10.0
 GOES_ON = "it waits for its next attempt"
 REFRESH_S = 0.25
-STYLES = {
+STYLES: Mapping[str, str] = {
     states.COMPLETE: "green", states.FAILED: "red", states.PARTIAL: "yellow", states.PAUSED: "yellow",
     states.MISSING: "yellow", states.WAITING: "dim",
 }  # fmt: skip

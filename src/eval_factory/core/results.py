@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from eval_factory.core.budget import Cost
 from eval_factory.core.nouns import MODEL_ROLE as MODEL_ROLE
+from eval_factory.core.nouns import RunStatus
 
 
 @dataclass(frozen=True)
@@ -619,7 +620,7 @@ class TaskResult:
     instances: Iterable[InstanceRecord] = field(repr=False)
     """May be gone through more than once; read from files, not held."""
     reportable: bool
-    status: str
+    status: RunStatus
     something_to_ask: bool
     """Whether the same command would ask for anything again."""
     comparability: Comparability | None = None

@@ -22,6 +22,7 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
+from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.connection import Connection, messages_together
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
@@ -216,7 +217,7 @@ class _Refusals:
 
     def tell(self, status: int) -> None:
         latency = max(0.0, time.time() - self.started)
-        self.note(self.attempt, "refused", RequestFailed(f"HTTP {status}", status), self.started, latency)
+        self.note(self.attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), self.started, latency)
 
 
 class RetryingClient:
@@ -315,9 +316,10 @@ class RetryingClient:
                 tries = tries or _Tries(self._retries)
                 pause, avoid = self._pause_after(error, tries, turn, latency), turn.server
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
-                note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
+                state = AttemptState.FAILED if outage or pause is None else AttemptState.RETRIED
+                note(attempt, state, failed, started, latency)
             except RequestFailed as refused:
-                note(attempt, "failed", refused, started, time.perf_counter() - clock)
+                note(attempt, AttemptState.FAILED, refused, started, time.perf_counter() - clock)
                 raise
             else:
                 latency = time.perf_counter() - clock

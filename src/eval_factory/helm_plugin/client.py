@@ -26,6 +26,7 @@ from helm.proxy.retry import NonRetriableException
 from eval_factory.core import logs
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.nouns import AttemptState
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
@@ -166,7 +167,7 @@ class Endpoint:
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
         self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
-        self._cache.journal(Attempt(key, self._role, 1, "failed", None, message, time.time(), 0.0))
+        self._cache.journal(Attempt(key, self._role, 1, AttemptState.FAILED, None, message, time.time(), 0.0))
         return message
 
     def forget(self, request: Request, reason: str) -> None:
@@ -238,7 +239,9 @@ class Endpoint:
 
     def _note_cached(self, key: str, completion: openai_api.Completion) -> None:
         """An answer that costs nothing: from the cache, or of an equal request at the same time."""
-        self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
+        self._cache.journal(
+            Attempt(key, self._role, 0, AttemptState.CACHED, None, None, time.time(), 0.0, *completion.tokens)
+        )
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
@@ -280,7 +283,7 @@ class Endpoint:
                 asked.key,
                 self._role,
                 answered.attempt,
-                "answered",
+                AttemptState.ANSWERED,
                 200,
                 "; ".join(adjustments) or None,
                 answered.started,

@@ -40,6 +40,7 @@ from eval_factory.helm.trivial_answers import (
     strategies,
     with_answer,
 )
+from eval_factory.helm_plugin.patches import sql_execution
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_scores import known_floors
@@ -224,8 +225,6 @@ def _sha256(
 def _database_of(spec: Any) -> str | None:
     if spec.class_name != SQL:
         return None
-    from eval_factory.helm_plugin.patches import sql_execution  # imports HELM's annotator
-
     return sql_execution.database_state()
 
 
@@ -250,8 +249,6 @@ class _Scorer:
         self._alike = self._first_alike()
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
-            from eval_factory.helm_plugin.patches import sql_execution
-
             self._executed = sql_execution.annotation_of
 
     def score(self, strategy: Strategy) -> StrategyScores:

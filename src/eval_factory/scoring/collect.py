@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Provenance, TaskResult, Validity
-from eval_factory.data.pins import notes_on_revisions
+from eval_factory.data.run_data import notes_on_revisions
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import ANNOTATION
@@ -283,7 +284,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
         provenance=provenance,
         instances=records,
         reportable=is_reportable(draft.main, scores, instances, coverage, draft.not_reportable),
-        status="complete" if complete else "partial",
+        status=RunStatus.COMPLETE if complete else RunStatus.PARTIAL,
         something_to_ask=tally.something_to_ask,
         comparability=comparability_of(facts),
     )

@@ -28,7 +28,7 @@ from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
-from eval_factory.report.readable_values import DIGITS_OF_SECONDS, rounded
+from eval_factory.report.documents import DIGITS_OF_SECONDS, rounded
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.workflows.context import RunContext, hold, show_warnings
@@ -224,8 +224,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun, *, shared: bool = Fal
 
 def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
     """Collect the result and write every report of it."""
-    from eval_factory.report.eval_factory_metrics import write_metrics
-    from eval_factory.report.write import write_reports
+    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import installed_packages, with_run_files
     from eval_factory.scoring.usage import response_statistics

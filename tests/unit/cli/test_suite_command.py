@@ -15,6 +15,7 @@ from eval_factory.cli import suite_screen
 from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
@@ -66,7 +67,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
 
 def report(folder: SuiteDir, exit_code: int = 0, reason: str | None = None) -> SuiteReport:
     target, evaluation = CELL.split("/")
-    cell = CellReport(target, evaluation, "complete", folder.cell(target, evaluation), exit_code, reason)
+    cell = CellReport(target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), exit_code, reason)
     return SuiteReport(folder, (cell,), exit_code, "complete", "1 cells: 1 complete\ntable: there")
 
 

@@ -19,7 +19,7 @@ from helm.common.general import ensure_file_downloaded
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
+from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, right_answers
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, read_rubric_file
 from eval_factory.tasks.rubric_case import (

@@ -19,6 +19,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
@@ -79,8 +80,8 @@ def rows_of(board: Board, cells: Sequence[CellReport]) -> list[tuple[Row, int]]:
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[Row, int]:
     row = Row(entry.run, board.models[cell.target], FAILED, cell.reason, groups=entry.groups or ())
-    if cell.status not in ("complete", "partial"):
-        if cell.status == "waiting":
+    if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+        if cell.status == RunStatus.WAITING:
             return replace(row, state=WAITING), 0
         _, asks, more = (cell.reason or "").partition(ASKS_FOR_MORE)
         if asks:

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.nouns import RunStatus
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
@@ -311,7 +311,7 @@ class CellLoop:
             self.journal.say(f"{reached}: no more cells are begun")
             self.stopped = f"{NOT_BEGUN}: {reached}"
 
-    def _leave(self, runs: list[CellRun], status: CellStatus, exit_code: int, reason: str) -> None:
+    def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun, or not again. One that has a result with gaps keeps it."""
         for run in runs:
             self._waiting.pop(run.planned.number, None)
@@ -319,7 +319,7 @@ class CellLoop:
         gone = {id(run) for run in runs}
         self._running = {number: run for number, run in self._running.items() if id(run) not in gone}
 
-    def _end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
+    def _end(self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None) -> None:
         cell = run.planned.cell
         self._tell_end(run, status, exit_code, reason)
         self.reports[run.planned.number] = CellReport(
@@ -327,7 +327,7 @@ class CellLoop:
         )
 
     def _tell_end(
-        self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None, *, again: bool = False
+        self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None, *, again: bool = False
     ) -> None:
         """`again`: of an attempt, after which the cell waits for the next one."""
         told: dict[str, Any] = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}

@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     BusyError,
@@ -21,6 +20,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.nouns import RunStatus
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ def end_of(returncode: int, record_file: Path) -> CellEnd:
     )
 
 
-COMPLETE: CellStatus = "complete"
-PARTIAL: CellStatus = "partial"
-FAILED: CellStatus = "failed"
-MISSING: CellStatus = "missing"
-WAITING: CellStatus = "waiting"
+COMPLETE = RunStatus.COMPLETE
+PARTIAL = RunStatus.PARTIAL
+FAILED = RunStatus.FAILED
+MISSING = RunStatus.MISSING
+WAITING = RunStatus.WAITING
 """Given to Slurm, where it goes on without this command."""
 CRASHES_FORGIVEN = 1
 """helm-run failed, or a process was killed: once it may have been bad luck."""
@@ -129,7 +129,7 @@ class Outcome:
     """Of one attempt."""
 
     then: Then
-    status: CellStatus
+    status: RunStatus
     """What the cell is if nothing more is done."""
     reason: str | None = None
     exit_code: int = 0
@@ -173,7 +173,7 @@ def _of_result(end: CellEnd, tried: Tried) -> Outcome:
     return Outcome(Then.ASK_AND_AGAIN if again else Then.REST, PARTIAL, gaps, NotReportableError.exit_code)
 
 
-def _of_something_missing(end: CellEnd, status: CellStatus, reason: str) -> Outcome:
+def _of_something_missing(end: CellEnd, status: RunStatus, reason: str) -> Outcome:
     code = PrerequisiteError.exit_code
     if end.error_type == EndpointUnreachableError.__name__:
         return Outcome(Then.PAUSE_ENDPOINT, status, reason, code, counts=False)

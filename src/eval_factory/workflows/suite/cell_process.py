@@ -40,7 +40,7 @@ WITHOUT_FORK = "--without-fork"
 NEEDED = (
     "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.progress",
     "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
-    "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
+    "eval_factory.report.screen", "eval_factory.report.write",
     "eval_factory.scoring.usage", "eval_factory.scoring.provenance",
     "eval_factory.scoring.provenance", "scipy.special", "scipy.stats",
 )  # fmt: skip
@@ -68,6 +68,15 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     write_atomic(Path(spec.record), json_line(record), mode=PRIVATE)
     code: int = record["exit_code"]
     return code
+
+
+def options_of(spec: CellSpec) -> Options:
+    return Options(
+        fresh=spec.fresh,
+        debug=spec.debug,
+        probed=None if spec.probed is None else frozenset(spec.probed),
+        limits=spec.limits,
+    )
 
 
 def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
@@ -193,12 +202,3 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-
-
-def options_of(spec: CellSpec) -> Options:
-    return Options(
-        fresh=spec.fresh,
-        debug=spec.debug,
-        probed=None if spec.probed is None else frozenset(spec.probed),
-        limits=spec.limits,
-    )

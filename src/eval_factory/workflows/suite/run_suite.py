@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.core.budget import Purse
@@ -24,6 +23,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
@@ -152,7 +152,7 @@ def server_environment(env: Mapping[str, str], names: Iterable[str]) -> dict[str
     return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
 
 
-def leave(work: Work, cells: Sequence[PlannedCell], status: CellStatus, exit_code: int, reason: str) -> None:
+def leave(work: Work, cells: Sequence[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
     """These cells are not begun. One that has a result with gaps keeps it."""
     for planned in cells:
         cell = planned.cell

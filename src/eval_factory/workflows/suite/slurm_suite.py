@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import LAUNCH, variables_of
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
@@ -383,7 +383,7 @@ class SlurmRun:
         ended = next((found for wave in reversed(own) if (found := cell.ended(wave)) is not None), None)
         if ended is not None:
             has_result = ended.status == PARTIAL and self._take(planned, ended)
-            status: CellStatus = PARTIAL if has_result else MISSING if ended.status == MISSING else FAILED
+            status: RunStatus = PARTIAL if has_result else MISSING if ended.status == MISSING else FAILED
             self._end(planned, status, ended.exit_code, ended.reason, ended.attempts)
         elif key not in queued and len(own) >= self.work.suite.max_attempts:
             self._end(planned, MISSING, NotReportableError.exit_code, LOST, len(own))
@@ -476,7 +476,7 @@ class SlurmRun:
             )  # fmt: skip
 
     def _end(
-        self, planned: PlannedCell, status: CellStatus, exit_code: int, reason: str | None, attempts: int = 0
+        self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0
     ) -> None:
         cell = planned.cell
         told = {"attempt": attempts, "exit_code": exit_code, "status": status, "reason": reason}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TextIO
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE, SuiteDir
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
@@ -101,8 +102,9 @@ def cell_fields(cell: Any) -> Mapping[str, str]:
     return {"target": cell.target, "evaluation": cell.evaluation}
 
 
-WAITING, RUNNING, PAUSED = "waiting", "running", "paused"
-COMPLETE, PARTIAL, FAILED, MISSING = "complete", "partial", "failed", "missing"
+WAITING, RUNNING, PAUSED = RunStatus.WAITING, RunStatus.RUNNING, RunStatus.PAUSED
+COMPLETE, PARTIAL = RunStatus.COMPLETE, RunStatus.PARTIAL
+FAILED, MISSING = RunStatus.FAILED, RunStatus.MISSING
 UNFINISHED = (RUNNING, PAUSED, WAITING)
 """What only a suite that runs can have."""
 STATUSES = (*UNFINISHED, COMPLETE, PARTIAL, FAILED, MISSING)
@@ -117,7 +119,7 @@ class CellState:
 
     target: str
     evaluation: str
-    status: str = WAITING
+    status: RunStatus = WAITING
     attempt: int = 0
     """The number of the last one in this invocation; 0: not begun in it."""
     reason: str | None = None
@@ -126,7 +128,7 @@ class CellState:
     collected: bool = False
     """Finished before: nothing was asked in this invocation."""
     reused_from: str | None = None
-    so_far: str | None = None
+    so_far: RunStatus | None = None
     """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
     identity: str | None = None
     """Of the run that has ended, where that is known: its folder may hold another since."""
@@ -201,7 +203,7 @@ class SuiteState:
             changes |= {"status": RUNNING, "reason": None}
         else:
             status = event.get("status")
-            ended = status if status in STATUSES else FAILED
+            ended = RunStatus(status) if status in STATUSES else FAILED
             changes |= {"status": WAITING, "so_far": ended} if event.get("again") else {"status": ended, "so_far": None}
             changes["reason"] = event.get("reason")
             changes["collected"] = bool(event.get("collected"))

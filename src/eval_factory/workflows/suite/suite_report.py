@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_files import write_suite_results
-from eval_factory.analysis.suite_results import CellResult, CellStatus, FinishedCell, suite_results
+from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class CellReport:
 
     target: str
     evaluation: str
-    status: CellStatus
+    status: RunStatus
     folder: Path
     exit_code: int
     """As `run_eval` would have ended; 1 where the cell was not begun."""
@@ -150,7 +151,7 @@ def suite_instances_frame(report: SuiteReport) -> DataFrame:
 
 def _results(report: SuiteReport) -> Iterator[tuple[CellReport, StoredResult]]:
     for cell in report.cells:
-        if cell.status in ("complete", "partial"):
+        if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
             yield cell, load_result(cell.folder)
 
 
@@ -160,7 +161,7 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
         for name in ("target", "evaluation", "status", "reason", "exit_code", "attempts", "collected")
     }
     row["folder"] = str(cell.folder)
-    if cell.status not in ("complete", "partial"):
+    if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         return row
     result = load_result(cell.folder).result
     row |= {"task": result.task, "model": result.provenance.target, "metric": result.main_metric}
@@ -194,7 +195,7 @@ def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _title(report: SuiteReport) -> str:
-    done = sum(cell.status == "complete" for cell in report.cells)
+    done = sum(cell.status == RunStatus.COMPLETE for cell in report.cells)
     return f"{done} of {len(report.cells)} cells complete"
 
 

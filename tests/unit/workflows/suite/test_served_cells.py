@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_results import CellStatus
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.workflows.suite import run_suite
@@ -75,7 +75,7 @@ class World:
         self.happened: list[str] = []
         self.broken: set[str] = set()
         self.lost: set[str] = set()
-        self.status: CellStatus = "complete"
+        self.status = RunStatus.COMPLETE
         self.stop_after: str | None = None
 
     def run(self, work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
@@ -113,7 +113,9 @@ def test_nothing_is_served_for_nobody(world: World) -> None:
     for planned in world.work.cells:
         cell = planned.cell
         if cell.target != "c":
-            world.work.reports[planned.number] = CellReport(cell.target, cell.evaluation, "complete", cell.folder, 0)
+            world.work.reports[planned.number] = CellReport(
+                cell.target, cell.evaluation, RunStatus.COMPLETE, cell.folder, 0
+            )
     run_by_server(world.work, world.run)
     assert world.happened == ["start c", "run c 2", "end c"]
 
@@ -153,7 +155,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
 )
 def test_the_log_of_a_server_that_stayed_is_named_where_cells_are_not_complete(
-    status: CellStatus, lost: bool, told: bool, world: World
+    status: RunStatus, lost: bool, told: bool, world: World
 ) -> None:
     """A model may hang while its health URL answers. One that was lost has been told of."""
     world.status, world.lost = status, {"a", "c"} if lost else set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
@@ -199,7 +200,9 @@ def test_what_became_of_a_task_that_failed_is_said_before_it_is_taken_over(jobs:
 def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     status = jobs.look()
-    waiting = replace(status.cells[0], state=replace(status.cells[0].state, status="waiting", reason=None), job=None)
+    waiting = replace(
+        status.cells[0], state=replace(status.cells[0].state, status=RunStatus.WAITING, reason=None), job=None
+    )
     found = jobs.reader.over(replace(status, cells=(waiting,)))
     assert told(found) == [("waiting", None)]
 

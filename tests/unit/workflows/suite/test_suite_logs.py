@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_logs
 from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show
@@ -123,7 +124,7 @@ class Scripted:
     def look(self) -> SuiteStatus:
         status, job, reason = self.steps.pop(0)()
         cell = self.status.cells[0]
-        cell = replace(cell, state=replace(cell.state, status=status, reason=reason), job=job)
+        cell = replace(cell, state=replace(cell.state, status=RunStatus(status), reason=reason), job=job)
         return replace(self.status, cells=(cell,))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_report
 from eval_factory.workflows.suite.suite_report import CellReport, write_table
@@ -19,7 +20,7 @@ def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
 
 
 def test_cells_whose_results_can_be_read_stay_as_they_are(tmp_path: Path) -> None:
-    cells = (reported(tmp_path, "small"), CellReport("big", "medec", "missing", tmp_path / "big", 1, "why"))
+    cells = (reported(tmp_path, "small"), CellReport("big", "medec", RunStatus.MISSING, tmp_path / "big", 1, "why"))
     table = write_table(cells, SuiteDir(tmp_path))
     assert (table.cells, table.problem) == (cells, None)
     assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
