@@ -85,9 +85,7 @@ def test_who_evaluates_is_never_given_a_job(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("executor", ["local", "slurm"])
 def test_the_configuration_says_where(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval_factory.workflows.evaluate.evaluate", lambda *_, evaluation, **__: ("local", evaluation))
-    monkeypatch.setattr(
-        "eval_factory.workflows.suite.slurm_run.run_as_job", lambda *_, wait, **__: ("slurm", wait)
-    )
+    monkeypatch.setattr("eval_factory.workflows.suite.slurm_run.run_as_job", lambda *_, wait, **__: ("slurm", wait))
     place, told = api.submit(flags={**MINIMAL, "executor": executor}, env={})  # type: ignore[misc]
     assert place == executor
     assert told is False if executor == "slurm" else told.executor.name == "local"

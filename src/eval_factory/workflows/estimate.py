@@ -37,8 +37,8 @@ from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
-from eval_factory.report.cost_line import money
 from eval_factory.report.reader import load_result
+from eval_factory.report.sentences import money
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm

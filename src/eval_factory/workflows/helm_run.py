@@ -371,7 +371,7 @@ def raise_for_failure(plan: Plan, run: HelmRun, log: logging.Logger, *, shared: 
 
 
 def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
-    from eval_factory.data.place import how_to_get  # knows where all data are from
+    from eval_factory.data.run_data import how_to_get  # knows where all data are from
 
     return (
         f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"

@@ -19,10 +19,17 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.bundle import refuse_inside
-from eval_factory.data.fingerprint import look_at_own_data
-from eval_factory.data.network import offline, urls_of
-from eval_factory.data.pins import pins_of
-from eval_factory.data.place import BundleInUse, check_data, place, takes_all_files, with_bundle
+from eval_factory.data.run_data import (
+    BundleInUse,
+    check_data,
+    look_at_own_data,
+    offline,
+    pins_of,
+    place,
+    takes_all_files,
+    urls_of,
+    with_bundle,
+)
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.paid_answers import PRICES_TABLE
 from eval_factory.helm import names
