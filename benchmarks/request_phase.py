@@ -38,13 +38,13 @@ def ask(url: str, count: int, concurrency: int) -> str:
     from helm.benchmark import executor
     from helm.common.request import Request
 
-    from eval_factory.core.garbage import collect_rarely
     from eval_factory.core.rundir import RunDir
+    from eval_factory.core.this_process import collect_rarely
     from eval_factory.helm_plugin.client import EndpointClient
 
     collect_rarely()
-    if find_spec("eval_factory.helm_plugin.patches.fast_asking"):  # earlier checkouts ask in HELM's threads
-        import_module("eval_factory.helm_plugin.patches.fast_asking").asked_in_one_thread()
+    if find_spec("eval_factory.helm_plugin.patches.speed"):  # earlier checkouts ask in HELM's threads
+        import_module("eval_factory.helm_plugin.patches.speed").asked_in_one_thread()
     prompts = [f"{row['CONTEXTS']} {row['QUESTION']}" for row in invented_data(count).values()]
     requests = [Request(model_deployment="m/m", model="m/m", prompt=prompt, max_tokens=1) for prompt in prompts]
     with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ import importlib.util
 import json
 from pathlib import Path
 
-from eval_factory.helm.versions import installed_helm
+from eval_factory.helm.packages import installed_helm
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 
 FILE = Path(__file__).resolve().parents[1] / "src/eval_factory/helm_plugin/patches/checked_files.json"

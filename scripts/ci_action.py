@@ -16,8 +16,7 @@ from pathlib import Path
 
 from eval_factory import api
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
-from eval_factory.core.foreign_text import printable
-from eval_factory.core.markdown_cells import cell, code_block
+from eval_factory.core.foreign_text import cell, code_block, printable
 from eval_factory.core.secrets import names_a_secret
 
 SETTINGS = {

@@ -34,7 +34,6 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "compare.md": "is one model better than another",
         "gate.md": "may a model go live: a policy, held against results",
         "ci.md": "evaluations in continuous integration",
-        "page.md": "the page of a result: what is on it, filters, keys, sizes",
         "report.md": "pages, tables and texts for papers, of results that are there",
         "view.md": "results in HELM's web pages",
         "verify.md": "was a result altered; how to sign it, and to do it again",

@@ -13,7 +13,7 @@ from pathlib import Path
 try:
     import click
 
-    from eval_factory.core.atomic_files import write_atomic
+    from eval_factory.core.safe_files import write_atomic
     from eval_factory.helm import names
     from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
     from eval_factory.helm.standalone import standalone_judges, standalone_model

@@ -25,12 +25,12 @@ from scripts.validity.data_there import why_not  # noqa: E402
 from scripts.validity.our_runs import ACCEPTED, place  # noqa: E402
 
 from eval_factory.core.rundir import RunDir  # noqa: E402
-from eval_factory.helm.trivial_scores import read_trivial_scores  # noqa: E402
+from eval_factory.helm.trivial_answers import read_trivial_scores  # noqa: E402
 from eval_factory.report.reader import load_result  # noqa: E402
 from eval_factory.scoring.floors import MISSING_FLOORS, NOT_WHOLE  # noqa: E402
 from eval_factory.tasks.errata import load_errata  # noqa: E402
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
-from eval_factory.tasks.known_floors import FILE_NAME, KnownFloors, KnownSet  # noqa: E402
+from eval_factory.tasks.known_scores import FILE_NAME, KnownFloors, KnownSet  # noqa: E402
 
 TABLE = ROOT / "src" / "eval_factory" / "tasks" / FILE_NAME
 TASKS = ("head_qa", "medbullets", "medcalc_bench", "medec", "medhallu", "pubmed_qa", "race_based_med")

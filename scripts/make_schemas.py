@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.cli.schemas import SCHEMAS, schema_text
+from eval_factory.cli.task_listing import SCHEMAS, schema_text
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "schemas"
 ENDING = ".schema.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eval_factory.tasks.errata import Erratum, load_errata
 from eval_factory.tasks.framework import Framework, Task, load_framework
-from eval_factory.tasks.user_data.layout import described
+from eval_factory.tasks.own_data import described
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -63,13 +63,12 @@ def tasks_page() -> str:
 
 def _section(task: Task) -> list[str]:
     about = task.about
-    lines = [f"## {task.name}", "", f"{task.description}. Data: {about.source}."]
-    if about.revision:
-        lines.append(f"Revision `{about.revision}`.")
-    if about.licence:
-        lines.append(f"Licence: {about.licence}.")
+    data = [f"Data: {about.source}"]
+    data += [f"revision `{about.revision[:12]}`"] if about.revision else []
+    data += [f"licence: {about.licence}"] if about.licence else []
+    lines = [f"## {task.name}", "", "; ".join(data) + "."]
     if task.helm.judges:
-        lines.append("Scored by a jury from 1 to 5; see [judges](judges.md).")
+        lines.append("A [jury](judges.md) scores from 1 to 5.")
     for name, rule in task.helm.parameters.items():
         if rule.fixed is not None:
             continue
@@ -84,7 +83,8 @@ def _section(task: Task) -> list[str]:
         lines += [f"  - `{line}`" for line in described(rule.layout, values)]
     lines += [f"- {note}" for note in about.notes]
     errata = load_errata().of(task.helm.run_spec, task.helm.fixed)
-    lines += [f"- known defect [`{entry.id}`](errata.md)" for entry in errata]
+    if errata:
+        lines.append("- known defects: " + ", ".join(f"[`{entry.id}`](errata.md#{entry.id})" for entry in errata))
     return lines
 
 

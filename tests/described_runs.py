@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from eval_factory.core.comparability_results import Comparability, Deviation
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import (
     AskedEndpoint,
+    Comparability,
+    Deviation,
     FailureCause,
     Floor,
     Instances,
     JudgeCounts,
     Judgements,
     JuryReport,
+    PairAgreement,
+    RubricReport,
+    RubricVotes,
     Score,
     Stats,
     TaskResult,
 )
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
 from stored_results import PROVENANCE, instance, result
 
 CONFIG: dict[str, Any] = {"type": "pubmed_qa", "params": {"limit_samples": 20, "extra": {"on_failure": "exclude"}}}
@@ -70,7 +74,7 @@ def of_a_jury(**changes: Any) -> TaskResult:
     endpoints = {**made.provenance.endpoints, "kind": judge, "strict": replace(judge, model="judge/two", sampling=())}
     described = replace(
         made, task="medication_qa", main_metric="medication_qa_accuracy", validity=validity, reportable=False,
-        provenance=replace(made.provenance, endpoints=endpoints), status="partial",
+        provenance=replace(made.provenance, endpoints=endpoints), status=RunStatus.PARTIAL,
         scores={"medication_qa_accuracy": Score(
             4.25, stats, "medication_qa_accuracy", "test", None, True, (1.0, 5.0), "rating"
         )},
@@ -108,6 +112,6 @@ def hostile() -> TaskResult:
     odd = replace(score, unit=ODD, stats=replace(score.stats, ci_method=ODD))
     return replace(
         made, task=ODD, main_metric=ODD, scores={ODD: odd, f"{ODD}.corrected": odd, f"{ODD}.lenient": odd},
-        groups={ODD: {ODD: {ODD: odd}}}, validity=validity, provenance=provenance, status=ODD,
+        groups={ODD: {ODD: {ODD: odd}}}, validity=validity, provenance=provenance,
         comparability=Comparability(False, ODD, (Deviation(ODD, ODD, ODD, ODD),), (ODD,)),
     )  # fmt: skip

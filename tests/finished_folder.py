@@ -46,6 +46,6 @@ def finished_folder(
     rundir.logs.mkdir(exist_ok=True)
     events = [{"time": at, "run_id": "run", "event": "phase"} for at in (1e9, 1e9 + 30)]
     rundir.events.write_text("".join(json.dumps(event) + "\n" for event in events), "utf-8")
-    with patch("eval_factory.workflows.unchanged.git_hash", return_value="abc123"):
+    with patch("eval_factory.workflows.resume.git_hash", return_value="abc123"):
         report(ctx, plan, argv, Ran((rundir.root / RUN,), "run", 2.5), DataRead())
     return rundir

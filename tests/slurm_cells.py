@@ -8,7 +8,7 @@ from typing import Any
 
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
+from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import (
     AskedEndpoint,
     InstanceRecord,
     Instances,
     JudgeCounts,
     Provenance,
+    RubricReport,
     Score,
     Spent,
     SpentByRole,
@@ -22,8 +23,8 @@ from eval_factory.core.results import (
     Usage,
     Validity,
 )
-from eval_factory.core.rubric_results import RubricReport
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.report.write import write_reports
 
 CONFIG: dict[str, Any] = {
@@ -61,7 +62,7 @@ def result(records: Sequence[InstanceRecord], scores: Sequence[str] = ("exact_ma
     made = TaskResult(
         task="pubmed_qa", main_metric=scores[0], scores={label: _score(label) for label in scores}, groups={},
         validity=Validity(counts, {}, {}, None, (), main_split="test"), usage=Usage(_SPENT, _SPENT, 1, 1.0),
-        provenance=PROVENANCE, instances=list(records), reportable=True, status="complete", something_to_ask=False,
+        provenance=PROVENANCE, instances=list(records), reportable=True, status=RunStatus.COMPLETE, something_to_ask=False,
     )  # fmt: skip
     return replace(made, **changes)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.suite_results import FinishedCell
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Score, Stats, TaskResult
 from stored_results import PROVENANCE, instance, result, written
 
@@ -19,7 +20,7 @@ def cell(root: Path, target: str, evaluation: str, values: str, **changes: Any) 
     """A finished run; `changes` are of its result."""
     folder = root / target / evaluation
     written(folder, made(target, evaluation, values, **changes))
-    return FinishedCell(target, evaluation, "complete", folder, attempts=1)
+    return FinishedCell(target, evaluation, RunStatus.COMPLETE, folder, attempts=1)
 
 
 def made(target: str, evaluation: str, values: str, **changes: Any) -> TaskResult:

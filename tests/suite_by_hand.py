@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 from stored_results import right_or_wrong
 
 CELLS = ("small/qa", "big/qa", "small/medec", "big/medec")

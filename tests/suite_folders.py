@@ -9,8 +9,9 @@ from typing import Any
 
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Score, Stats
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from stored_results import instance, result, written
 
 SAME, BETTER = "0" * 10 + "1" * 10, "1" * 20
@@ -24,8 +25,10 @@ def suite_folder(root: Path, values: Mapping[str, str], missing: Mapping[str, st
         values: `target/evaluation` -> right (1) or wrong (0), by instance.
         missing: `target/evaluation` -> why there is no result.
     """
-    cells = [FinishedCell(*_names(name), "complete", scored(root / name, each)) for name, each in values.items()]
-    cells += [FinishedCell(*_names(name), "failed", root / name, why) for name, why in (missing or {}).items()]
+    cells = [
+        FinishedCell(*_names(name), RunStatus.COMPLETE, scored(root / name, each)) for name, each in values.items()
+    ]
+    cells += [FinishedCell(*_names(name), RunStatus.FAILED, root / name, why) for name, why in (missing or {}).items()]
     folder = SuiteDir(root)
     folder.config.write_text("suite: {}\n")
     write_suite_results(suite_results(cells), folder)

@@ -9,7 +9,7 @@ import pytest
 from jsonschema.validators import validator_for
 from scripts import make_schemas
 
-from eval_factory.cli.schemas import SCHEMAS, schema_text
+from eval_factory.cli.task_listing import SCHEMAS, schema_text
 
 OF_RESULTS = ("evaluation_config", "results", "suite_results")
 

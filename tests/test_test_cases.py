@@ -19,7 +19,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.suite.checked_cells import checked, refuse_wrong
+from eval_factory.workflows.suite.planned_cells import checked, refuse_wrong
 
 FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
 MARK = "# expect: "

@@ -177,7 +177,7 @@ def test_the_page_numbers_each_reason_once() -> None:
     line = f"| `pubmed_qa` | `{HELMS}` | 4 | 1 of 16 differ | 1.0000 | 1.0000 | 0.0000 | 0.0000 | 0.7500 (1) | 0.0000 | 0.0000 | 0.0000 | 1.0000 |"
     assert text.splitlines().count(line) == 2
     assert text.count("3 of 4 right answers are A.") == 1
-    assert "| `medhallu` | no data |" in text
+    assert "- `medhallu`: no data\n" in text
     assert "crfm-helm 0.5.16" in text
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.http_wire import CERTIFICATE_VARIABLES
 from eval_factory.endpoint.sign_in import OAuthSignIn

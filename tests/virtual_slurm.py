@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.executors.slurm_script import clean_up_name
+from eval_factory.executors.slurm import clean_up_name
 
 CLUSTER = Path(__file__).resolve().parents[1] / "scripts" / "slurm" / "cluster.py"
 CANNOT = 77

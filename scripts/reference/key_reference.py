@@ -7,14 +7,15 @@ from typing import Any
 
 from scripts.reference.page_text import code, page, table
 
-from eval_factory.cli.main import FLAGS
+from eval_factory.cli.run_command import FLAGS
+from eval_factory.cli.run_command import SWITCHES as SWITCH_NAMES
 from eval_factory.config.json_schema import DESCRIPTIONS, run_config_schema
 from eval_factory.config.run_executor import EXECUTOR, SLURM
 from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
 from eval_factory.tasks.framework import Framework, load_framework
 
 JUDGES, PRICES = "config.params.extra.judges", "config.params.extra.prices"
-SWITCHES = {f"config.params.extra.{name}": name for name in ("offline", "allow_code_execution")}
+SWITCHES = {f"config.params.extra.{name}": name for name in SWITCH_NAMES}
 """Flags without a value."""
 NEEDED = {f"{JUDGES}.{name}" for name in ("name", "model_id")} | {
     f"{PRICES}.{name}" for name in ("model_id", "input_per_million", "output_per_million")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.reference.page_text import page, table
 
-from eval_factory.executors.environment import ALLOWED, ALLOWED_PREFIXES
+from eval_factory.executors.process import ALLOWED, ALLOWED_PREFIXES
 
 KEYS = {
     "OPENAI_API_KEY": "The key of the evaluated model, unless `target.api_endpoint.api_key` names another variable.",

@@ -108,6 +108,7 @@ def _shown(value: float | None) -> str:
 def _not_run(reasons: Mapping[str, str]) -> Iterator[str]:
     if not reasons:
         return
-    yield from ["## Not run", "", "| task | why |", "|---|---|"]
-    yield from (f"| `{task}` | {reason} |" for task, reason in reasons.items())
+    yield from ["## Not run", ""]
+    for why in dict.fromkeys(reasons.values()):
+        yield f"- {', '.join(f'`{task}`' for task, reason in reasons.items() if reason == why)}: {why}"
     yield ""

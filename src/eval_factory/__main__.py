@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.core.garbage import collect_rarely
+from eval_factory.core.this_process import collect_rarely
 
 
 def main() -> None:

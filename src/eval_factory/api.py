@@ -21,9 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.given_arguments import request_of, several
-from eval_factory.config.given_mapping import plain_document
+from eval_factory.config.evaluation import Request, build_evaluation, request_of, several
+from eval_factory.config.load import plain_document
 from eval_factory.core.errors import (
     BusyError,
     ConfigError,
@@ -43,13 +42,13 @@ if TYPE_CHECKING:
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.reproduce import Reproduction, Reran
-    from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+    from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
     from eval_factory.workflows.verify import Finding, Verified
     from eval_factory.workflows.view import Pages
 
 
 _AT_FIRST_USE = {
-    "CellReport": "eval_factory.workflows.suite.suite_options",
+    "CellReport": "eval_factory.workflows.suite.suite_report",
     "Compared": "eval_factory.analysis.comparison",
     "Finding": "eval_factory.workflows.verify",
     "GateResult": "eval_factory.analysis.gate",
@@ -57,8 +56,8 @@ _AT_FIRST_USE = {
     "Reproduction": "eval_factory.workflows.reproduce",
     "Reran": "eval_factory.workflows.reproduce",
     "StoredResult": "eval_factory.report.reader",
-    "SuiteOptions": "eval_factory.workflows.suite.suite_options",
-    "SuiteReport": "eval_factory.workflows.suite.suite_options",
+    "SuiteOptions": "eval_factory.workflows.suite.suite_report",
+    "SuiteReport": "eval_factory.workflows.suite.suite_report",
     "TaskInfo": "eval_factory.tasks.task_info",
     "Verified": "eval_factory.workflows.verify",
     "load_result": "eval_factory.report.reader",
@@ -140,7 +139,7 @@ def evaluate(
         KeyboardInterrupt: the same at another time.
     """
     request = request_of(run_config, output_dir, flags, overrides)
-    found = _run(request, options, wait=True, env=env, screen=screen)
+    found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
     return found
@@ -161,15 +160,27 @@ def submit(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    return _run(request_of(run_config, output_dir, flags, overrides), options, wait=False, env=env, screen=screen)
+    request = request_of(run_config, output_dir, flags, overrides)
+    return _run(request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO())
 
 
 def _run(
-    request: Request, options: Options | None, *, wait: bool, env: Mapping[str, str] | None, screen: TextIO | None
+    request: Request, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
-    from eval_factory.workflows.run_anywhere import run_anywhere  # imports what asks endpoints: a dry run does without
+    """Where the configuration says: here, or as a job of Slurm, which is collected where it has ended.
 
-    return run_anywhere(request, options or Options(), wait=wait, env=_env(env), screen=screen or io.StringIO())
+    What is imported here asks endpoints, and starts jobs: a dry run, and most runs, do without.
+    """
+    evaluation = build_evaluation(request, load_framework(), env)
+    if evaluation.executor.is_slurm:
+        from eval_factory.workflows.suite.slurm_run import run_as_job
+
+        return run_as_job(evaluation, options, wait=wait, env=env, screen=screen)
+    from eval_factory.workflows.evaluate import evaluate as run
+    from eval_factory.workflows.suite.slurm_store import refuse_run_in_slurm
+
+    refuse_run_in_slurm(evaluation.output_dir, env)
+    return run(request, options, env=env, screen=screen, evaluation=evaluation)
 
 
 def run_suite(
@@ -200,14 +211,14 @@ def run_suite(
     """
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
-    from eval_factory.workflows.suite.screen_lines import ScreenLines
+    from eval_factory.workflows.suite.suite_journal import ScreenLines
 
     given = plain_document(flags or {})
     given |= {} if preset is None else {"suite.preset": preset}
     given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    from eval_factory.workflows.suite.suite_options import SuiteOptions as Chosen
+    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
 
     chosen = options or Chosen()
     suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))
@@ -289,7 +300,7 @@ def compare(
             `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
-    from eval_factory.report.result_folders import compared_runs
+    from eval_factory.report.reader import compared_runs
 
     return compare_results(compared_runs(several(folders)), metric=metric, margin=margin, allow=allow)
 
@@ -334,7 +345,7 @@ def reproduce(
         PrerequisiteError: there is no result.
         ConfigError: its configuration is not one of this version.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import reproduce as look
 
     return look(one_run(folder, "reproduce"), None if output_dir is None else Path(output_dir), env=_env(env))
@@ -348,7 +359,7 @@ def run_again(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import run_again as run
 
     return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from click.testing import CliRunner
 
 from chromium import Chromium, Keys
-from eval_factory.cli.report_command import report
+from eval_factory.cli.result_commands import report
 
 READY = "document.documentElement.dataset.ready === 'all' || document.documentElement.dataset.ready === 'index'"
 OPENED = "document.getElementById('detail-title') && !document.getElementById('detail').hidden && location.hash !== arguments[0]"

@@ -11,8 +11,7 @@ import pytest
 
 from browser.test_hostile_page import BREAK_IN, FOREIGN_MARKUP
 from chromium import CANARY, Chromium, Counted, Keys
-from eval_factory.core.annotations import AnswerKey, Choice, Question
-from eval_factory.core.rated_answers import Shown
+from eval_factory.core.annotations import AnswerKey, Choice, Question, Shown
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.workflows.annotate import Exported, import_sheets
 from eval_factory.workflows.verify import verify

@@ -11,8 +11,17 @@ import pytest
 
 from browser.report_page import Keys, ReportPage, deep_link, made
 from chromium import Chromium
-from eval_factory.core.clinician_results import Clinicians, CorrectedScore
-from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, JuryReport, Score, Stats, TaskResult
+from eval_factory.core.results import (
+    Clinicians,
+    CorrectedScore,
+    FailureCause,
+    InstanceRecord,
+    JudgeCounts,
+    JuryReport,
+    Score,
+    Stats,
+    TaskResult,
+)
 from stored_results import instance, result, written
 
 COUNT = 130

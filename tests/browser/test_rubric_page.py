@@ -11,8 +11,7 @@ from browser.report_page import ReportPage, deep_link, made
 from browser.test_hostile_page import harm
 from browser.test_report_page import UNPACKED
 from chromium import Chromium, Counted
-from eval_factory.core.results import InstanceRecord, TaskResult
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
+from eval_factory.core.results import InstanceRecord, PairAgreement, RubricReport, RubricVotes, TaskResult
 from hostile_texts import payloads
 from stored_results import criterion, instance, rubric_result, written
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from chromium import Chromium, Counted
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
 from hostile_texts import payloads
 from stored_results import PROVENANCE
 from stored_suite import cell
@@ -26,7 +27,7 @@ def test_a_wide_table_scrolls_in_its_box_and_hostile_names_are_text(
         for number, one in enumerate(list(hostile.values())[:7])
         for target, answers in (("small", "1" * 9 + "0"), ("a_model_with_a_longer_name", "0" * 9 + "1"))
     ]
-    found += [FinishedCell("small", name, "failed", tmp_path / "x", text) for name, text in hostile.items()]
+    found += [FinishedCell("small", name, RunStatus.FAILED, tmp_path / "x", text) for name, text in hostile.items()]
     write_suite_results(suite_results(found), SuiteDir(tmp_path))
     for dark, width in ((False, 1280), (True, 390)):
         browser.dark(dark)

@@ -193,8 +193,8 @@ def call_helm_run_in_this_process() -> None:
     from helm.benchmark import run as helm_run
 
     from eval_factory.core.helm_run_settings import PARENT
-    from eval_factory.executors import local
-    from eval_factory.executors.base import Finished, ProcessSpec
+    from eval_factory.executors import progress
+    from eval_factory.executors.process import Finished, ProcessSpec
     from eval_factory.helm_plugin import session
 
     register = helm_run.register_builtin_configs_from_helm_package
@@ -223,7 +223,7 @@ def call_helm_run_in_this_process() -> None:
         return Finished(code, ())
 
     helm_run.register_builtin_configs_from_helm_package = register_once
-    vars(local)["run_logged"] = run_logged
+    vars(progress)["run_logged"] = run_logged
 
 
 def evaluate(file: Path) -> int:

@@ -13,7 +13,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings

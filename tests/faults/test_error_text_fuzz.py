@@ -24,9 +24,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eval_factory.cli import main
-from eval_factory.core.events import FATAL, WARNING
 from eval_factory.core.foreign_text import LONGEST
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.logs import FATAL, WARNING
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import limits
 from eval_factory.endpoint import sign_in as signing
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError
-from eval_factory.core.events import PHASE, SCORING
+from eval_factory.core.logs import PHASE, SCORING
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint import response_cache
 from integration.support import Outcome, program_environment

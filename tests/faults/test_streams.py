@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.cli.streams import Lasting, nobody_reads, silence
+from eval_factory.cli.console import Lasting, nobody_reads, silence
 from integration.support import TIMEOUT_S, program_environment
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m eval_factory"

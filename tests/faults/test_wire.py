@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connection import connection_to

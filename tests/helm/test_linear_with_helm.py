@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin.patches import sql_execution
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end

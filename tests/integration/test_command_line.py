@@ -166,16 +166,16 @@ def test_ls_of_one_task_is_a_config_to_begin_with(tmp_path: Path) -> None:
 
 
 HEAVY = {"helm", "torch", "scipy", "numpy", "pandas", "datasets", "requests", "jsonschema", "asyncio", "filelock"}
-RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_factory.tasks.custom.definition"}
+RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_factory.tasks.custom_benchmark"}
 """What a run needs, and takes long to import."""
-READERS = {"eval_factory.tasks.user_data.files"}
+READERS = {"eval_factory.tasks.own_data"}
 """Of files of a user's own."""
-JOBS = {"eval_factory.config.slurm_model"}
+JOBS = {"eval_factory.config.suite_model"}
 """What runs on Slurm need alone: pydantic parses its source for the descriptions."""
 MODELS = {"pydantic"}
 """What checks files that somebody may have changed."""
 
-OTHERS = {f"eval_factory.cli.{name}" for name in ("compare_command", "suite_command", "verifying", "view_command")}
+OTHERS = {f"eval_factory.cli.{name}" for name in ("folder_commands", "result_commands", "suite_command")}
 """Of other commands."""
 
 SUITE = ["run_suite", "--preset", "smoke", "--output_dir", "none", "--dry_run"]

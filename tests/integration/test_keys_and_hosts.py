@@ -22,8 +22,8 @@ from eval_factory import api
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.foreign_configs import translated
 from eval_factory.config.suite import build_suite
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.secrets import Redactor
+from eval_factory.core.urls import SERVED_AT
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.report.write import write_reports
 from integration.support import program_environment
 from unit.builders import plan

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.demo.packaged_data import TABLES
+from eval_factory.demo.example import TABLES
 from integration.support import Run
 from scripted_endpoint import ScriptedEndpoint
 

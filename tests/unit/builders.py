@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.helm.output import HelmRun, RunSpec

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.core import failure_causes, foreign_text, redaction, secrets
+from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import disguised_text, judge_output, output, packages
+from eval_factory.helm import judge_output, output, packages
 from eval_factory.scoring import corrections, lenient, readability
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
-from eval_factory.tasks import quasi_match
-from eval_factory.workflows import failures
+from eval_factory.tasks import custom_table
+from eval_factory.workflows import helm_run
 from linear_time import ENDS, SEEDS, SEEDS_BEFORE_AN_END, is_steep, with_end
 
 CRITERIA = {"accuracy": {"score", "explanation"}}
-REDACTOR = redaction.Redactor(["plain-looking-value-77", "q" * 30])
+REDACTOR = secrets.Redactor(["plain-looking-value-77", "q" * 30])
 ADAPTER = openai_api.Adapter({}, [], {}, None, "<think>", "</think>")
 
 DURATION = "('1 weeks', '0 days')"
@@ -51,13 +51,13 @@ READY = '{"accuracy": {"score": 5, "explanation": "x"}}'
 READERS: dict[str, Callable[[str], object]] = {
     "redaction": REDACTOR.text,
     "redaction of what is known": REDACTOR.known,
-    "what looks like a key": redaction.looks_like_key,
+    "what looks like a key": secrets.looks_like_key,
     "variables": secrets.variables_in,
     "a judge's answer": unusable,
     "the answer it judges": lambda text: unusable(READY, text),
     "signs": judge_output.injection_signs,
-    "readings": lambda text: list(disguised_text.readings(text)),
-    "squeezing": disguised_text.squeezed,
+    "readings": lambda text: list(judge_output.readings(text)),
+    "squeezing": judge_output.squeezed,
     "reasoning": ADAPTER.without_reasoning,
     "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
     "refusals": lambda text: readability.is_refusal(text[: readability.LONGEST_REFUSAL]),
@@ -66,18 +66,18 @@ READERS: dict[str, Callable[[str], object]] = {
     "durations": lambda text: readability.FORMS["value"].reads(STATE, text),
     "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
-    "the last lines": lambda text: failures.raised_at_the_end([text]),
+    "the last lines": lambda text: helm_run.raised_at_the_end([text]),
     "a missing package": packages.module_named_in,
     "an error's text": lambda text: foreign_text.one_line(foreign_text.plain(text), prompt=["a prompt " * 50]),
     "what an error quotes of a prompt": lambda text: foreign_text.one_line("bad request, " * 40, prompt=[text]),
     "an error's cause": lambda text: failure_causes.Causes().add("model", text),
-    "NLTK's data": failures._NLTK_RESOURCE.search,
+    "NLTK's data": helm_run._NLTK_RESOURCE.search,
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
     "medcalc": lambda text: medcalc_by_calculator(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
     "medcalc's scores": corrections.whole_number_in,
     "medcalc's dates": corrections.date_in,
     "medcalc's weeks": corrections.days_in,
-    "quasi": quasi_match.becomes_nothing,
+    "quasi": custom_table.becomes_nothing,
     "a demo prompt": server.baseline_answer,
 }
 

@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_factory.core.annotations import AnswerKey, Sample, SampledAnswer
+from eval_factory.core.annotations import AnswerKey, Asked, Sample, SampledAnswer, Shown
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.rated_answers import Asked, Shown
 
 LEAST = 2
 """Answers of each stratum, if it has so many."""

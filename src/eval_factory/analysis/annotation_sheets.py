@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_factory.core.annotations import Choice, Rating, Sample, SampledAnswer
+from eval_factory.core.annotations import Choice, Rating, Sample, SampledAnswer, Shown
 from eval_factory.core.foreign_text import one_line, printable
-from eval_factory.core.own_files import open_regular
-from eval_factory.core.rated_answers import Shown
+from eval_factory.core.safe_files import open_regular
 
 SHEET, RATER, ITEM, NUMBER, ASKED, RATING, COMMENT = (
     "sheet", "rater", "item", "number", "asked", "rating", "comment",

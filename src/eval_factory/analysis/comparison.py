@@ -24,19 +24,22 @@ from eval_factory.analysis.comparison_reasons import (
 )
 from eval_factory.analysis.paired import (
     ALPHA,
-    Finding,
     PairedDifference,
     equivalence,
     non_inferiority,
     paired_difference,
     rank_intervals,
 )
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import Score
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, NUMBER, TEXT, frame
+from eval_factory.core.tables import Table
+from eval_factory.core.tables import html as in_html
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 
 if TYPE_CHECKING:
@@ -109,11 +112,16 @@ class Comparison:
     """The difference if every instance that failed were at the worst, or best, end of the scale for b; None where the
     scale has no ends."""
     margin: float | None = None
-    non_inferiority: Finding | None = None
+    non_inferiority: Evidence | None = None
     """Of b, against a; None without a margin."""
-    equivalence: Finding | None = None
+    equivalence: Evidence | None = None
     p_holm: float | None = None
     """The p value, corrected for the number of pairs."""
+
+    @property
+    def pair(self) -> str:
+        """`B - A`."""
+        return f"{self.b.label} - {self.a.label}"
 
     @property
     def advantage(self) -> float:
@@ -389,6 +397,11 @@ def numbers_of(one: Comparison) -> dict[str, float | None]:
     return {**{name: getattr(found, name) for name in names}, "p_holm": one.p_holm, "mde": found.mde}
 
 
+def difference(value: float, scale: tuple[float, float] | None, *, sign: str = "") -> str:
+    """Points of 100 of a share, anything else in its own unit."""
+    return formats.points(value, sign=sign) if scale == PROPORTION else formats.significant(value, 3, sign=sign)
+
+
 def _pair_row(one: Comparison) -> dict[str, Any]:
     paired = one.paired
     low, high = one.bounds or (None, None)
@@ -426,7 +439,7 @@ def _html(compared: Compared) -> str:
     return html.block(
         _names_of_models(compared),
         [
-            html.table(head, [_table_cells(one) for one in compared.comparisons]),
+            in_html(Table(head, [_table_cells(one) for one in compared.comparisons], 5), html.MOST_ROWS),
             *([html.paragraph("; ".join(ranks))] if ranks else []),
             *html.listed(accepted),
         ],
@@ -436,11 +449,11 @@ def _html(compared: Compared) -> str:
 def _table_cells(one: Comparison) -> tuple[str, ...]:
     paired = one.paired
     return (
-        f"{one.b.label} - {one.a.label}",
+        one.pair,
         one.metric,
-        f"{paired.difference:+.4f}",
-        html.interval(paired.ci_low, paired.ci_high),
-        html.number(paired.p_value if one.p_holm is None else one.p_holm),
+        formats.score_change(paired.difference),
+        formats.between(paired.ci_low, paired.ci_high, missing="-"),
+        formats.p_value(paired.p_value if one.p_holm is None else one.p_holm, missing="-"),
         str(paired.n),
         "yes" if one.significant else "no",
     )
@@ -453,7 +466,7 @@ def _names_of_models(compared: Compared) -> str:
 def _in_a_line(compared: Compared) -> str:
     """For `repr`."""
     if compared.comparable:
-        pairs = [f"{one.b.label} - {one.a.label} = {one.paired.difference:+.4f}" for one in compared.comparisons]
+        pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in compared.comparisons]
         said = "; ".join([_names_of_models(compared), *pairs[:3], *(["..."] if len(pairs) > 3 else [])])
     else:
         said = f"{_names_of_models(compared)}; not comparable: {compared.reasons[0].message}"

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+from eval_factory.core import formats
 from eval_factory.core.results import MODEL_ROLE, PACKAGED, InstanceRecord, Provenance, Score
 from eval_factory.report.reader import StoredResult
 
@@ -144,7 +145,9 @@ def reasons_of(side: Side) -> Iterator[Reason]:
     validity = side.stored.result.validity
     least = _extra(side.stored).get("min_coverage", 1.0)
     if validity.coverage < least:
-        share = f"{validity.coverage:.1%} of its instances have a score, {least:.1%} are needed"
+        share = (
+            f"{formats.percent(validity.coverage)} of its instances have a score, {formats.percent(least)} are needed"
+        )
         yield Reason("coverage", f"{side.label} covers too little: {share}; run it again, or lower min_coverage")
     if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
         why = "; ".join(validity.short_reasons) or "there is no main score"

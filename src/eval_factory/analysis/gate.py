@@ -6,20 +6,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from eval_factory.analysis.comparison import Comparison, compare, difference_of
 from eval_factory.analysis.comparison_reasons import values_of
 from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Direction, Limits, Policy, Tier
 from eval_factory.analysis.paired import PairedDifference, non_inferiority
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.nouns import Evidence, Verdict
 from eval_factory.core.results import InstanceRecord, Score
-from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.report.result_folders import run_folders
+from eval_factory.report.reader import StoredResult, load_result, run_folders
 
-Outcome = Literal["pass", "fail", "inconclusive"]
-EXIT_CODES: Mapping[Outcome, int] = {"pass": 0, "fail": 1, "inconclusive": 1}
-_OF_FINDING: Mapping[str, Outcome] = {"shown": "pass", "refuted": "fail", "inconclusive": "inconclusive"}
+EXIT_CODES: Mapping[Verdict, int] = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 1}
+_OF_EVIDENCE = {
+    Evidence.SHOWN: Verdict.PASS,
+    Evidence.REFUTED: Verdict.FAIL,
+    Evidence.INCONCLUSIVE: Verdict.INCONCLUSIVE,
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Check:
 
     limit: str
     """`min`, `max_drop`, `max_relative_drop`; `result` where there is nothing to hold a limit against."""
-    outcome: Outcome
+    outcome: Verdict
     message: str
     group: str | None = None
     """`field=value`; None: all instances."""
@@ -45,9 +48,9 @@ class BenchmarkOutcome:
     task: str
     tier: Tier
     metric: str | None
-    outcome: Outcome
+    outcome: Verdict
     checks: tuple[Check, ...]
-    counted_as: Outcome
+    counted_as: Verdict
     """What it is to the gate: an inconclusive one may count as passed, an advisory one always does."""
     candidate: Path | None = None
     """The output folder of the result; None where there is none."""
@@ -57,7 +60,7 @@ class BenchmarkOutcome:
 class GateResult:
     policy: Path
     policy_sha256: str
-    outcome: Outcome
+    outcome: Verdict
     benchmarks: tuple[BenchmarkOutcome, ...]
     not_in_policy: tuple[str, ...]
     """Tasks of candidates that the policy does not name; they count for nothing."""
@@ -140,16 +143,16 @@ def _benchmark(policy: BenchmarkPolicy, new: StoredResult | None, old: StoredRes
     metric = policy.metric or (new.result.main_metric if new else None)
     checks = tuple(_checks(policy, metric, new, old))
     outcome = _worst(check.outcome for check in checks)
-    counted: Outcome = outcome
-    if not policy.blocks or (outcome == "inconclusive" and policy.on_inconclusive == "pass"):
-        counted = "pass"
+    counted: Verdict = outcome
+    if not policy.blocks or (outcome == Verdict.INCONCLUSIVE and policy.on_inconclusive == "pass"):
+        counted = Verdict.PASS
     folder = new.folder if new else None
     return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted, folder)
 
 
-def _worst(outcomes: Iterator[Outcome]) -> Outcome:
+def _worst(outcomes: Iterator[Verdict]) -> Verdict:
     found = set(outcomes)
-    return "fail" if "fail" in found else "inconclusive" if "inconclusive" in found else "pass"
+    return next((one for one in (Verdict.FAIL, Verdict.INCONCLUSIVE) if one in found), Verdict.PASS)
 
 
 def _checks(
@@ -157,16 +160,16 @@ def _checks(
 ) -> Iterator[Check]:
     """What is missing fails: nothing was shown of it, and `on_inconclusive: pass` must not hide it."""
     if new is None or metric is None:
-        yield Check("result", "fail", "no candidate has a result of it")
+        yield Check("result", Verdict.FAIL, "no candidate has a result of it")
         return
     if not new.result.reportable:
         why = "; ".join(new.result.validity.short_reasons) or "too few instances have a score"
-        yield Check("result", "fail", f"the candidate's result is not reportable: {why}")
+        yield Check("result", Verdict.FAIL, f"the candidate's result is not reportable: {why}")
         return
     score = new.result.scores.get(metric)
     if score is None:
         known = ", ".join(sorted(new.result.scores)) or "none"
-        yield Check("result", "fail", f"the candidate has no score {metric}; it has {known}")
+        yield Check("result", Verdict.FAIL, f"the candidate has no score {metric}; it has {known}")
         return
     if policy.limits.min is not None:
         yield _least(score, policy.limits.min, policy.direction)
@@ -184,11 +187,11 @@ def _checks(
 
 def _compared(new: StoredResult, old: StoredResult | None, metric: str) -> Comparison | Check:
     if old is None:
-        return Check("result", "fail", "no baseline has a result of it")
+        return Check("result", Verdict.FAIL, "no baseline has a result of it")
     compared = compare([old.folder, new.folder], metric=metric)
     if not compared.comparable:
         why = "; ".join(reason.message for reason in compared.reasons)
-        return Check("result", "fail", f"cannot be compared with the baseline (A; B is the candidate): {why}")
+        return Check("result", Verdict.FAIL, f"cannot be compared with the baseline (A; B is the candidate): {why}")
     return compared.comparisons[0]
 
 
@@ -209,18 +212,23 @@ def _direction(policy: BenchmarkPolicy, comparison: Comparison) -> Direction:
 def _least(score: Score, least: float, direction: Direction | None, group: str | None = None) -> Check:
     low, high = score.stats.ci_low, score.stats.ci_high
 
-    def check(outcome: Outcome, message: str) -> Check:
+    def check(outcome: Verdict, message: str) -> Check:
         return Check("min", outcome, message, group, least, score.value, low, high)
 
     if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
         told = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
-        return check("fail", told)
+        return check(Verdict.FAIL, told)
     if low is None or high is None:
-        told = f"{score.value:.4g} without an interval; at least {least:g} is asked"
-        return check("fail" if score.value < least else "inconclusive", told)
-    outcome: Outcome = "pass" if low >= least else "fail" if high < least else "inconclusive"
-    words = {"pass": "is at least", "fail": "is below", "inconclusive": "may be below or above"}[outcome]
-    return check(outcome, f"{score.value:.4g} (95 % interval {low:.4g} to {high:.4g}) {words} {least:g}")
+        told = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
+        return check(Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE, told)
+    outcome: Verdict = Verdict.PASS if low >= least else Verdict.FAIL if high < least else Verdict.INCONCLUSIVE
+    words = {
+        Verdict.PASS: "is at least",
+        Verdict.FAIL: "is below",
+        Verdict.INCONCLUSIVE: "may be below or above",
+    }[outcome]
+    between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
+    return check(outcome, f"{formats.short(score.value)} {between} {words} {least:g}")
 
 
 def _drops(
@@ -232,8 +240,9 @@ def _drops(
         return
     guard = limits.relative_guard_below
     if guard is not None and found.value_a >= guard:
-        told = f"does not count: the baseline's {found.value_a:.4g} is not below relative_guard_below, {guard:g}"
-        yield Check("max_relative_drop", "pass", told, group)
+        baseline = formats.short(found.value_a)
+        told = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
+        yield Check("max_relative_drop", Verdict.PASS, told, group)
         return
     allowed = limits.max_relative_drop * abs(found.value_a)
     yield _drop("max_relative_drop", found, allowed, direction, group, unchanged=unchanged)
@@ -247,17 +256,20 @@ def _drop(
     What passes a limit passes every laxer one: what is unchanged passes them all, the interval decides of the rest.
     """
     shown = non_inferiority(found, allowed, higher_is_better=direction == "higher_is_better")
-    outcome = "pass" if unchanged else _OF_FINDING[shown]
+    outcome = Verdict.PASS if unchanged else _OF_EVIDENCE[shown]
     words = {
-        "pass": "the baseline's own answers, not worse by more than" if unchanged else "not worse by more than",
-        "fail": "worse by more than",
-        "inconclusive": "may be worse by more than",
+        Verdict.PASS: "the baseline's own answers, not worse by more than" if unchanged else "not worse by more than",
+        Verdict.FAIL: "worse by more than",
+        Verdict.INCONCLUSIVE: "may be worse by more than",
     }[outcome]
-    between = "" if found.ci_low is None else f" (95 % interval {found.ci_low:+.4g} to {found.ci_high:+.4g})"
-    of_baseline = f", {allowed:.4g} of the baseline's {found.value_a:.4g}" if limit == "max_relative_drop" else ""
-    message = f"{found.difference:+.4g}{between} on {found.n} pairs: {words} {allowed:.4g}{of_baseline}"
-    if outcome == "inconclusive" and found.mde is not None:
-        message += f"; such a sample shows differences of {found.mde:.4g} and more"
+    most, between = formats.short(allowed), ""
+    if found.ci_low is not None and found.ci_high is not None:
+        between = f" (95 % interval {formats.short_change(found.ci_low)} to {formats.short_change(found.ci_high)})"
+    message = f"{formats.short_change(found.difference)}{between} on {found.n} pairs: {words} {most}"
+    if limit == "max_relative_drop":
+        message += f", {most} of the baseline's {formats.short(found.value_a)}"
+    if outcome == Verdict.INCONCLUSIVE and found.mde is not None:
+        message += f"; such a sample shows differences of {formats.short(found.mde)} and more"
     return Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
 
 
@@ -273,14 +285,14 @@ def _of_groups(
     for field, by_value in policy.groups.items():
         known = new.result.groups.get(field, {})
         if not known:
-            yield Check("result", "fail", f"the candidate has no groups by {field}", group=field)
+            yield Check("result", Verdict.FAIL, f"the candidate has no groups by {field}", group=field)
             continue
         for value, limits in _each(by_value, known):
             group = f"{field}={value}"
             score = known.get(value, {}).get(metric)
             if score is None:
                 why = f"the candidate has no score {metric} of this group: it is missing, or too small to be shown"
-                yield Check("result", "fail", why, group=group)
+                yield Check("result", Verdict.FAIL, why, group=group)
                 continue
             if limits.min is not None:
                 yield _least(score, limits.min, policy.direction, group)
@@ -288,7 +300,7 @@ def _of_groups(
                 found = difference_in_group(old, new, comparison, (field, value))
                 if found is None:
                     why = "baseline and candidate have no instance of this group in common"
-                    yield Check("result", "fail", why, group=group)
+                    yield Check("result", Verdict.FAIL, why, group=group)
                     continue
                 yield from _drops(found, limits, _direction(policy, comparison), group, unchanged=unchanged)
 

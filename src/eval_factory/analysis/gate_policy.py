@@ -12,11 +12,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.plain_yaml import load_mapping
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.validation_messages import did_you_mean, expectation
 
 Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]

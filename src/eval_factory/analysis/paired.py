@@ -12,8 +12,8 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from eval_factory.core.nouns import Evidence
 from eval_factory.scoring.intervals import (
     CONFIDENCE,
     LEAST_SOURCES,
@@ -56,8 +56,6 @@ PAIRED_T = "paired t"
 CLUSTERED_PAIRED_T = "clustered paired t"
 SIGN_FLIP = "sign-flip permutation test, paired t interval"
 CLUSTERED_SIGN_FLIP = "sign-flip permutation test of clusters, clustered paired t interval"
-
-Finding = Literal["shown", "refuted", "inconclusive"]
 
 
 @dataclass(frozen=True)
@@ -142,26 +140,26 @@ def paired_difference(
     )
 
 
-def non_inferiority(found: PairedDifference, margin: float, *, higher_is_better: bool = True) -> Finding:
+def non_inferiority(found: PairedDifference, margin: float, *, higher_is_better: bool = True) -> Evidence:
     """Whether b is worse than a by less than the margin: the worse end of the interval decides (ICH E9, 3.3.2).
 
     `refuted`: b is worse by more than the margin, as far as the interval tells.
     """
     if found.ci_low is None or found.ci_high is None:
-        return "inconclusive"
+        return Evidence.INCONCLUSIVE
     worst, best = (found.ci_low, found.ci_high) if higher_is_better else (-found.ci_high, -found.ci_low)
     if worst > -margin:
-        return "shown"
-    return "refuted" if best < -margin else "inconclusive"
+        return Evidence.SHOWN
+    return Evidence.REFUTED if best < -margin else Evidence.INCONCLUSIVE
 
 
-def equivalence(found: PairedDifference, margin: float) -> Finding:
+def equivalence(found: PairedDifference, margin: float) -> Evidence:
     """Whether a and b differ by less than the margin either way: two one-sided tests at 5 %, by the 90 % interval."""
     if found.ci90_low is None or found.ci90_high is None:
-        return "inconclusive"
+        return Evidence.INCONCLUSIVE
     if -margin < found.ci90_low and found.ci90_high < margin:
-        return "shown"
-    return "refuted" if found.ci90_high < -margin or found.ci90_low > margin else "inconclusive"
+        return Evidence.SHOWN
+    return Evidence.REFUTED if found.ci90_high < -margin or found.ci90_low > margin else Evidence.INCONCLUSIVE
 
 
 @dataclass(frozen=True)

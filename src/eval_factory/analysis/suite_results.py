@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from eval_factory.analysis.comparison import Pair, Ranked, compare_pairs, corrected
 from eval_factory.analysis.comparison_reasons import Side, values_of
 from eval_factory.analysis.paired import ALPHA, rank_intervals
 from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, GroupScore, WinRate, group_scores, win_rates
+from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult, load_result
-
-CellStatus = Literal["complete", "partial", "failed", "waiting", "missing"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class FinishedCell:
 
     target: str
     evaluation: str
-    status: CellStatus
+    status: RunStatus
     folder: Path
     """Its output folder."""
     reason: str | None = None
@@ -58,7 +58,7 @@ class CellResult:
 
     target: str
     evaluation: str
-    status: CellStatus
+    status: RunStatus
     folder: Path
     reason: str | None = None
     model: str | None = None
@@ -111,6 +111,10 @@ class LeftOut:
     """None: the whole benchmark."""
     reason: str
 
+    @property
+    def name(self) -> str:
+        return self.evaluation if self.target is None else f"{self.target}/{self.evaluation}"
+
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -143,7 +147,7 @@ class Missing:
 class SuiteResults:
     """All results of a suite."""
 
-    status: Literal["complete", "partial"]
+    status: RunStatus
     targets: tuple[str, ...]
     evaluations: tuple[str, ...]
     cells: tuple[CellResult, ...]
@@ -180,8 +184,9 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         benchmarks.append(_benchmark(evaluation, [one.side for one in read if one.side is not None]))
     results = [found[cell.target, cell.evaluation] for cell in given]
     columns, left_out = _columns(results, benchmarks)
+    complete = results and all(cell.status == RunStatus.COMPLETE for cell in results)
     return SuiteResults(
-        status="complete" if results and all(cell.status == "complete" for cell in results) else "partial",
+        status=RunStatus.COMPLETE if complete else RunStatus.PARTIAL,
         targets=targets,
         evaluations=evaluations,
         cells=tuple(results),
@@ -206,7 +211,7 @@ class _Read:
 def _read(cell: FinishedCell) -> _Read:
     reason = None if cell.reason is None else one_line(cell.reason, LONGEST_REASON)
     bare = CellResult(cell.target, cell.evaluation, cell.status, cell.folder, reason)
-    if cell.status not in ("complete", "partial"):
+    if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         return _Read(bare, None)
     try:
         stored = load_result(cell.folder)
@@ -214,10 +219,10 @@ def _read(cell: FinishedCell) -> _Read:
         cell_result = replace(_of_result(bare, result), took=_took(cell, result))
         return _Read(cell_result, None) if main is None else _with_values(cell_result, stored, main)
     except PrerequisiteError as error:
-        return _Read(replace(bare, status="failed", reason=one_line(str(error), LONGEST_REASON)), None)
+        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(str(error), LONGEST_REASON)), None)
     except _NOT_OURS as error:
         why = f"{cell.folder}: its result is not as eval-factory writes it ({type(error).__name__}: {error})"
-        return _Read(replace(bare, status="failed", reason=one_line(why, LONGEST_REASON)), None)
+        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(why, LONGEST_REASON)), None)
 
 
 def _of_result(bare: CellResult, result: TaskResult) -> CellResult:
@@ -248,7 +253,7 @@ def _why_not(result: TaskResult) -> Iterator[str]:
     if not result.validity.not_reportable:
         has_score = result.main_metric in result.scores
         yield (
-            f"only {result.validity.coverage * 100:.1f} % of what was asked is scored"
+            f"only {formats.percent(result.validity.coverage)} of what was asked is scored"
             if has_score
             else "it has no main score"
         )
@@ -376,11 +381,11 @@ def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> I
 
 
 def _missing(cell: CellResult) -> Missing:
-    if cell.status == "waiting":
+    if cell.status == RunStatus.WAITING:
         return Missing(cell, cell.reason or "it goes on", "run the suite again: it takes over what has ended")
-    if cell.status == "missing":
+    if cell.status == RunStatus.MISSING:
         return Missing(cell, cell.reason or "it was not begun", "run the suite again: it begins what is missing")
-    if cell.status == "failed":
+    if cell.status == RunStatus.FAILED:
         return Missing(
             cell,
             cell.reason or "it has no result",

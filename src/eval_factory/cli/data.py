@@ -6,22 +6,24 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from eval_factory.cli.paths import HomePath
-from eval_factory.cli.tables import show_table
+from eval_factory.cli.console import HomePath, show_table
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.data.archive import DEFAULT_LIMIT, pack, unpack
-from eval_factory.data.bundle import Need, needs_of, settle
-from eval_factory.data.importing import import_folder
-from eval_factory.data.manifest import Manifest, compare, read_manifest
-from eval_factory.data.sources import Sources, TaskSources, load_sources
+
+if TYPE_CHECKING:
+    from eval_factory.data.bundle import Manifest, Need
+    from eval_factory.data.sources import Sources, TaskSources
 
 NO_DATA, OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
-_FOLDER = HomePath()
+
+
+_TO = click.option(
+    "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
+)
 
 
 class _DataCommand(click.Command):
@@ -46,18 +48,20 @@ def data() -> None:
 
 
 @data.command("ls")
-@click.argument("folder", type=_FOLDER, required=False, metavar="[DIR]")
-@click.option("--data_dir", type=_FOLDER, default=None, help="The same as DIR.")
+@click.argument("folder", type=HomePath(), required=False, metavar="[DIR]")
+@click.option("--data_dir", type=HomePath(), default=None, help="The same as DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None:
     """What each task needs, and whether the bundle DIR holds it."""
     if folder is not None and data_dir not in (None, folder):
         raise ConfigError(f"data ls: {folder} and --data_dir {data_dir} are two bundles; name one of them")
+    from eval_factory.data.bundle import Manifest, read_manifest  # imported here: `--help` is to be quick
+    from eval_factory.data.sources import load_sources
+
     data_dir = folder or data_dir
     manifest = Manifest() if data_dir is None else read_manifest(data_dir)
-    root = data_dir or Path()
     sources = load_sources()
-    records = [_record(name, task, manifest, root, sources) for name, task in sources.tasks.items()]
+    records = [_record(name, task, manifest, data_dir or Path(), sources) for name, task in sources.tasks.items()]
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif sys.stdout.isatty():
@@ -71,6 +75,8 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
 
 def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources) -> dict[str, Any]:
     """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts that have it."""
+    from eval_factory.data.bundle import needs_of
+
     needs = needs_of(task, manifest, root, sources)
     listed = manifest.paths()
     paths = {path for need in needs for path in need.paths}
@@ -133,11 +139,14 @@ def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
 
 @data.command("pull")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
-@click.option("--to", "target", type=_FOLDER, required=True, metavar="DIR", help="The bundle; made if it is not there.")
+@click.option(
+    "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
+)
 @click.option("--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin.")
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
     """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run entries of HELM's)."""
-    from eval_factory.data.pull import LEADERBOARDS, pull  # imported here: it loads requests
+    from eval_factory.data.pull import LEADERBOARDS, pull
+    from eval_factory.data.sources import load_sources
 
     given = dict(origin.partition("=")[::2] for origin in origins)
     sources = load_sources().with_origins(given)
@@ -146,9 +155,11 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 
 
 @data.command("verify")
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("folder", type=HomePath(), metavar="DIR")
 def verify_data(folder: Path) -> None:
     """Compare every file with the manifest."""
+    from eval_factory.data.bundle import compare, read_manifest, settle
+
     settle(folder)
     manifest = read_manifest(folder)
     differences = compare(folder, manifest)
@@ -163,30 +174,40 @@ def verify_data(folder: Path) -> None:
 
 
 @data.command("pack")
-@click.argument("folder", type=_FOLDER, metavar="DIR")
-@click.argument("archive", type=_FOLDER, metavar="FILE.tar.gz")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.argument("archive", type=HomePath(), metavar="FILE.tar.gz")
 def pack_data(folder: Path, archive: Path) -> None:
     """Put a bundle into one archive."""
+    from eval_factory.data.archive import pack
+
     size = pack(folder, archive)
     click.echo(f"{archive}: {size} bytes")
 
 
 @data.command("unpack")
-@click.argument("archive", type=_FOLDER, metavar="FILE.tar.gz")
-@click.argument("folder", type=_FOLDER, metavar="DIR")
+@click.argument("archive", type=HomePath(), metavar="FILE.tar.gz")
+@click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--max_bytes", type=click.IntRange(min=1), default=None,
               help="What the archive may unpack to; 20 GiB unless given.")  # fmt: skip
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
     """Make a bundle of an archive: checked before it is unpacked, and after."""
+    from eval_factory.data.archive import DEFAULT_LIMIT, unpack
+    from eval_factory.data.sources import load_sources
+
     manifest = unpack(archive, Path(os.path.abspath(folder)), load_sources(), limit=max_bytes or DEFAULT_LIMIT)
     click.echo(f"{folder}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
 
 
 @data.command("import")
-@click.argument("folder", type=_FOLDER, metavar="FOLDER")
-@click.option("--to", "target", type=_FOLDER, required=True, metavar="DIR", help="The bundle; made if it is not there.")
+@click.argument("folder", type=HomePath(), metavar="FOLDER")
+@click.option(
+    "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
+)
 def import_data(folder: Path, target: Path) -> None:
     """Take a folder of benchmark data (scenarios/, hub/, nltk_data/, tiktoken/, SHA256SUMS) into a bundle."""
+    from eval_factory.data.importing import import_folder
+    from eval_factory.data.sources import load_sources
+
     if target.absolute() == folder.absolute():
         raise ConfigError(f"{target}: is the folder that is imported; name another one")
     import_folder(folder, target, load_sources(), _say)

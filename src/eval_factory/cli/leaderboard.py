@@ -2,19 +2,75 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from eval_factory.cli.leaderboard_listing import listing
-from eval_factory.cli.paths import HomePath
-from eval_factory.cli.streams import lasting
-from eval_factory.core.signals import not_to_be_hung_up
+from eval_factory.cli.console import HomePath, lasting
+from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.suite.suite_options import CellReport
+    from eval_factory.workflows.leaderboard.registry import Leaderboard
+    from eval_factory.workflows.suite.suite_report import CellReport
+
+LEAST_WIDTH = 100
+"""Of a terminal that shows a table; in a narrower one everything about a leaderboard stands under its name."""
+
+
+def listing(stream: TextIO, *, as_json: bool) -> None:
+    from eval_factory.workflows.leaderboard.registry import load_catalogue  # imported here: `--help` is to be quick
+
+    rows = load_catalogue().leaderboards
+    if as_json:
+        stream.write(json.dumps([record(row) for row in rows], indent=2) + "\n")
+    elif stream.isatty():
+        _table(rows, stream)
+    else:
+        for row in rows:
+            stream.write(plain_line(row) + "\n")
+
+
+def record(row: Leaderboard) -> dict[str, Any]:
+    from eval_factory.workflows.leaderboard.registry import schema_path
+
+    return {
+        **row.model_dump(by_alias=True, mode="json"),
+        "schema_installed": schema_path(row) is not None,
+        "needed": row.needed(),
+    }
+
+
+def plain_line(row: Leaderboard) -> str:
+    """Tab-separated: name, what it is, conf, schema, instances, what it needs."""
+    needed = "; ".join(row.needed()) or "-"
+    return "\t".join((row.name, row.description, row.conf, row.schema_file, str(row.max_eval_instances), needed))
+
+
+def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False)
+    if console.width < LEAST_WIDTH:
+        for row in rows:
+            files = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
+            console.print(Text("\n  ".join((row.name, row.description, files, *row.needed()))))
+        return
+    table = Table(show_lines=True)
+    table.add_column("name", no_wrap=True, min_width=max(len(row.name) for row in rows))
+    table.add_column("what it is")
+    table.add_column("conf, schema", overflow="fold")
+    table.add_column("instances", justify="right")
+    table.add_column("needs, beside a text endpoint")
+    for row in rows:
+        files = f"{row.conf}\n{row.schema_file}"
+        cells = (row.name, row.description, files, str(row.max_eval_instances), "\n".join(row.needed()) or "-")
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
 
 
 @click.group("leaderboard")
@@ -66,10 +122,10 @@ def run(ctx: click.Context, /, **flags: Any) -> None:
         screen.write("nothing was written; the files that these commands name are there after the first run\n")
         return
     if board.suite is not None:
-        from eval_factory.cli.run_output import RunOutput
-        from eval_factory.cli.suite_output import looking_on
+        from eval_factory.cli.run_command import RunOutput
+        from eval_factory.cli.suite_screen import looking_on
         from eval_factory.workflows.suite.run_suite import run_suite
-        from eval_factory.workflows.suite.suite_options import SuiteOptions
+        from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(debug=request.debug, no_preflight=request.no_preflight)
         with looking_on(board.suite.folder, RunOutput()) as observer:

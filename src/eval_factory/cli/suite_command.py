@@ -1,19 +1,19 @@
-"""`eval-factory run_suite`, and `eval-factory suite`: what a suite does, lacks and says; and stopping it."""
+"""`run_suite`, and `suite`: what a suite does, lacks and logs, and its end; `import_config`, which may make one."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from eval_factory.cli.paths import HomePath
-from eval_factory.cli.run_output import RecordingCommand, RunOutput
-from eval_factory.cli.streams import lasting
-from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.cli.console import HomePath, lasting
+from eval_factory.cli.run_command import RecordingCommand, RunOutput
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 
 FLAGS = {
@@ -74,12 +74,12 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
 
     output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
     debug = bool(given["debug"] or ctx.obj["debug"])
-    with output.failures_told():
+    with output.failures_reported():
         _refuse_together(given)
         flags = {path: given[name] for name, path in FLAGS.items() if given[name] is not None}
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if given["dry_run"]:
-            from eval_factory.cli.main import show_dry_run
+            from eval_factory.cli.run_command import show_dry_run
             from eval_factory.workflows.suite.suite_preview import preview_suite
 
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
@@ -90,9 +90,9 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
             found = estimate_suite(suite_, os.environ, lambda text: output.screen().write(f"{text}\n"))
             click.echo(json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text()))
             return
-        from eval_factory.cli.suite_output import looking_on, show_end
+        from eval_factory.cli.suite_screen import looking_on, show_end
         from eval_factory.workflows.suite.run_suite import run_suite as run
-        from eval_factory.workflows.suite.suite_options import SuiteOptions
+        from eval_factory.workflows.suite.suite_report import SuiteOptions
 
         options = SuiteOptions(given["fresh"], debug, given["no_preflight"], given["reuse"], wait=given["wait"])
         with looking_on(suite_.folder, output) as observer:
@@ -122,7 +122,7 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 
     Everything is read from the disk. Exit code: 0, 3 where DIR is no suite's folder.
     """
-    from eval_factory.cli.suite_watching import show, watch
+    from eval_factory.cli.suite_screen import show, watch
     from eval_factory.workflows.suite.suite_folder import find_suite
     from eval_factory.workflows.suite.suite_status import SuiteReader
 
@@ -147,7 +147,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     the runs' results and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
     where DIR is no suite's folder.
     """
-    from eval_factory.cli.suite_checking import check_text
+    from eval_factory.cli.suite_text import check_text
     from eval_factory.workflows.suite.suite_check import check as look
     from eval_factory.workflows.suite.suite_folder import find_suite
 
@@ -182,8 +182,8 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 def cancel(folder: Path) -> None:
     """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is kept."""
     from eval_factory.cli.suite_text import counts_line, next_lines
-    from eval_factory.workflows.suite.suite_cancel import cancel as stop
     from eval_factory.workflows.suite.suite_folder import find_suite
+    from eval_factory.workflows.suite.suite_logs import cancel as stop
     from eval_factory.workflows.suite.suite_status import status_of
 
     found = find_suite(folder)
@@ -192,3 +192,42 @@ def cancel(folder: Path) -> None:
     stdout.write(own_lines(f"{folder}: " + ("nothing runs" if ended is None else "stopped")) + "\n")
     after = status_of(found) if ended is None else ended
     stdout.writelines(own_lines(line) + "\n" for line in (counts_line(after), *next_lines(after)))
+
+
+@click.command("import_config")
+@click.argument("file", type=HomePath(), metavar="FILE")
+@click.option("-o", "--output", type=HomePath(), default=None, help="The file to write; standard output if not given.")
+@click.option("--force", is_flag=True, help="Overwrite the file to write if it is there.")
+def import_config(file: Path, output: Path | None, force: bool) -> None:
+    """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config or a suite.
+
+    What has no counterpart is listed, key by key, on standard error and at the top of what is written. Several tasks,
+    or a model that is served, make a suite. Nothing is asked and no variable is read: what is written is only checked.
+    Exit code: 0 written, 2 nothing is: FILE is no such configuration, or a suite already, or holds a key, or the file
+    to write is there.
+    """
+    from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
+    from eval_factory.core.safe_files import write_atomic
+    from eval_factory.tasks.framework import load_framework
+
+    if output is not None and output.exists():
+        if file.exists() and output.samefile(file):
+            raise ConfigError(f"{output}: is the file that is translated; name another one")
+        if not force:
+            raise ConfigError(f"{output}: is there already; name another file, or give --force")
+    translation = translated(file, load_framework())
+    screen = lasting(sys.stderr)
+    screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
+    if translation.unchanged:
+        screen.write(own_lines(f"{file}: runs here as it is") + "\n")
+    if output is None:
+        click.echo(translation.text, nl=False)
+        return
+    try:
+        write_atomic(output, translation.text)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{output}: cannot be written: {error.strerror}; give a file in a folder of yours"
+        ) from None
+    command = f"{'run_suite' if translation.is_suite else 'run_eval'} --run_config {shlex.quote(str(output))}"
+    screen.write(own_lines(f"{output}: written; next: eval-factory {command} --dry_run\n"))

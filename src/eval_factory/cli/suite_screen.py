@@ -1,9 +1,13 @@
-"""What `run_suite` shows while it runs: one table of all cells on a terminal, plain lines elsewhere."""
+"""What `run_suite` and `suite status` show: a live table on a terminal, plain lines elsewhere, records for programs."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from rich.console import Console, Group
@@ -11,6 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, write_record
+from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_text import (
     LONGEST_NAME,
     Row,
@@ -22,18 +28,21 @@ from eval_factory.cli.suite_text import (
     rows_that_fit,
     spent_line,
     state_line,
+    status_lines,
 )
 from eval_factory.core.foreign_text import one_line, own_lines
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.workflows.suite import suite_journal as events
-from eval_factory.workflows.suite import suite_state as states
-from eval_factory.workflows.suite.suite_state import CellState, SuiteState
-from eval_factory.workflows.suite.suite_status import CellReader, SuiteStatus
+from eval_factory.workflows.suite import suite_journal as states
+from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, NobodyLooks, SuiteObserver, SuiteState
+from eval_factory.workflows.suite.suite_report import SuiteReport
+from eval_factory.workflows.suite.suite_status import GOES, CellReader, SuiteReader, SuiteStatus, document, status_of
 
 PLAIN_INTERVAL_S = 10.0
 GOES_ON = "it waits for its next attempt"
 REFRESH_S = 0.25
-STYLES = {
+STYLES: Mapping[str, str] = {
     states.COMPLETE: "green", states.FAILED: "red", states.PARTIAL: "yellow", states.PAUSED: "yellow",
     states.MISSING: "yellow", states.WAITING: "dim",
 }  # fmt: skip
@@ -157,3 +166,199 @@ def _fitted(line: str, width: int) -> str:
 
 def _clean(text: Any) -> str:
     return one_line(str(text))
+
+
+_GAP = "  "
+_BELOW = "    "
+
+
+class StartRecord:
+    """An observer that writes one record when the cells are known, and passes everything on."""
+
+    def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
+        self._further, self._stdout, self._folder = further, stdout, folder
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        if event.get("event") == SUITE_STARTED:
+            told = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
+            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **told})
+        self._further.on_event(event)
+
+    def tick(self) -> None:
+        self._further.tick()
+
+    def say(self, text: str) -> None:
+        self._further.say(text)
+
+
+@contextmanager
+def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
+    """The observer that was asked for."""
+    if output.quiet:
+        yield _recorded(NobodyLooks(), folder, output)
+    else:
+        with SuiteScreen(lasting(sys.stderr), folder) as screen:
+            yield _recorded(screen, folder, output)
+
+
+def show_end(report: SuiteReport, output: RunOutput) -> None:
+    """What came of it, on standard output; why the exit code is not 0, on standard error."""
+    with not_to_be_hung_up():
+        status = status_of(report.folder)
+        if output.as_json:
+            write_record(output.stdout, end_record(report, status))
+        elif output.quiet:
+            output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
+        else:
+            show_cells(status, output.stdout)
+            output.stdout.write(own_lines(spent_line(status)) + "\n")
+            output.stdout.write(wrapped(own_lines(report.summary), columns(output.stdout)) + "\n")
+        if report.exit_code and not output.as_json:
+            line = f"exit code {report.exit_code}: {why(report)}"
+            screen = lasting(sys.stderr)
+            screen.write(wrapped(own_lines(line), columns(screen)) + "\n")
+
+
+def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
+    """A line each; on a terminal as many as it takes."""
+    found = rows(status)
+    if stdout.isatty():
+        _show_table(found, stdout)
+        return
+    name, state = (max((len(cells) for cells in column), default=0) for column in _first_columns(found))
+    stdout.writelines(f"{row.name:<{name}}{_GAP}{row.status:<{state}}{_GAP}{row.what}".rstrip() + "\n" for row in found)
+
+
+def why(report: SuiteReport) -> str:
+    """The cell that the exit code is of."""
+    blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
+    others = sum(cell.exit_code != 0 for cell in report.cells) - 1
+    if not blamed and report.no_table is not None:
+        return report.no_table.split("\n")[0]
+    if not blamed:
+        return "the suite was stopped before its end"
+    more = "" if others <= 0 else f"; {others} more {'cell has' if others == 1 else 'cells have'} something to look at"
+    return f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
+
+
+def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
+    """The main numbers of all cells; suite_results.yaml has all."""
+    figures = {cell.state.name: cell.figures for cell in status.cells}
+    folder = report.folder
+    cells = []
+    for cell in report.cells:
+        told = figures.get(cell.name)
+        numbers = {name: getattr(told, name, None) for name in ("main_metric", "value", "ci_low", "ci_high", "n")}
+        cells.append(
+            {
+                "target": cell.target,
+                "evaluation": cell.evaluation,
+                "status": cell.status,
+                "exit_code": cell.exit_code,
+                "reason": cell.reason,
+                **numbers,
+                "reportable": None if told is None else told.reportable,
+                "collected": cell.collected,
+                "folder": str(cell.folder),
+            }
+        )
+    return {
+        "event": "end",
+        "exit_code": report.exit_code,
+        "status": report.status,
+        "suite": str(folder.root),
+        "counts": status.counts,
+        "spent": asdict(status.spent),
+        "cells": cells,
+        "results": str(folder.results_yaml),
+        "error": None,
+    }
+
+
+def _recorded(further: SuiteObserver, folder: SuiteDir, output: RunOutput) -> SuiteObserver:
+    return StartRecord(further, output.stdout, folder) if output.as_json else further
+
+
+def _first_columns(found: list[Row]) -> tuple[list[str], list[str]]:
+    return [row.name for row in found], [row.status for row in found]
+
+
+def _show_table(found: list[Row], stdout: TextIO) -> None:
+    """Names stay whole, so that they can be copied: what does not fit beside one stands below it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    width, names = columns(stdout), max((len(row.name) for row in found), default=0)
+    console = Console(file=stdout, highlight=False, force_terminal=True, soft_wrap=True)
+    for row in found:
+        line = Text(f"{row.name:<{names}}{_GAP}").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
+        beside = line.copy().append(f"{_GAP}{row.what}")
+        if beside.cell_len <= width:
+            console.print(beside)
+            continue
+        console.print(line)
+        console.print(Text(wrapped(f"{_BELOW}{row.what}", width)))
+
+
+INTERVAL_S = 1.0
+
+
+def show(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
+    """Once."""
+    if as_json:
+        stdout.write(json.dumps(document(status)) + "\n")
+        return
+    width = columns(stdout) if stdout.isatty() else None
+    for line in status_lines(status, time.time()):
+        is_command = line.startswith("  eval-factory ")
+        stdout.write(own_lines(line if width is None or is_command else wrapped(line, width)) + "\n")
+
+
+def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Until nobody works on the suite any more, or nobody reads."""
+    console = Console(file=stdout, highlight=False, force_terminal=stdout.isatty())
+    if as_json:
+        _each_change(reader, stdout, sleep)
+    elif console.is_interactive:
+        _on_terminal(reader, console, sleep)
+        show(reader.look(), stdout, as_json=False)
+    else:
+        _as_lines(reader, stdout, sleep)
+        show(reader.look(), stdout, as_json=False)
+
+
+def _each_change(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
+    told = ""
+    while True:
+        status = reader.look()
+        record = json.dumps(document(status))
+        if record != told:
+            stdout.write(record + "\n")
+            told = record
+        if status.state != GOES or nobody_reads(sys.stdout):
+            return
+        sleep(INTERVAL_S)
+
+
+def _on_terminal(reader: SuiteReader, console: Console, sleep: Callable[[float], None]) -> None:
+    with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+        while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
+            live.update(live_table(status, console.width, console.height, time.time()), refresh=True)
+            sleep(INTERVAL_S)
+        live.update(Group())  # as the screen of run_suite: what follows says all of it
+
+
+def _as_lines(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
+    """A line where a cell's status is another, or an endpoint is waited for; the figures now and then."""
+    told: set[str] = set()
+    last = time.monotonic()
+    while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
+        lines = [f"{row.name}: {row.status}" for row in rows(status)]
+        lines += [line for pause in status.pauses for line in pause_lines([pause], pause.since or 0.0)]
+        new = [line for line in lines if line not in told]
+        told = set(lines)
+        if time.monotonic() - last >= PLAIN_INTERVAL_S:
+            new.append(f"  {going_line(status)}")
+            last = time.monotonic()
+        stdout.writelines(own_lines(line) + "\n" for line in new)
+        sleep(INTERVAL_S)

@@ -1,35 +1,29 @@
-"""What `ls` prints: tasks, HELM's run specs, everything about one of them with a configuration to begin with."""
+"""What `ls` and `schema` print: tasks, HELM's run specs, all about one of them with a run config to begin with."""
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import yaml
 
-from eval_factory.core.errors import ConfigError
-from eval_factory.core.validation_messages import did_you_mean
-from eval_factory.helm.jury_prompts import prompt_of_jury, prompt_of_rubric
-from eval_factory.tasks.code_execution import FLAG, KEY, how_executed, needs_permission
+from eval_factory.cli.console import show_table
+from eval_factory.core.errors import ConfigError, did_you_mean
+from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.errata import load_errata
-from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout
-from eval_factory.tasks.run_entry import (
-    OURS,
-    PATHS,
-    for_every_run_spec,
-    is_run_entry,
-    near_name,
-    prefix_of,
-    signature,
-)
-from eval_factory.tasks.run_specs import RunSpec, load_index
+from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout, load_framework
+from eval_factory.tasks.run_entry import OURS, PATHS, for_every_run_spec, is_run_entry, near_name, prefix_of, signature
+from eval_factory.tasks.run_specs import FLAG, KEY, RunSpec, how_executed, load_index, needs_permission
 from eval_factory.tasks.task_info import erratum_record, task_info
 
 if TYPE_CHECKING:
-    from eval_factory.tasks.custom.definition import Benchmark
+    from eval_factory.tasks.custom_benchmark import Benchmark
 
 CUSTOM = "custom"
 COMMENT_WIDTH = 110
@@ -117,7 +111,7 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     Raises:
         ConfigError: it is not valid.
     """
-    from eval_factory.tasks.custom.definition import load_benchmark
+    from eval_factory.tasks.custom_benchmark import load_benchmark
 
     benchmark = load_benchmark(path)
     task = framework.task(CUSTOM)
@@ -282,7 +276,7 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            from eval_factory.tasks.user_data.layout import described  # imports the readers of all formats
+            from eval_factory.tasks.own_data import described  # imports the readers of all formats
 
             layout = [file_layout(entry) for entry in rule["layout"]]
             yield from (f"  {line}" for line in described(layout, {}))
@@ -323,6 +317,14 @@ TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "da
 RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
 
 
+def show_tasks(tasks: Iterable[Task], *, as_json: bool) -> None:
+    """For a terminal, or as JSON."""
+    if as_json:
+        click.echo(json.dumps([task_record(task) for task in tasks], indent=2))
+        return
+    show_table(TASK_COLUMNS, task_rows(tasks))
+
+
 def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
     return [
         (
@@ -338,16 +340,17 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
     ]
 
 
-def run_spec_rows(records: Iterable[Record]) -> list[tuple[str, ...]]:
+def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     """Those that no text endpoint can be evaluated with, and those that need a permission, say so."""
-    return [
-        (
-            record["type"],
-            _arguments(record),
-            record["description"] + _restriction(record),
-        )
-        for record in records
-    ]
+    records = run_spec_records(framework)
+    if as_json:
+        click.echo(json.dumps(records, indent=2))
+        return
+    rows = [(one["type"], _arguments(one), one["description"] + _restriction(one)) for one in records]
+    if sys.stdout.isatty():
+        show_table(RUN_SPEC_COLUMNS, rows)
+    else:
+        click.echo(plain_table(rows), nl=False)
 
 
 def _restriction(record: Record) -> str:
@@ -363,3 +366,37 @@ def plain_table(rows: Sequence[Sequence[str]]) -> str:
     widths = [min(WIDEST, max(len(row[number]) for row in rows)) for number in range(len(rows[0]) - 1)]
     lines = ("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows)
     return "".join(f"{line}\n" for line in lines)
+
+
+SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite")
+"""docs/schemas has a file of each, which scripts/make_schemas.py writes."""
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """
+    Raises:
+        ConfigError: there is no schema of that name.
+    """
+    if name not in SCHEMAS:
+        hint = did_you_mean(name, SCHEMAS) or f"; there are {', '.join(SCHEMAS)}"
+        raise ConfigError(f"there is no schema {name!r}{hint}")
+    if name == "run_config":
+        from eval_factory.config.json_schema import run_config_schema
+
+        return run_config_schema(load_framework())
+    if name == "suite":
+        from eval_factory.config.json_schema import suite_schema
+
+        return suite_schema(load_framework())
+    if name == "gate_policy":
+        from eval_factory.analysis.gate_policy import gate_policy_schema
+
+        return gate_policy_schema()
+    from eval_factory.report import documents
+
+    return documents.schema(f"{name}.schema.json")
+
+
+def schema_text(name: str) -> str:
+    """Raises ConfigError."""
+    return json.dumps(schema_of(name), indent=2, ensure_ascii=False) + "\n"

@@ -1,35 +1,62 @@
 """Everything a user said, in every way it can be said, as one validated evaluation.
 
 All mistakes are collected and shown at once, each with where it was written and what was probably meant.
+
+Which file `benchmark` names: from the current folder, or beside the file that names it.
+
+What a program gives in place of a command line, in the shape that the configuration takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from eval_factory.config import foreign_keys, run_executor
-from eval_factory.config.benchmark_path import find_benchmark
-from eval_factory.config.given_mapping import plain_document
-from eval_factory.config.load import interpolate, load_run_config, parse_overrides
+from eval_factory.config.load import interpolate, load_run_config, parse_overrides, plain_document
 from eval_factory.config.merge import Source, Sources, merge
-from eval_factory.config.model import LIST_FORMS, RunConfig
+from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
+from eval_factory.config.wrong_values import UNKNOWN_KEY, known_keys, unknown_key, wrong_value
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
-from eval_factory.core.redaction import REDACTED, Redactor, looks_like_key
-from eval_factory.core.secrets import variable_of, variables_in
-from eval_factory.core.validation_messages import did_you_mean, expectation
+from eval_factory.core.secrets import REDACTED, looks_like_key, variable_of, variables_in
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 if TYPE_CHECKING:
-    from eval_factory.tasks.custom.definition import Benchmark
+    from eval_factory.tasks.custom_benchmark import Benchmark
+
+
+def find_benchmark(given: str, beside: Path | None, where: str, problems: list[str]) -> Path | None:
+    """The absolute path; or None, with what is wrong in `problems`.
+
+    Args:
+        beside: the folder of the file that names it; None where no file does.
+        where: the key that names it.
+    """
+    folders = [Path.cwd()]
+    if beside is not None:
+        folders.append(Path(os.path.abspath(beside)))
+    paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
+    there = [path for path in paths if path.exists()]
+    if not there:
+        problems.append(f"{where}: there is no file {' or '.join(map(str, paths))}")
+        return None
+    if not all(there[0].samefile(other) for other in there):
+        problems.append(
+            f"{where}: {given} may be {there[0]} (from the current folder) or {there[1]} (beside the run config);"
+            " give the whole path"
+        )
+        return None
+    return there[0]
+
 
 OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
@@ -40,9 +67,6 @@ NEVER_LEFT_OUT = frozenset(
      "target.api_endpoint.type"}
 )  # fmt: skip
 """Of a configuration that is shown without its defaults."""
-
-MOST_SHOWN = 200
-"""Characters of a wrong value."""
 
 
 @dataclass(frozen=True)
@@ -244,26 +268,15 @@ def _validated(merged: dict[str, Any], sources: Sources, request: Request, probl
 
 def _explained(path: str, detail: Any, sources: Sources, request: Request) -> str:
     where = _origin(path, sources, request)
-    kind = detail["type"]
-    if kind == "extra_forbidden":
-        parent, _, name = path.rpartition(".")
-        known = _known_keys(parent) + ([] if parent else list(run_executor.KEYS))
-        near = did_you_mean(name, [*known, *foreign_keys.known_in(parent)])
-        hint = near or (f"; known here: {', '.join(known)}" if known else "")
-        hint = run_executor.OF_A_SUITE if path in run_executor.SERVED else hint
-        shown = REDACTED if looks_like_key(name) else path
-        return f"{where}unknown key {shown}{hint}"
-    if kind == "missing":
+    if detail["type"] == "missing":
         return f"{path}: is missing{_how_to_give(path)}"
-    if kind == "value_error":
-        return f"{where}{path}: {detail['ctx']['error']}"
-    return f"{where}{path}: {wrong_value(detail)}"
-
-
-def wrong_value(detail: Any) -> str:
-    """What a value must be and what it is; of a list of mappings what one looks like."""
-    form = LIST_FORMS.get(detail["loc"][-1]) if detail["type"] == "list_type" else None
-    return f"{expectation(detail)}{f' such as {form}' if form else ''}, got {shown_value(detail.get('input'))}"
+    if detail["type"] != "extra_forbidden":
+        return f"{where}{path}: {wrong_value(detail)}"
+    if path in run_executor.SERVED:
+        return f"{where}{UNKNOWN_KEY}{path}{run_executor.OF_A_SUITE}"
+    parent, _, name = path.rpartition(".")
+    known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *run_executor.KEYS]
+    return f"{where}{unknown_key(path, name, known, foreign_keys.known_in(parent))}"
 
 
 def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:
@@ -276,13 +289,6 @@ def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> di
         elif isinstance(value, dict) and (part := _part_of(value, paths, f"{path}.")):
             found[name] = part
     return found
-
-
-def shown_value(value: object) -> str:
-    if isinstance(value, (dict, list)):
-        return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    shown = Redactor().text(repr(value))
-    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]} ..."
 
 
 def _origin(path: str, sources: Sources, request: Request) -> str:
@@ -303,16 +309,6 @@ def _how_to_give(path: str) -> str:
     return f"; write it in the run config or give {flag}" if flag else ""
 
 
-def _known_keys(parent: str) -> list[str]:
-    model: type[BaseModel] = RunConfig
-    for name in parent.split(".") if parent else []:
-        annotation = model.model_fields[name].annotation if name in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return sorted(model.model_fields)
-
-
 def _with_benchmark(
     run: RunConfig, sources: Sources, request: Request, problems: list[str]
 ) -> tuple[RunConfig, Benchmark | None]:
@@ -320,7 +316,7 @@ def _with_benchmark(
     given = run.config.params.extra.benchmark
     if given is None:
         return run, None
-    from eval_factory.tasks.custom.definition import load_benchmark  # for a custom benchmark alone
+    from eval_factory.tasks.custom_benchmark import load_benchmark  # for a custom benchmark alone
 
     where = f"config.params.extra.{BENCHMARK}"
     beside = request.run_config.parent if request.run_config and sources.get(where) is Source.FILE else None
@@ -337,9 +333,9 @@ def _with_benchmark(
 
 def _task_of(benchmark: Benchmark, task: Task) -> Task:
     """The task that a benchmark is: `custom` with what the benchmark says of itself."""
-    from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
-    from eval_factory.tasks.custom.table_check import CLUSTER
-    from eval_factory.tasks.rubric.rubric_case import RUBRIC_RUN_SPEC
+    from eval_factory.tasks.custom_table import CLUSTER
+    from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
+    from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 
     helm: dict[str, Any] = {
         "scenario": benchmark.name,
@@ -362,3 +358,34 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         helm=replace(task.helm, **helm),
         about=replace(task.about, source=str(benchmark.path), instances=benchmark.instances, notes=benchmark.notes),
     )
+
+
+_Given = TypeVar("_Given")
+
+
+def request_of(
+    run_config: Path | str | Mapping[str, Any] | None,
+    output_dir: Path | str | None,
+    flags: Mapping[str, Any] | None,
+    overrides: Iterable[str],
+) -> Request:
+    """Arguments as of `eval_factory.evaluate`.
+
+    Raises:
+        ConfigError: a flag is a value that no file could hold.
+    """
+    given = plain_document(flags or {})
+    if output_dir is not None:
+        given["config.output_dir"] = os.fspath(output_dir)
+    texts = several(overrides)
+    if isinstance(run_config, Mapping):
+        return Request(document=run_config, flags=given, overrides=texts)
+    return Request(run_config=None if run_config is None else Path(run_config), flags=given, overrides=texts)
+
+
+def several(given: Iterable[_Given]) -> tuple[_Given, ...]:
+    """One text or path alone is a list of one, and not of its letters."""
+    if isinstance(given, (str, Path)):
+        alone: Any = given
+        return (alone,)
+    return tuple(given)

@@ -20,15 +20,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from eval_factory.core.redaction import Redactor, looks_like_key
-from eval_factory.core.roles import MODEL_ROLE
-from eval_factory.core.secrets import is_variable_name
-from eval_factory.core.served_url import SERVED_SCHEME
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.safe_files import expanded
+from eval_factory.core.secrets import Redactor, is_variable_name, looks_like_key, secret_field_of, secret_field_of_url
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.user_paths import expanded
-from eval_factory.core.written_secrets import secret_field_of, secret_field_of_url
+from eval_factory.core.urls import SERVED_SCHEME
 from eval_factory.endpoint.openai_api import base_of, kind_of
-from eval_factory.tasks.choice_orders import MOST_ORDERS
+from eval_factory.tasks.choice_question import MOST_ORDERS
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
@@ -244,6 +242,10 @@ NO_SHARDS = (
     "there are no shards any more, for one process asks as much as an endpoint answers: leave `shards` out;"
     " several servers of the same model go into target.api_endpoint.url: [URL, URL]"
 )
+
+
+Executor = Literal["local", "slurm"]
+"""Where a run happens."""
 
 
 class Extra(StrictModel):

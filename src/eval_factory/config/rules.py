@@ -1,4 +1,7 @@
-"""What depends on the task: endpoint types, the parameters of its scenario, its judges, its own data."""
+"""What depends on the task: endpoint types, the parameters of its scenario, its judges, its own data.
+
+Which tasks have choices whose order can be changed (`extra.shuffle_choices`), and why others have none.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,50 @@ from typing import Any
 
 from eval_factory.config.merge import Source, Sources
 from eval_factory.config.model import Extra, RunConfig
-from eval_factory.config.shuffled_choices import cannot_be_shuffled
-from eval_factory.core.validation_messages import did_you_mean
-from eval_factory.tasks.code_execution import refusal
+from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATHS, WHERE, given_twice
-from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.run_specs import load_index, refusal
+
+_WHERE = "config.params.extra.shuffle_choices"
+_LEAVE_OUT = "leave it out"
+_JOINT = "multiple_choice_joint"
+BY_PLACE = "by place"
+
+
+def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
+    """What is wrong with asking for several orders of the choices, if it was asked for."""
+    if extra.shuffle_choices is None:
+        return
+    choices, arguments = choices_of(task), task.helm.arguments
+    if choices is None:
+        yield f"{_WHERE}: {task.name} has no questions with lettered options ({_kind(task)}); {_LEAVE_OUT}"
+    elif choices != BY_PLACE:
+        yield (
+            f"{_WHERE}: the instructions of {task.name} say what each letter stands for (A for yes, B for no), so its"
+            f" options have one order; {_LEAVE_OUT}"
+        )
+    elif arguments.get("method", _JOINT) != _JOINT:
+        yield f"{_WHERE}: method={arguments['method']} shows no options side by side; {_LEAVE_OUT}, or the method"
+    elif "data_augmentation" in arguments:
+        yield f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; {_LEAVE_OUT}"
+
+
+def choices_of(task: Task) -> str | None:
+    """What the letters of a task's options say; None where it has no such."""
+    if task.helm.choices is not None:
+        return task.helm.choices
+    spec = load_index().run_specs.get(task.helm.run_spec)
+    return None if spec is None else spec.choices
+
+
+def _kind(task: Task) -> str:
+    if task.helm.rubric:
+        return "its answers are judged by a rubric"
+    if task.helm.judges or task.helm.prescribed_judges:
+        return "its answers are judged by a jury"
+    return "its answers are free text, or the prompt holds the options"
+
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
@@ -180,7 +221,7 @@ def _wrong_with(name: str, value: str, rule: ScenarioParameter) -> Iterator[str]
 def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     if rule.allowed:
         return f", one of {', '.join(rule.allowed)}"
-    from eval_factory.tasks.user_data.layout import described  # imports the readers of all formats: only if asked
+    from eval_factory.tasks.own_data import described  # imports the readers of all formats: only if asked
 
     lines = described(rule.layout, {"subject": extra.subject, "condition": extra.condition})
     return "".join(["; what it must contain:", *(f"\n    {line}" for line in lines)]) if lines else ""
@@ -221,7 +262,7 @@ def data_faults(task: Task, extra: Extra) -> list[str]:
     known = own is not None and any(entry != FileLayout() for entry in own.layout)
     if own is None or not known:
         return []
-    from eval_factory.tasks.user_data.layout import described, faults
+    from eval_factory.tasks.own_data import described, faults
 
     found = faults(own.layout, own.path, own.values)
     if not found:

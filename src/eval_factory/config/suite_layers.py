@@ -1,23 +1,115 @@
-"""All that says something about a suite, weakest first: preset, `extends`, the file, flags, `--overrides`."""
+"""All that says something about a suite, weakest first: preset, `extends`, the file, flags, `--overrides`.
+
+What the folders of a suite are called: of an evaluation that has no name of its own, and of its variants.
+
+A layer of a suite in the one form in which layers are merged, and the merging.
+
+Every evaluation has a name and a task that is known, selections stand for what they select, and paths are absolute.
+Mappings are merged, lists replaced; but of `evaluations`, `targets` and `variants` entries with the same name are
+merged, and new ones are put behind. A null takes back what a weaker layer says and leaves the default.
+
+What is wrong with the shape of a suite's file, in words: each key with its whole path, all mistakes at once.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
+from eval_factory.config import foreign_keys
+from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
 from eval_factory.config.load import interpolate, parse_overrides
-from eval_factory.config.merge import Source
-from eval_factory.config.suite_shape import TOP
-from eval_factory.core.errors import ConfigError
-from eval_factory.core.own_files import LEADS_OUT, is_within
+from eval_factory.config.merge import Source, merge
+from eval_factory.config.model import ApiEndpoint, Extra, Params
+from eval_factory.config.rules import BENCHMARK
+from eval_factory.config.suite_model import SuiteSection
+from eval_factory.config.wrong_values import explained
+from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
-from eval_factory.core.redaction import REDACTED, looks_like_key
-from eval_factory.core.user_paths import expanded
-from eval_factory.core.validation_messages import did_you_mean
+from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
+from eval_factory.core.secrets import REDACTED, looks_like_key
+from eval_factory.tasks.framework import Framework, Task
+from eval_factory.tasks.run_entry import PATHS, WHERE, RunEntry, prefix_of
+
+TOP = "suite"
+HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
+"""Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
+knows what of its answers has to be counted."""
+_GIVEN_ELSEWHERE = (("url",), ("model_id",))
+"""What an endpoint needs and another file may say: looked for when all files are merged."""
+
+
+def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the section itself; what stands in `params` and endpoints is not looked at."""
+    try:
+        SuiteSection.model_validate(tree)
+    except ValidationError as error:
+        yield from (explained(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
+
+
+def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
+    """What is wrong with the parameters and the endpoints in a section of sound shape."""
+    for where, params in params_of(tree):
+        yield from _problems_of_params(params, where, framework)
+    for name in HANDED:
+        if tree.get(name) is not None and name in Extra.model_fields:
+            for problem in _problems_of_params({"extra": {name: tree[name]}}, TOP, framework):
+                yield problem.replace(f"{TOP}.extra.{name}", f"{TOP}.{name}")
+    for number, target in enumerate(tree.get("targets") or []):
+        yield from _problems_of_endpoint(target.get("api_endpoint") or {}, endpoint_at(number), framework)
+
+
+def endpoint_at(number: int) -> str:
+    return f"{TOP}.targets[{number}].api_endpoint"
+
+
+def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path, params) wherever a section of sound shape has them."""
+    if tree.get("params"):
+        yield f"{TOP}.params", tree["params"]
+    for kind in ("evaluations", "targets", "variants"):
+        for number, entry in enumerate(tree.get(kind) or []):
+            if isinstance(entry, dict) and entry.get("params"):
+                yield f"{TOP}.{kind}[{number}].params", entry["params"]
+
+
+def _problems_of_params(params: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
+    defaults = {"config": {"params": framework.defaults.config["params"]}}
+    given = {"config": {"params": deepcopy(dict(params))}}
+    foreign_keys.take_out([(Source.FILE, given)])
+    whole, _ = merge([(Source.FRAMEWORK, defaults), (Source.FILE, given)])
+    yield from _problems_of(whole["config"]["params"], where, Params)
+
+
+def _problems_of_endpoint(endpoint: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
+    given = {"target": {"api_endpoint": deepcopy(dict(endpoint))}}
+    canonical_names(given, [])  # two different ones are found where layers are brought into one form
+    foreign_keys.take_out([(Source.FILE, given)])
+    whole, _ = merge([(Source.FRAMEWORK, {"target": framework.defaults.target}), (Source.FILE, given)])
+    merged = whole["target"]["api_endpoint"]
+    for (name,) in _GIVEN_ELSEWHERE:
+        if merged.get(name) is None:
+            merged.pop(name, None)
+    yield from _problems_of(merged, where, ApiEndpoint)
+
+
+def _problems_of(tree: Mapping[str, Any], where: str, model: type[BaseModel]) -> Iterator[str]:
+    try:
+        model.model_validate(tree)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
+                yield explained(where, detail, model)
+
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
 MOST_EXTENDED = 20
@@ -175,3 +267,171 @@ def _unknown_top_key(key: str) -> str:
         return f"{key}: belongs to a run config, which run_eval runs; a suite has all its keys under `{TOP}:`"
     shown = REDACTED if looks_like_key(key) else key
     return f"unknown key {shown}{did_you_mean(key, [TOP])}; a suite has all its keys under `{TOP}:`"
+
+
+DEFAULT_VARIANT = "default"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_LENGTH = 60
+
+
+def name_of_type(task_type: str, framework: Framework) -> str:
+    """`pubmed_qa` of `helm.pubmed_qa`, `helm-mmlu-subject-anatomy` of `helm:mmlu:subject=anatomy`."""
+    slug = _UNSAFE.sub("-", task_type.removeprefix(f"{framework.framework.name}.")).strip("-.")
+    if 0 < len(slug) <= _LENGTH:
+        return slug
+    return f"{slug[:_LENGTH]}-{hashlib.sha256(task_type.encode()).hexdigest()[:8]}".strip("-.")
+
+
+def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:
+    """The name of the evaluation's cells."""
+    plain = variant["name"] == DEFAULT_VARIANT or not variant.get("params")
+    return evaluation if plain else f"{evaluation}_{variant['name']}"
+
+
+NAMED = ("evaluations", "targets", "variants")
+"""Lists whose entries are merged by name."""
+_PATHS_OF_PARAMS = ("data_path", "data_dir")
+
+
+def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) -> dict[str, Any]:
+    """The section of a layer of sound shape; what is wrong with tasks, paths and names is added to `problems`."""
+    tree = deepcopy(layer.tree)
+    found: list[str] = []
+    for where, params in params_of(tree):
+        _absolute_paths(params, where, layer, found)
+    for number, target in enumerate(tree.get("targets") or []):
+        _one_name_of_the_key(target, endpoint_at(number), found)
+    if tree.get("evaluations"):
+        tree["evaluations"] = list(_evaluations(tree["evaluations"], framework, found))
+    if tree.get("output_dir"):
+        tree["output_dir"] = os.path.abspath(os.path.expanduser(tree["output_dir"]))
+    for kind in NAMED:
+        found += _twice(kind, tree.get(kind) or [])
+    problems += [f"{layer.begin}{problem}" for problem in found]
+    for key in ("preset", "extends"):
+        tree.pop(key, None)
+    return tree
+
+
+def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found: list[str]) -> None:
+    extra = params.get("extra")
+    if not isinstance(extra, dict):
+        return
+    for name in _PATHS_OF_PARAMS:
+        if isinstance(extra.get(name), str):
+            extra[name] = os.path.abspath(os.path.expanduser(extra[name]))
+    given = extra.get(BENCHMARK)
+    if isinstance(given, str):
+        if layer.is_preset and layer.folder is not None:
+            given = str(layer.folder / given)
+        path = find_benchmark(given, layer.folder, f"{where}.extra.{BENCHMARK}", found)
+        extra[BENCHMARK] = given if path is None else str(path)
+
+
+def _one_name_of_the_key(target: dict[str, Any], where: str, found: list[str]) -> None:
+    problems: list[str] = []
+    canonical_names({"target": target}, problems)
+    found += [problem.replace("target.api_endpoint", where, 1) for problem in problems]
+
+
+def _evaluations(entries: Sequence[Any], framework: Framework, found: list[str]) -> Iterator[dict[str, Any]]:
+    for number, entry in enumerate(entries):
+        where = f"{TOP}.evaluations[{number}]"
+        entry = {"type": entry} if isinstance(entry, str) else entry
+        if entry.get("select") is not None:
+            yield from _selected(entry, where, framework, found)
+        elif entry.get("type") is None:
+            yield entry
+        else:
+            name = entry.get("name") or name_of_type(entry["type"], framework)
+            yield {**entry, "name": name, "type": _type(entry["type"], f"{where}.type", framework, found)}
+
+
+def _selected(entry: Mapping[str, Any], where: str, framework: Framework, found: list[str]) -> Iterator[dict[str, Any]]:
+    chosen = [task.name for task in framework.evaluations if _fits(task, entry["select"])]
+    for name in entry["select"].get("without") or []:
+        if framework.task(name) is None:
+            found.append(f"{where}.select.without: there is no task {name!r}{did_you_mean(name, framework.names())}")
+    if not chosen:
+        found.append(f"{where}.select: no task is like that; 'eval-factory ls --json' shows tags and access of each")
+    for name in chosen:
+        yield {"name": name, "type": name, **({"params": deepcopy(entry["params"])} if entry.get("params") else {})}
+
+
+def _fits(task: Task, select: Mapping[str, Any]) -> bool:
+    tags = set(task.about.tags)
+    return (
+        select.get("access") in (None, task.about.access)
+        and tags.issuperset(select.get("tags") or [])
+        and tags.isdisjoint(select.get("not_tags") or [])
+        and task.name not in (select.get("without") or [])
+    )
+
+
+def _type(given: str, where: str, framework: Framework, found: list[str]) -> str:
+    """The task's name; of a run entry with its paths made absolute."""
+    problems: list[str] = []
+    task = task_named(given, framework, problems)
+    found += [problem.replace(WHERE, where, 1) for problem in problems]
+    if task is None or not task.helm.any_run_spec or PATHS.isdisjoint(task.helm.arguments):
+        return given
+    return prefix_of(framework) + RunEntry(task.helm.run_spec, dict(task.helm.arguments)).text
+
+
+def _twice(kind: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    first: dict[str, int] = {}
+    for number, entry in enumerate(entries):
+        name = str(entry["name"])
+        if name.lower() in first:
+            yield (
+                f"{TOP}.{kind}[{number}]: the name {name!r} is the one of {kind}[{first[name.lower()]}], too;"
+                " give each its own `name` (capitals do not count)"
+            )
+        first.setdefault(name.lower(), number)
+
+
+def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:
+    """All layers in normal form, weakest first, as one section."""
+    whole: dict[str, Any] = {}
+    for layer, tree in layers:
+        if layer.wins:
+            _take_back(whole, leaves(tree.get("params") or {}))
+        for key, value in tree.items():
+            by_name = key in NAMED and not layer.wins and value is not None
+            whole[key] = _by_name(whole.get(key) or [], value) if by_name else over(whole.get(key), value)
+    return whole
+
+
+def over(base: Any, tree: Any) -> Any:
+    """The stronger over the weaker: mappings are merged, all else is replaced, by a null, too."""
+    if isinstance(base, Mapping) and isinstance(tree, Mapping):
+        return {**base, **{key: over(base.get(key), value) for key, value in tree.items()}}
+    return deepcopy(tree)
+
+
+def _by_name(base: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]) -> list[Any]:
+    known = {entry["name"].lower(): entry for entry in base}
+    for entry in entries:
+        key = entry["name"].lower()
+        known[key] = over(known.get(key), entry)
+    return list(known.values())
+
+
+def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The way to each value that is no mapping."""
+    found: list[tuple[str, ...]] = []
+    for name, value in tree.items():
+        found += leaves(value, (*above, name)) if isinstance(value, Mapping) and value else [(*above, name)]
+    return found
+
+
+def _take_back(whole: Mapping[str, Any], paths: Sequence[tuple[str, ...]]) -> None:
+    """What stands nearer to a cell than the suite's `params`, and is said for every cell now."""
+    for kind in NAMED:
+        for entry in whole.get(kind) or []:
+            for path in paths:
+                tree = entry.get("params")
+                for name in path[:-1]:
+                    tree = tree.get(name) if isinstance(tree, dict) else None
+                if isinstance(tree, dict):
+                    tree.pop(path[-1], None)

@@ -1,33 +1,105 @@
-"""The shape of a suite's file. Nothing here has a default: those stand in framework.yml."""
+"""The shape of a suite's file, of its `slurm` and of a target's `serve`. The defaults stand in framework.yml.
+
+`descriptions.yml` says what each key is. A run reads none of this, unless it has a section `slurm`.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
-from eval_factory.config.field_docstrings import describe_fields
-from eval_factory.config.model import Line, Number, PathText, Positive
-from eval_factory.config.serve_model import ServeSection
-from eval_factory.config.slurm_model import SlurmSection
-from eval_factory.core.redaction import looks_like_key
+from eval_factory.config.model import Executor, Line, Number, PathText, Positive, VariableName
+from eval_factory.core.rundir import RESERVED_NAMES
+from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.suite_dir import RESERVED_NAMES
+from eval_factory.core.urls import PORT, REPLICA, served_url
 
+_PATH = r"/[A-Za-z0-9._~/-]*"
+_OPTION = re.compile(r"--([a-z][a-z-]*)(=.*)?")
+_OF_A_SHELL = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
+OWN_OPTIONS = {
+    "account": "account", "partition": "partition", "qos": "qos", "time": "time", "cpus-per-task": "cpus",
+    "mem": "mem", "gpus": "gpus", "gres": "gpus",
+    "array": None, "job-name": None, "output": None, "error": None, "export": None, "export-file": None,
+    "requeue": None, "no-requeue": None, "open-mode": None, "signal": None, "wrap": None, "parsable": None,
+    "chdir": None, "nodes": None, "ntasks": None, "dependency": None, "wait": None, "test-only": None,
+}  # fmt: skip
+"""Options of sbatch that do not go into `extra`, and the key that says the same; None: eval-factory decides itself."""
+LAUNCH = "launch"
+"""Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
 LONGEST_NAME = 100
 NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")
 OF_THE_SUITE = "suite_"
 """What the suite's own files beside the targets' folders begin with."""
 
-MOST_PROCESSES = 256
-MOST_ATTEMPTS = 100
-MOST_TOKENS = 10**12
+
+def _like(pattern: str, must: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"must be {must}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _without_key(said: str, between: str | None = None) -> AfterValidator:
+    """`between`: what parts a text into the words that may be keys; None: it is one word."""
+
+    def check(text: str) -> str:
+        if any(map(looks_like_key, [text] if between is None else re.split(between, text))):
+            raise ValueError(said)
+        return text
+
+    return AfterValidator(check)
+
+
+def _option(text: str) -> str:
+    found = _OPTION.fullmatch(text)
+    if found is None:
+        raise ValueError("must be one option of sbatch in its long form, such as --constraint=a100")
+    name = found[1]
+    if name in OWN_OPTIONS:
+        key = OWN_OPTIONS[name]
+        instead = f"say it as `{key}`" if key else "eval-factory sets it itself"
+        raise ValueError(f"--{name} does not go here: {instead}")
+    if len(_shell_words(text)) != 1:  # sbatch reads quotes in the same way
+        raise ValueError('has a space: give each option an entry of its own, and a value with spaces quotes: --x="a b"')
+    return text
+
+
+def _shell_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise ValueError("has a quote that does not end") from None
+
+
+def _command_words(text: str) -> str:
+    words = _shell_words(text)
+    if any(looks_like_key(part) for word in words for part in re.split(r"[=:,]", word)):
+        raise ValueError(
+            "holds what looks like a key (it is not shown); name its variable in `env`, and have the server read it"
+        )
+    found = sorted(_OF_A_SHELL.intersection(words))
+    if found:
+        raise ValueError(f"is started without a shell, and {found[0]} means nothing then; write a script and name it")
+    return text
+
+
+def _variable(text: str) -> str:
+    name, given, value = text.partition("=")
+    if given and names_a_secret(name):
+        raise ValueError(f"has a value for {name}, which names a secret; write the NAME alone")
+    if looks_like_key(value):
+        raise ValueError("has what looks like a key as its value (it is not shown); write the NAME alone")
+    return f"{_name.validate_python(name)}{given}{value}"
 
 
 def _folder_name(text: str) -> str:
-    if looks_like_key(text):
-        raise ValueError("looks like a key (it is not shown), and names a folder; choose another name")
     if not NAME.match(text):
         raise ValueError(
             f"names a folder: letters, digits, '.', '_' and '-', {LONGEST_NAME} at most, the first one a letter,"
@@ -42,49 +114,97 @@ def _target_name(text: str) -> str:
     return text
 
 
-def _no_key(text: str) -> str:
-    if looks_like_key(text):
-        raise ValueError("looks like a key (it is not shown), and would be written into files; choose another name")
-    return text
-
-
-Name = Annotated[Line, AfterValidator(_no_key)]
+_name: TypeAdapter[str] = TypeAdapter(VariableName)
+_NO_KEY = "looks like a key (it is not shown), and {}; choose another name"
+Name = Annotated[Line, _without_key(_NO_KEY.format("would be written into files"))]
 """Of what may be called as one likes."""
-FolderName = Annotated[Line, AfterValidator(_folder_name)]
+FolderName = Annotated[Line, _without_key(_NO_KEY.format("names a folder")), AfterValidator(_folder_name)]
 TargetName = Annotated[FolderName, AfterValidator(_target_name)]
+_IN_A_SCRIPT = "holds what looks like a key (it is not shown); a batch script is no place for one"
+ScriptLine = Annotated[Line, _without_key(_IN_A_SCRIPT, r"[\s=\"']+")]
+Word = Annotated[
+    Line,
+    _like(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*", "a name as Slurm has it: letters, digits and _.,:@+-"),
+    _without_key(_IN_A_SCRIPT, r"[\s=\"']+"),
+]
+SlurmTime = Annotated[
+    Line,
+    _like(
+        r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d){0,2}",
+        "a time as Slurm has it, in quotes: 'minutes', 'hours:minutes:seconds' or 'days-hours:minutes'",
+    ),
+]
+Memory = Annotated[Line, _like(r"\d+[KMGT]?", "a number with K, M, G or T behind it, such as 8G")]
+Gpus = Annotated[Line, _like(r"([A-Za-z0-9_.-]+:)?\d+", "a number of GPUs in quotes, or kind:number, such as a100:2")]
+CommandWords = Annotated[Line, AfterValidator(_command_words)]
+Health = Annotated[
+    Line,
+    _like(
+        rf"{_PATH}|http://(127\.0\.0\.1|localhost):\{{port\}}(/[^\s]*)?",
+        f"a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health",
+    ),
+]
+BasePath = Annotated[Line, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))]
+UpToAWeek = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
+UpToAYear = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]
 Tree = dict[str, Any]
 
 
-class _Described(StrictModel):
-    """A field's docstring is its description in the JSON Schema."""
+class SlurmSection(StrictModel):
+    """`suite.slurm`, or a target's `slurm`, which stands over it key by key."""
 
-    model_config = ConfigDict(json_schema_extra=describe_fields)
+    account: Word | None = None
+    partition: Word | None = None
+    qos: Word | None = None
+    time: SlurmTime | None = None
+    cpus: Annotated[Positive, Field(le=4096)] | None = None
+    mem: Memory | None = None
+    gpus: Gpus | None = None
+    extra: list[Annotated[ScriptLine, AfterValidator(_option)]] | None = None
+    prologue: list[ScriptLine] | None = None
+    container: ScriptLine | None = None
+    python: ScriptLine | None = None
+    tasks_at_once: Annotated[Positive, Field(le=10_000)] | None = None
 
 
-class Selection(_Described):
+class RunExecutorSection(StrictModel):
+    """`executor` and `slurm` at the top of a run config, for the JSON Schema."""
+
+    executor: Executor
+    slurm: SlurmSection
+
+
+class ServeSection(StrictModel):
+    """A target's `serve`."""
+
+    command: CommandWords | None = None
+    replicas: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    machine_options: CommandWords | None = None
+    health: Health | None = None
+    base_path: BasePath | None = None
+    start_time_limit_s: UpToAWeek | None = None
+    hang_time_limit_s: UpToAWeek | None = None
+    stop_grace_s: UpToAWeek | None = None
+    max_restarts: Annotated[int, Field(strict=True, ge=0, le=100)] | None = None
+    env: list[Annotated[Line, AfterValidator(_variable)]] | None = None
+
+
+class Selection(StrictModel):
     """Tasks of framework.yml by what is known of them; 'eval-factory ls --json' shows it."""
 
     access: Literal["public", "gated", "private"] | None = None
-    """Who can get the data."""
     tags: list[Line] = []
-    """A task needs all of these tags."""
     not_tags: list[Line] = []
-    """And none of these."""
     without: list[Line] = []
-    """Names of tasks that are left out."""
 
 
-class EvaluationEntry(_Described):
+class EvaluationEntry(StrictModel):
     """One of `evaluations`."""
 
     type: Line | None = None
-    """The task ('eval-factory ls' lists them), or helm:RUN_ENTRY for any of HELM's."""
     select: Selection | None = None
-    """In the place of `type`: many tasks at once."""
     name: FolderName | None = None
-    """What its folders and its column in the table are called; made of `type` if not given."""
     params: Tree | None = None
-    """As config.params of a run config; they beat the suite's."""
 
     @model_validator(mode="after")
     def _one_or_many(self) -> EvaluationEntry:
@@ -95,41 +215,30 @@ class EvaluationEntry(_Described):
         return self
 
 
-class TargetEntry(_Described):
+class TargetEntry(StrictModel):
     """One of `targets`."""
 
     name: TargetName
-    """What its folder and its row in the table are called."""
     api_endpoint: Tree | None = None
-    """As target.api_endpoint of a run config."""
     params: Tree | None = None
-    """As config.params of a run config; they beat the suite's and the evaluation's."""
     limit_group: Name | None = None
-    """Targets with the same group share their limits; targets with the same URL share them if this is not given."""
     slurm: SlurmSection | None = None
-    """As suite.slurm, which it stands over key by key: what the cells of this target ask of Slurm."""
     serve: ServeSection | None = None
-    """A server that is started for the cells of this target, and ended after them; in place of api_endpoint.url."""
 
 
-class VariantEntry(_Described):
+class VariantEntry(StrictModel):
     """One of `variants`."""
 
     name: FolderName
-    """Is put behind the evaluation's name; `default`, and a variant without params, keep the plain name."""
     params: Tree | None = None
-    """As config.params of a run config; they beat the suite's, the evaluation's and the target's."""
 
 
-class CellPattern(_Described):
+class CellPattern(StrictModel):
     """One of `include` or `exclude`: the cells that all its patterns fit. `*`, `?` and `[...]` stand for characters."""
 
     evaluation: Name | None = None
-    """The evaluation's name, with its variant's or without it."""
     target: Name | None = None
-    """The target's name."""
     variant: Name | None = None
-    """The variant's name; `default` where there are no variants."""
 
     @model_validator(mode="after")
     def _says_something(self) -> CellPattern:
@@ -143,50 +252,92 @@ def _entry(value: object) -> object:
     return {"type": value} if isinstance(value, str) else value
 
 
-Cost = Annotated[Number, Field(gt=0.0)]
-Seconds = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]
-
-
-class SuiteSection(_Described):
+class SuiteSection(StrictModel):
     """`suite`, as one file says it: all of it may stand elsewhere."""
 
     output_dir: PathText | None = None
-    """Folder for the cells' folders and the table; made if it is not there. Flag: --output_dir."""
     preset: Line | None = None
-    """A suite that comes with eval-factory, as the base of this one. Flag: --preset."""
     extends: PathText | None = None
-    """Another suite's file, beside this one, as the base of this one."""
     params: Tree | None = None
-    """As config.params of a run config; of every cell."""
     evaluations: list[Annotated[EvaluationEntry, BeforeValidator(_entry)]] | None = None
-    """What is evaluated: names of tasks, or mappings."""
     targets: list[TargetEntry] | None = None
-    """The models that are evaluated."""
     variants: list[VariantEntry] | None = None
-    """Each evaluation is done once with the params of each variant."""
     include: list[CellPattern] | None = None
-    """Only these cells; all if not given."""
     exclude: list[CellPattern] | None = None
-    """Not these cells, whatever `include` says."""
     judges: list[Any] | None = None
-    """A jury, as config.params.extra.judges of a run config; of the cells whose task has a jury."""
     prices: list[Any] | None = None
-    """What models cost, as config.params.extra.prices of a run config; of every cell."""
     executor: Literal["local", "slurm"] | None = None
-    """Where the cells run: on this machine, or as jobs of Slurm. Flag: --executor."""
     slurm: SlurmSection | None = None
-    """What the jobs ask of Slurm; with executor slurm."""
-    max_processes: Annotated[Positive, Field(le=MOST_PROCESSES)] | None = None
-    """Cells that run at once; twice as many as this machine has cores, 8 at most, if not given."""
-    max_attempts: Annotated[Positive, Field(le=MOST_ATTEMPTS)] | None = None
-    """How often a cell is begun in one invocation where another attempt can help."""
-    max_outage_s: Seconds | None = None
-    """Seconds for which the cells of an endpoint that is gone wait for it."""
-    max_cost: Cost | None = None
-    """US dollars that all cells together may cost."""
+    max_processes: Annotated[Positive, Field(le=256)] | None = None
+    max_attempts: Annotated[Positive, Field(le=100)] | None = None
+    max_outage_s: UpToAYear | None = None
+    max_cost: Annotated[Number, Field(gt=0.0)] | None = None
     max_requests: Positive | None = None
-    """Requests that all cells together may send."""
-    max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=MOST_TOKENS)] | None = None
-    """Tokens of prompts and answers of all cells together."""
-    max_wall_s: Seconds | None = None
-    """Seconds after which one invocation stops."""
+    max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**12)] | None = None
+    max_wall_s: UpToAYear | None = None
+
+
+def serve_of(defaults: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    """Every key with its value. A null leaves the default."""
+    return {**defaults, **{key: value for key, value in section.items() if value is not None}}
+
+
+def problems_of_serve(target: Mapping[str, Any], where: str, env: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with a target that is served, when all files are merged."""
+    serve = target["serve"]
+    if serve.get("command") is None:
+        yield f"{where} has no serve.command, which starts its server: vllm serve my/model --port {PORT}"
+    elif not any(PORT in (serve.get(key) or "") for key in ("command", "machine_options")):
+        yield f"{where}: serve.command says nowhere which port: write {PORT}, and a free one is put in its place"
+    if Redactor.from_environment(env, filter(names_a_secret, env)).tree(serve, known_only=True) != serve:
+        yield (
+            f"{where}: `serve` holds the value of a variable that is a secret (it is not shown), and everybody on the"
+            " machine can read a command; name the variable in serve.env, and have the server read it"
+        )
+    if (target.get("api_endpoint") or {}).get("url") is not None:
+        yield f"{where} has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"
+
+
+def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The target with the URL of what its command serves; another target as it is."""
+    if not target.get("serve"):
+        return dict(target)
+    serve = serve_of(defaults, target["serve"])
+    endpoint = {"api_key": None, **(target.get("api_endpoint") or {})}  # it gets a key only where one is named
+    endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
+    return {**target, "api_endpoint": endpoint}
+
+
+def words_of(serve: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of the command; `{port}` and `{replica}` stand in them."""
+    return tuple(shlex.split(_command(serve)))
+
+
+def health_url(serve: Mapping[str, Any]) -> str:
+    """`{port}` stands in it."""
+    said = str(serve["health"])
+    return said if said.startswith("http") else f"http://127.0.0.1:{PORT}{said}"
+
+
+def variables_of(serve: Mapping[str, Any]) -> list[str]:
+    """Names of the variables that a server gets from who starts it."""
+    return [entry for entry in serve["env"] if "=" not in entry]
+
+
+def settings_of(serve: Mapping[str, Any]) -> dict[str, str]:
+    """Variables that a server gets with the values that `serve` says."""
+    return dict(entry.split("=", 1) for entry in serve["env"] if "=" in entry)
+
+
+def _command(serve: Mapping[str, Any]) -> str:
+    return " ".join(part for part in (serve["command"], serve["machine_options"]) if part)
+
+
+def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What a dry run says of servers. `served`: target -> every key of its `serve`."""
+    if served:
+        yield "\n# servers; each is started for all cells of its target, and ended after them"
+    for target, serve in served.items():
+        many = "" if serve["replicas"] == 1 else f"{serve['replicas']} servers, {REPLICA}: its number; "
+        told = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
+        yield f"#   {target}: {_command(serve)}  {told}"

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Budget, Price
 
 RUN_ID = "EVAL_FACTORY_RUN_ID"
 PARENT = "EVAL_FACTORY_PARENT"

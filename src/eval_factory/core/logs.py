@@ -1,14 +1,107 @@
-"""The program's own log."""
+"""The program's own log, and logs/events.jsonl: what happens inside helm-run, one JSON object a line.
+
+The progress display and the collector read the events. The file is append-only; a line is written by one `write` call,
+so a reader sees complete lines, or a last one without its newline.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
-from collections.abc import Iterable, Iterator
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
 
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.secrets import Redactor
+
+PHASE = "phase"
+PROGRESS = "progress"
+RUN_DONE = "run_done"
+RUN_FAILED = "run_failed"
+FATAL = "fatal"
+REFUSED = "refused"
+"""The run entry stands for what cannot be evaluated here."""
+WARNING = "warning"
+MEASURED = "measured"
+"""The requests of a run were made to be counted; none was sent."""
+LIMIT_REACHED = "limit_reached"
+"""Nothing more was asked: the run's own limit of cost, requests, tokens or time."""
+"""How much of an evaluation one process asks that asks a part of it."""
+BLOCKED = "blocked"
+"""Offline, something wanted a host that is not an endpoint's."""
+
+LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
+"""The phases of a run."""
+
+UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
+"""The `kind` of a fatal event: nobody answers, or somebody who takes no request."""
+
+_STOPS = "eval-factory stops"
+
+PROGRESS_INTERVAL_S = 0.5
+
+
+class EventWriter:
+    """Appends events, redacted; safe among threads."""
+
+    def __init__(self, path: Path, run_id: str, redactor: Redactor) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=PRIVATE)
+        self._redactor = redactor
+        self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
+        self._lock = threading.Lock()
+        self._run_id = run_id
+        self._last_progress = 0.0
+
+    def emit(self, event: str, **fields: Any) -> None:
+        told = self._redactor.tree(fields)
+        line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **told})
+        with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
+            self._file.write(line + "\n")
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+    def progress(self, *, final: bool = False, **fields: Any) -> None:
+        """Like `emit`, at most a few times a second."""
+        now = time.monotonic()
+        if not final and now - self._last_progress < PROGRESS_INTERVAL_S:
+            return
+        self._last_progress = now
+        self.emit(PROGRESS, **fields)
+
+
+def last_words(message: str, env: Mapping[str, str]) -> str:
+    """The line on standard error that says why helm-run ends, for where a full disk keeps it out of the events.
+
+    Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells this one from them.
+    """
+    run = HelmRunSettings.from_environment(env).run_id
+    return f"{_STOPS}: {message}" if run is None else f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
+
+
+def heard_last(returncode: int, tail: Iterable[str], run: str) -> str | None:
+    """The message of `last_words` among the last lines of a helm-run that failed; None where it is not there."""
+    mark = f"{_STOPS} [{run}]: "
+    found = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
+    with contextlib.suppress(ValueError):
+        return str(json.loads(found[0])) if found and returncode != 0 else None
+    return None
+
+
+def run_id() -> str:
+    """The id that the parent process gave this run; a process of its own makes one."""
+    return HelmRunSettings.from_environment(os.environ).run_id or f"pid{os.getpid()}-{time.time_ns()}"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.own_files import open_regular
+from eval_factory.core.safe_files import open_regular
 
 MOST_BYTES = 256 * 1024
 """Of a file that a person writes."""

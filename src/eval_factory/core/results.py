@@ -7,12 +7,180 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from eval_factory.core.choice_order_results import ChoiceOrders
-from eval_factory.core.clinician_results import Clinicians
-from eval_factory.core.comparability_results import Comparability
-from eval_factory.core.cost import Cost
-from eval_factory.core.roles import MODEL_ROLE as MODEL_ROLE  # others know it from here
-from eval_factory.core.rubric_results import RubricReport
+from eval_factory.core.budget import Cost
+from eval_factory.core.nouns import MODEL_ROLE as MODEL_ROLE
+from eval_factory.core.nouns import RunStatus
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of questions, with its 95 % interval."""
+
+    value: float
+    count: int
+    """Of how many it is a share."""
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+
+@dataclass(frozen=True)
+class ChoiceOrders:
+    """What became of the answers when the choices of a question stood in another order."""
+
+    orders: int
+    """In how many each question was to be asked, the original among them."""
+    questions: int
+    """That were asked in more than one."""
+    kept: Mapping[str, int]
+    """Why choices were not moved -> how many questions that is."""
+    by_order: Mapping[str, float | None]
+    """Number of the order, 1 is the original -> the main metric's mean over those questions."""
+    changed: Share | None
+    """Of the questions with two answers or more: those whose choice, by its text, is not the same in all orders."""
+    right_in_all: Share | None
+    """Of the questions whose every order was answered."""
+    letters: Mapping[str, int]
+    """What was answered -> how often, over all questions and orders."""
+
+
+@dataclass(frozen=True)
+class CorrectedScore:
+    """What the people would have said of all answers, by prediction-powered inference."""
+
+    metric: str
+    value: float
+    ci_low: float
+    ci_high: float
+    ci_method: str
+    power: float
+    """How far the judges' scores were used: 0 not at all, 1 in full."""
+    judge_value: float
+    """What the judges, or the metric, say of the same answers."""
+
+
+@dataclass(frozen=True)
+class TooFewRated:
+    """Why there is no corrected score."""
+
+    rated: int
+    needed: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far raters agree. None: not defined for these ratings."""
+
+    n: int
+    """Answers times criteria that at least two of them rated."""
+    alpha: float | None = None
+    """Krippendorff's, ordinal."""
+    icc: float | None = None
+    """Intraclass correlation ICC(2,1), over what all of them rated."""
+    weighted_kappa: float | None = None
+    """Quadratic weights; the mean over pairs of raters."""
+    ac1: float | None = None
+    """Gwet's."""
+
+
+@dataclass(frozen=True)
+class JudgeAgreement(Agreement):
+    """How far a judge agrees with the raters' mean, or their majority where there are two ratings."""
+
+    bias: float | None = None
+    """The judge's score of an answer less the people's, in the mean."""
+    bias_low: float | None = None
+    bias_high: float | None = None
+    """The ends of its 95 % interval; None where too few answers were rated."""
+
+
+@dataclass(frozen=True)
+class Clinicians:
+    """Everything that a result says of people's ratings."""
+
+    rated: int
+    """Answers with every question rated by at least one person."""
+    answers: int
+    """That could have been rated: those that the main score is made of."""
+    raters: int
+    ratings: int
+    """That were used."""
+    corrected: CorrectedScore | None = None
+    too_few: TooFewRated | None = None
+    agreement: Agreement | None = None
+    """Among the raters; None where there is only one."""
+    judges: Mapping[str, JudgeAgreement] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One setting of a run that is not what MedHELM's leaderboard ran."""
+
+    setting: str
+    leaderboard: str | int | float
+    """`unknown` where nobody wrote it down."""
+    here: str | int | float
+    effect: str
+    """What it may do to the score."""
+
+    def in_words(self, there: str) -> str:
+        """`temperature 0.7 (there 0.0)`, with `there` for the leaderboard."""
+        if self.here == self.leaderboard:  # of what differs and is known, these are two values
+            return f"{self.setting} known neither here nor there"
+        return f"{self.setting} {self.here} ({there} {self.leaderboard})"
+
+
+@dataclass(frozen=True)
+class Comparability:
+    """Whether a score may stand beside those of MedHELM's leaderboard, as far as settings tell."""
+
+    medhelm_settings: bool | None
+    """None: the leaderboard has no result to compare with."""
+    reason: str | None = None
+    """Why there is none."""
+    deviations: tuple[Deviation, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What is no deviation and may be taken for one, or for no such."""
+
+
+@dataclass(frozen=True)
+class RubricVotes:
+    """How many criteria were found to be what: by the majority of the judges, or by one of them."""
+
+    asked: int
+    met: int
+    not_met: int
+    unjudged: int
+    tied: int = 0
+    """As many judges say met as not met: of an even number of judges."""
+    score: float | None = None
+    """Of one judge: the mean score of the cases of which it decided all criteria, not clipped."""
+
+
+@dataclass(frozen=True)
+class PairAgreement:
+    """How far two judges agree about criteria."""
+
+    criteria: int
+    """That both decided."""
+    agreement: float
+    """Share of them on which they say the same."""
+    kappa: float | None = None
+    """Cohen's; None where it is not defined."""
+
+
+@dataclass(frozen=True)
+class RubricReport:
+    """What the judges of a rubric said of the criteria of all answers that came."""
+
+    criteria: RubricVotes
+    judges: Mapping[str, RubricVotes]
+    agreement: Mapping[str, PairAgreement]
+    """`one/other` -> how far they agree."""
+    krippendorff_alpha: float | None = None
+    unanimous: float | None = None
+    """Share of the criteria that several judges decided on which all say the same."""
+
 
 SCHEMA_VERSION = 2
 _T = TypeVar("_T")
@@ -452,10 +620,50 @@ class TaskResult:
     instances: Iterable[InstanceRecord] = field(repr=False)
     """May be gone through more than once; read from files, not held."""
     reportable: bool
-    status: str
+    status: RunStatus
     something_to_ask: bool
     """Whether the same command would ask for anything again."""
     comparability: Comparability | None = None
     """None: of a version that did not say it."""
     clinicians: Clinicians | None = None
     """None: nobody rated its answers."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of the values of many responses; None where no response had one."""
+
+    mean: float | None
+    maximum: float | None
+
+
+@dataclass(frozen=True)
+class RequestSpan:
+    """One helm-run's requests to the evaluated model, in seconds since the epoch."""
+
+    first_request: float
+    last_response: float
+
+    @property
+    def seconds(self) -> float:
+        return self.last_response - self.first_request
+
+
+@dataclass(frozen=True)
+class ResponseStatistics:
+    """Of all requests to the evaluated model since the folder was begun; what came from the cache was not sent."""
+
+    responses: int
+    """With a status of HTTP, whatever it is."""
+    successful: int
+    """Responses with an answer."""
+    prompt_tokens: Figures
+    completion_tokens: Figures
+    total_tokens: Figures
+    latency_s: Figures
+    """Of the responses."""
+    status_codes: Mapping[int, int]
+    finish_reasons: Mapping[str, int]
+    """Of the answers that are kept."""
+    runs: tuple[RequestSpan, ...]
+    """Each helm-run that sent requests, the first one first."""

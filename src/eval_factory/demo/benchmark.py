@@ -20,7 +20,7 @@ from helm.benchmark.scenarios.scenario import (
     ScenarioSpec,
 )
 
-from eval_factory.demo.packaged_data import TABLES
+from eval_factory.demo.example import TABLES
 
 NAME = "sample_medical_qa"
 LETTERS = "ABCD"

@@ -1,7 +1,9 @@
-"""`new_benchmark`: a working example of a custom benchmark, for the user to change."""
+"""What comes with the package: examples of custom benchmarks, and the sample benchmark's questions."""
 
 from __future__ import annotations
 
+import hashlib
+from importlib import resources
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -40,3 +42,18 @@ def write_example(folder: Path, *, jury: bool = False, kind: str | None = None) 
         return written
     except OSError as error:
         raise PrerequisiteError(f"{folder}: cannot be written to: {error.strerror or error}") from error
+
+
+TABLES = {"sample_medical_qa": "sample/data.csv"}
+"""HELM's run spec -> the file that it reads, under this room."""
+
+
+def packaged_data(run_spec: str) -> dict[str, str]:
+    """Name -> SHA-256 of what a run spec reads of the package; empty for those that read nothing of it."""
+    table = TABLES.get(run_spec)
+    if table is None:
+        return {}
+    from eval_factory.core.results import PACKAGED  # imported here, as `--help` needs KINDS alone
+
+    content = (resources.files(__package__) / table).read_bytes()
+    return {f"{PACKAGED}demo/{table}": hashlib.sha256(content).hexdigest()}

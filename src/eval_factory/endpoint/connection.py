@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.failure_causes import Causes, line_of
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import filled, secret_in
-from eval_factory.core.served_url import reached
+from eval_factory.core.secrets import Redactor, filled, secret_in
+from eval_factory.core.urls import reached
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings

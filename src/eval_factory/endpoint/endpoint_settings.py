@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any
 
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import filled, variables_in
 from eval_factory.endpoint import openai_api
 

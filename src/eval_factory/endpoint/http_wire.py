@@ -26,7 +26,7 @@ from urllib3.util.wait import wait_for_read
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.served_url import is_at_a_server
+from eval_factory.core.urls import is_at_a_server
 from eval_factory.endpoint import bridge
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.budget import Spending
-from eval_factory.core.cost import BY_ENDPOINT, BY_TABLE, BYTES_PER_TOKEN, Price
+from eval_factory.core.budget import BY_ENDPOINT, BY_TABLE, BYTES_PER_TOKEN, Price, Spending
 
 PRICES_TABLE = """
 CREATE TABLE IF NOT EXISTS prices (
     run_id TEXT NOT NULL,
     role TEXT NOT NULL,
-    price TEXT NOT NULL,        -- JSON: core/cost.py
+    price TEXT NOT NULL,        -- JSON: core/budget.py
     PRIMARY KEY (run_id, role)
 )
 """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.core import foreign_text
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens

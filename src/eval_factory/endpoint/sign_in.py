@@ -25,13 +25,11 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.foreign_text import one_line, said_in
-from eval_factory.core.hosts import origin_of
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
-from eval_factory.core.secrets import first_secret, secret_in, variable_of
-from eval_factory.core.user_paths import cache_folder
+from eval_factory.core.safe_files import cache_folder, write_atomic
+from eval_factory.core.secrets import Redactor, first_secret, secret_in, variable_of
+from eval_factory.core.urls import origin_of
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.http_wire import certificates, certificates_hint, proxy_for

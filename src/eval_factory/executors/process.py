@@ -9,16 +9,72 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from types import ModuleType
+from typing import IO, Any, Protocol, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE
-from eval_factory.executors.base import Finished, ProcessSpec
+from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
+from eval_factory.core.rundir import PRIVATE, Lock, RunDir
+from eval_factory.core.secrets import Redactor
+from eval_factory.core.urls import SERVED_AT
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended: its exit code (negative: the signal) and its last lines, redacted and printable."""
+
+    returncode: int
+    tail: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """A program to run in an output folder that this process holds."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    """All that it gets to see."""
+    rundir: RunDir
+    lock: Lock
+    """Inherited: nobody else may write to the folder for as long as the program lives."""
+    run_id: str
+    """Of the events that it writes."""
+    redactor: Redactor
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What came of it."""
+
+    finished: Finished
+    wall_s: float
+    events: tuple[Mapping[str, Any], ...]
+    """All but those of progress, in their order."""
+
+
+def ignore(_event: Mapping[str, Any]) -> None:
+    """For those who wait for the end only."""
+
+
+class Executor(Protocol):
+    """Where helm-run runs."""
+
+    def run(
+        self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
+    ) -> Execution:
+        """Run to the end and show progress on `screen`; `on_event` is told of everything but progress.
+
+        Anything that interrupts the wait ends the program, and all that it started, first.
+
+        Raises:
+            PrerequisiteError: the program is not there.
+        """
+        ...
+
 
 TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
@@ -195,3 +251,75 @@ def git_hash(folder: Path) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
+
+
+ALLOWED = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
+        "PYTHONPATH", "PYTHONUTF8", "PYTHONIOENCODING", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH",
+        "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
+        "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+        "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+        "HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_ENDPOINT",
+        "HF_TOKEN", "NLTK_DATA", "TIKTOKEN_CACHE_DIR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
+        ALL_FILES, "NVCF_STATUS_URL", "OAUTHLIB_INSECURE_TRANSPORT", "SYSTEMROOT",
+        WITHOUT, SERVED_AT,
+    }
+)  # fmt: skip
+ALLOWED_PREFIXES = ("LC_",)
+
+
+def child_environment(env: Mapping[str, str], key_names: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
+    """What helm-run gets to see of `env`, with `extra` on top.
+
+    HELM calls programs of installed packages by their names (gdown): those of our environment are found too, activated
+    or not, after the user's own.
+    """
+    names = set(key_names)
+    kept = {
+        name: value
+        for name, value in env.items()
+        if name in ALLOWED or name in names or name.startswith(ALLOWED_PREFIXES)
+    }
+    # HELM opens files in the locale's encoding, and what it reads (ours and a user's) is UTF-8.
+    path = os.pathsep.join([kept.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
+    return {"PYTHONUTF8": "1", **kept, "PATH": path, "PYTHONUNBUFFERED": "1", **extra}
+
+
+ALWAYS_OPEN = 64
+"""What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries may have theirs."""
+OPEN_PER_REQUEST = 3
+"""A connection, and for a thread that waits for it (a judge's) cache.db with its write-ahead log."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""The limit is the process's: of two runs in two threads, none may take back what the other was given."""
+
+
+def make_room(requests_at_once: int) -> None:
+    """Raise this process's limit on open files to what the run needs; helm-run inherits it.
+
+    Raises:
+        PrerequisiteError: the system does not let it be so high.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    with _ONE_AT_A_TIME:
+        _raise_limit(resource, requests_at_once)
+
+
+def _raise_limit(resource: ModuleType, requests_at_once: int) -> None:
+    needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    except (ValueError, OSError):  # over the hard limit, or over what macOS has beside it
+        fit = (max(soft, 0 if hard == resource.RLIM_INFINITY else hard) - ALWAYS_OPEN) // OPEN_PER_REQUEST
+        advice = f", or let at most {fit} requests go on at once (config.params.parallelism)" if fit > 0 else ""
+        raise PrerequisiteError(
+            f"{requests_at_once} requests at once (judges' included) need {needed} open files, and only"
+            f" {soft} are allowed here\n  allow more (ulimit -n {needed}){advice}"
+        ) from None

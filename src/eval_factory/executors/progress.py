@@ -1,9 +1,13 @@
-"""What the screen shows while helm-run works: a bar on a terminal, plain lines elsewhere. Read from events.jsonl."""
+"""What the screen shows while helm-run works: a bar on a terminal, plain lines elsewhere. Read from events.jsonl.
+
+The local executor: helm-run as a child process, watched through its events.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,6 +17,7 @@ from rich.table import Column
 from rich.text import Text
 
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.executors.process import Execution, ProcessSpec, ignore, run_logged
 
 PLAIN_INTERVAL_S = 10.0
 REFRESHES_PER_S = 4
@@ -195,3 +200,25 @@ def figures_text(event: dict[str, Any], elapsed_s: float) -> str:
     if any(tokens):
         parts.append(f"{tokens[0]}+{tokens[1]} tokens")
     return ", ".join(parts)
+
+
+class LocalExecutor:
+    """On this machine."""
+
+    def run(
+        self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
+    ) -> Execution:
+        tail = EventTail(spec.rundir.events, spec.run_id)
+        events: list[Mapping[str, Any]] = []
+        started = time.monotonic()
+        with ProgressDisplay(screen) as display:
+
+            def tick() -> None:
+                for event in tail.new():
+                    if event["event"] != "progress":
+                        events.append(event)
+                        on_event(event)
+                    display.show(event)
+
+            finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
+        return Execution(finished, time.monotonic() - started, tuple(events))

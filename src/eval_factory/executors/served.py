@@ -32,9 +32,9 @@ from urllib.parse import urlsplit
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.served_url import PORT, REPLICA
+from eval_factory.core.secrets import Redactor
+from eval_factory.core.urls import PORT, REPLICA
 from eval_factory.executors.process import start_listening
 
 MODULE = "eval_factory.executors.served"

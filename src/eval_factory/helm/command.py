@@ -1,17 +1,35 @@
-"""The run entry and the command line of helm-run, from the one template in framework.yml."""
+"""The run entry and the command line of helm-run, from the one template in framework.yml; HELM's other programs."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.helm.programs import Program, helm_program
 from eval_factory.plan.run_plan import SUITE, Plan
+
+
+class Program(list[str]):
+    """What a command line begins with: one word, or an interpreter and what it runs."""
+
+
+MODULES = {
+    "helm-run": "helm.benchmark.run",
+    "helm-summarize": "helm.benchmark.presentation.summarize",
+    "helm-server": "helm.benchmark.server",
+}
+
+
+def helm_program(name: str) -> Program:
+    """One of HELM's programs, of the environment that eval-factory itself runs in: never another one on PATH."""
+    beside = Path(sys.executable).parent / name
+    return Program([str(beside)] if beside.is_file() else [sys.executable, "-m", MODULES[name]])
 
 
 def run_entry(plan: Plan) -> str:

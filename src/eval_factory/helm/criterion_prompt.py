@@ -1,15 +1,20 @@
-"""What a judge is asked about the criteria of a rubric. Pure text.
+"""What judges are asked: our prompt about the criteria of a rubric, and the installed HELM's to its juries.
 
-It asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py): whether the last turn of a
-conversation meets one criterion, shown with its points; all parts of a criterion have to be met, but examples in it are
-examples; a criterion with negative points is met where the answer does what it should not.
+Ours asks what HealthBench's published grader asks (openai/simple-evals, healthbench_eval.py): whether the last turn of
+a conversation meets one criterion, shown with its points; all parts of a criterion have to be met, but examples in it
+are examples; a criterion with negative points is met where the answer does what it should not. HELM's are read from
+its source; nothing of it is imported.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
-from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric_case import Criterion
 
 _TASK = """\
 You check answers of a chat assistant against criteria that physicians wrote. Below is a conversation, whose last turn
@@ -102,3 +107,45 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
         name = min(places, key=lambda one: places[one])
         parts += [rest[: places[name]], values[name]]
         rest = rest[places[name] + len(name) + 2 :]
+
+
+ANNOTATIONS = Path("benchmark", "annotation")
+_TEMPLATE = "PROMPT_TEMPLATE"
+
+
+def prompt_of_rubric() -> str:
+    """About one criterion; conversation, reference and criterion are in braces."""
+    return template(alone=True)
+
+
+def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:
+    """The template, with HELM's places in braces; None where none of the annotators is a jury, or HELM is not here.
+
+    Args:
+        annotators: names of classes.
+        folder: that HELM's annotators are in; of the installed HELM if not given.
+    """
+    folder = folder or _installed()
+    if folder is None or not annotators:
+        return None
+    defined = re.compile(rf"^class (?:{'|'.join(map(re.escape, annotators))})\(LLMAsJuryAnnotator\):", re.MULTILINE)
+    for file in sorted(folder.glob("*_annotator.py")):
+        source = file.read_text(encoding="utf-8")
+        if defined.search(source):
+            return _template_in(source)
+    return None
+
+
+def _template_in(source: str) -> str | None:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and any(ast.unparse(target) == _TEMPLATE for target in node.targets):
+            value = node.value.value if isinstance(node.value, ast.Constant) else None
+            return value if isinstance(value, str) else None
+    return None
+
+
+def _installed() -> Path | None:
+    found = find_spec("helm")  # of the package itself: nothing of it is imported
+    places = [] if found is None else list(found.submodule_search_locations or ())
+    folders = [Path(place) / ANNOTATIONS for place in places]
+    return next((folder for folder in folders if folder.is_dir()), None)

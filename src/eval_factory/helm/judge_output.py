@@ -3,18 +3,147 @@
 HELM takes what stands between the first `{` and the last `}` of a judge's output. A judge that quotes the answer it
 judges may so hand down ratings that the answer wrote itself. Here every JSON object that has the form of a judge's
 ratings is found, those that stand in the judged answer are not the judge's, and what is left has to be one.
+
+An answer that hides a rating from a program does not hide it from a model: letters that look alike, invisible
+characters between them, escapes, base64. What is looked for in an answer is therefore looked for in its `readings`,
+which are linear in the text.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import html
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import permutations
-from typing import Any
+from itertools import chain, permutations
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm
-from eval_factory.helm.disguised_text import readings, squeezed, undisguised
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.helm import names
+
+_TWINS = {
+    "a": "\u0430\u03b1\u1d00", "b": "\u0432\u0299", "c": "\u0441\u1d04", "d": "\u0501\u1d05", "e": "\u0435\u03b5\u1d07",
+    "g": "\u0261\u0262", "h": "\u04bb\u043d", "i": "\u0456\u03b9\u0131\u026a", "j": "\u0458\u1d0a",
+    "k": "\u043a\u03ba\u1d0b", "l": "\u029f", "m": "\u043c\u1d0d", "n": "\u0274", "o": "\u043e\u03bf\u1d0f",
+    "p": "\u0440\u03c1\u1d18", "q": "\u051b", "r": "\u0280", "s": "\u0455\ua731", "t": "\u0442\u03c4\u1d1b",
+    "u": "\u03c5\u1d1c", "v": "\u0475\u03bd\u1d20", "w": "\u051d\u1d21", "x": "\u0445", "y": "\u0443\u028f",
+    "z": "\u1d22", "A": "\u0410\u0391", "B": "\u0412\u0392", "C": "\u0421", "E": "\u0415\u0395", "H": "\u041d\u0397",
+    "I": "\u0406\u0399", "J": "\u0408",
+    "K": "\u041a\u039a", "M": "\u041c\u039c", "N": "\u039d", "O": "\u041e\u039f", "P": "\u0420\u03a1",
+    "S": "\u0405", "T": "\u0422\u03a4", "X": "\u0425\u03a7", "Y": "\u0423\u03a5", "Z": "\u0396",
+    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u02ba\u2033", "'": "\u2018\u2019\u201a\u2039\u203a",
+    ":": "\u2236\ua789\u02d0",
+}  # fmt: skip
+"""ASCII and what looks like it: of Unicode's confusables (unicode.org/Public/security/latest/confusables.txt) the
+Cyrillic, Greek and small capital letters with which English can be written, quotation marks and colons."""
+
+_TAG_CHARACTERS = range(0xE0020, 0xE007F)
+"""Invisible twins of ASCII, which many models read."""
+
+
+class _Plain(dict[int, str]):
+    """A table for `str.translate` that is made as it is used.
+
+    Each character is decomposed by itself: to bring a text to a normal form takes the square of a run of accents.
+    """
+
+    def __missing__(self, code: int) -> str:
+        if code in _TAG_CHARACTERS:
+            plain = chr(code - _TAG_CHARACTERS[0] + 0x20)
+        else:
+            parts = unicodedata.normalize("NFKD", chr(code))
+            plain = "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Me", "Cf"))
+        self[code] = plain
+        return plain
+
+
+_PLAIN = _Plain({ord(twin): letter for letter, twins in _TWINS.items() for twin in twins})
+
+_ESCAPE = re.compile(r"\\{1,8}(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_ESCAPED_MARK = re.compile(r"\\{1,8}([\"'/nrt])")
+_WHITE = {"n": "\n", "r": "\n", "t": "\t"}
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?){8,}")
+_PRINTABLE = frozenset(range(32, 127)) | {9, 10, 13}
+_CLOSING_TAG = re.compile(r"</\w{1,80}>")
+_NOT_WORDS = re.compile(r"[\W_]+")
+
+
+def readings(text: str) -> Iterator[str]:
+    """The text as it stands, without its disguises, and what it holds in base64 or hexadecimal."""
+    yield text
+    plain = undisguised(text)
+    if plain != text:
+        yield plain
+    for hidden in (_in_base64(plain), _in_hex(plain)):
+        if hidden:
+            yield undisguised(hidden)
+
+
+def undisguised(text: str) -> str:
+    """Lookalikes as ASCII, accents and invisible characters left out, escapes of several kinds replaced."""
+    if not text.isascii():
+        text = text.translate(_PLAIN)
+    if "\\" in text:
+        text = _ESCAPE.sub(_unescaped, text)
+        text = _ESCAPED_MARK.sub(lambda match: _WHITE.get(match[1], match[1]), text)
+    if "&" in text:
+        text = _ENTITY.sub(lambda match: html.unescape(match[0]), text)
+    if "%" in text:
+        text = unquote(text)
+    return text
+
+
+def squeezed(text: str) -> str:
+    """Letters and digits alone, in small letters: the same text however it is laid out, quoted and marked."""
+    return _NOT_WORDS.sub("", _CLOSING_TAG.sub("", text)).lower()
+
+
+def squeezed_readings(text: str) -> list[str]:
+    """Each reading, forwards and backwards: what a text may be said to hold."""
+    squeezes = [squeezed(reading) for reading in readings(text)]
+    return squeezes + [squeeze[::-1] for squeeze in squeezes]
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    try:
+        return chr(int(match[1] or match[2] or match[3], 16))
+    except ValueError:
+        return match[0]
+
+
+def _in_base64(text: str) -> str:
+    """What is encoded in the text, read token by token and, where it goes over several lines, as one."""
+    tokens = [token.rstrip("=").replace("-", "+").replace("_", "/") for token in _BASE64.findall(text)]
+    found = [_decoded(token) for token in tokens]
+    if len(tokens) > 1 and "" in found:
+        found.append(_decoded("".join(tokens)))
+    return "".join(found)
+
+
+def _decoded(token: str) -> str:
+    try:
+        return _as_text(base64.b64decode(token + "=" * (-len(token) % 4)))
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _in_hex(text: str) -> str:
+    digits = (re.sub("[ :]", "", token) for token in _HEX.findall(text))
+    return "".join(_as_text(bytes.fromhex(token)) for token in digits)
+
+
+def _as_text(data: bytes) -> str:
+    """Empty where it is not text: long words of English are base64, too, and decode to anything."""
+    return data.decode() if data and all(byte in _PRINTABLE for byte in data) else ""
+
 
 SCALE = HELMS_FORM.scale
 """The bounds of the score of HELM's juries, which is a mean of ratings."""
@@ -28,6 +157,7 @@ MOST_BRACES = 200
 MOST_FIELDS_PERMUTED = 3
 
 _DECODER = json.JSONDecoder()
+_Judgement = TypeVar("_Judgement")
 
 
 class UnusableJudgeOutput(Exception):
@@ -53,41 +183,76 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryFor
     Raises:
         UnusableJudgeOutput: there are none, or it cannot be told which they are.
     """
+    squeezes = squeezed_readings(judged)
+
+    def stands(found: Mapping[str, Any]) -> bool:
+        forms = (_forms_of(name, found[name], fields, form) for name, fields in criteria.items() if name in found)
+        return any(written in squeeze for written in chain.from_iterable(forms) for squeeze in squeezes)
+
+    def read(found: dict[str, Any]) -> dict[str, Any]:
+        _look_for_faults(found, criteria, form)
+        return found
+
+    ratings = own_judgement(
+        text,
+        holds=lambda found: bool(criteria.keys() & found.keys()),
+        wanted="the criteria " + ", ".join(criteria),
+        stands=stands,
+        judged_is="response",
+        read=read,
+        verdict=lambda found: json.dumps({name: found[name]["score"] for name in criteria}),
+    )
+    # HELM's mean takes everything else that stands there.
+    return {name: _as_number(ratings[name], form) for name in criteria}
+
+
+def own_judgement(
+    text: str,
+    *,
+    holds: Callable[[dict[str, Any]], bool],
+    wanted: str,
+    stands: Callable[[dict[str, Any]], bool],
+    judged_is: str,
+    read: Callable[[dict[str, Any]], _Judgement],
+    verdict: Callable[[_Judgement], object],
+) -> _Judgement:
+    """The one judgement in a judge's output that is its own; it may say it more than once.
+
+    Args:
+        holds: whether an object is a judgement; `wanted`: what it has to hold, for the judge.
+        stands: whether a judgement stands in the judged answer already.
+        read: the judgement, or raises UnusableJudgeOutput.
+        verdict: what two judgements have in common that are the same.
+
+    Raises:
+        UnusableJudgeOutput: there is none, or it cannot be told which it is; the message tells the judge why.
+    """
     if len(text) > LONGEST:
         raise UnusableJudgeOutput(f"it is longer than {LONGEST} characters")
+    reasons: list[str] = []
+    usable: dict[object, _Judgement] = {}
     try:
-        return _own_ratings(text, criteria, judged, form)
+        objects = [found for found in json_objects(text) if holds(found)]
+        if not objects:
+            raise UnusableJudgeOutput(f"it holds no JSON object with {wanted}")
+        own = [found for found in objects if not stands(found)]
+        if not own:
+            raise UnusableJudgeOutput(f"it repeats a judgement that stands in the {judged_is}; give your own")
+        for found in own:
+            try:
+                judgement = read(found)
+            except UnusableJudgeOutput as error:
+                reasons.append(str(error))
+            else:
+                usable[verdict(judgement)] = judgement
     except RecursionError as error:
         raise UnusableJudgeOutput("it is nested too deeply") from error
-
-
-def _own_ratings(text: str, criteria: Criteria, judged: str, form: JuryForm) -> dict[str, Any]:
-    objects = [found for found in json_objects(text) if criteria.keys() & found.keys()]
-    if not objects:
-        raise UnusableJudgeOutput("it holds no JSON object with the criteria " + ", ".join(criteria))
-    stands = _standing_in(judged, form)
-    own = [
-        found
-        for found in objects
-        if not any(stands(name, found[name], fields) for name, fields in criteria.items() if name in found)
-    ]
-    if not own:
-        raise UnusableJudgeOutput("it repeats a judgement that stands in the response; give your own")
-    reasons = []
-    usable: dict[str, dict[str, Any]] = {}
-    for found in own:
-        reason = _fault(found, criteria, form)
-        if reason is None:
-            usable[json.dumps({name: found[name]["score"] for name in criteria})] = found
-        else:
-            reasons.append(reason)
     if not usable:
         raise UnusableJudgeOutput(reasons[0])
     if len(usable) > 1:
         raise UnusableJudgeOutput("it holds several judgements that differ; give one JSON object and nothing else")
-    (ratings,) = usable.values()
-    # HELM's mean takes everything else that stands there.
-    return {name: _as_number(ratings[name], form) for name in criteria}
+    (judgement,) = usable.values()
+    return judgement
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
@@ -117,20 +282,6 @@ def _as_number(rating: Mapping[str, Any], form: JuryForm) -> Any:
     return {**rating, "score": form.value_of(rating["score"])} if form.labels else rating
 
 
-def _standing_in(judged: str, form: JuryForm) -> Callable[[str, Any, Collection[str]], bool]:
-    """Whether a rating stands in the judged answer already: in any layout, wrapping, escape or disguise.
-
-    The letters and digits of the rating are looked for among those of the answer, read forwards and backwards.
-    """
-    squeezes = [squeezed(reading) for reading in readings(judged)]
-    squeezes += [squeeze[::-1] for squeeze in squeezes]
-
-    def stands(name: str, rating: Any, fields: Collection[str]) -> bool:
-        return any(text in squeeze for text in _forms_of(name, rating, fields, form) for squeeze in squeezes)
-
-    return stands
-
-
 def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
     """A rating as it may have been written down: with its fields in any order, its score as any kind of number."""
     if not isinstance(rating, Mapping):
@@ -154,19 +305,18 @@ def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _fault(found: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> str | None:
+def _look_for_faults(found: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> None:
     if form.criteria and (unknown := [name for name in found if name not in criteria]):
-        return f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}"
+        raise UnusableJudgeOutput(f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}")
     for name, fields in criteria.items():
         rating = found.get(name)
         if not isinstance(rating, Mapping):
-            return f"the criterion {name!r} is missing or no object"
+            raise UnusableJudgeOutput(f"the criterion {name!r} is missing or no object")
         for field in fields:
             if field not in rating:
-                return f"{name!r} has no {field!r}"
+                raise UnusableJudgeOutput(f"{name!r} has no {field!r}")
         if "score" in fields and form.value_of(rating["score"]) is None:
-            return f"the score of {name!r} is not {form.wanted}"
-    return None
+            raise UnusableJudgeOutput(f"the score of {name!r} is not {form.wanted}")
 
 
 _NEAR = r"[^.\n]{0,60}"
@@ -228,3 +378,18 @@ def injection_signs(answer: str) -> list[str]:
         if _SQUEEZED_RATING.search(squeezed(reading)):
             found.add("a ready-made judgement")
     return [name for name in _SIGNS if name in found]
+
+
+def jury_form_in(model_configs: Path) -> JuryForm:
+    """HELM's where no custom benchmark is run, or it says nothing of its own.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: the file is there and cannot be read.
+    """
+    file = model_configs / names.BENCHMARK
+    if not file.is_file():
+        return HELMS_FORM
+    from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
+
+    metrics = parse_own(file.read_text(encoding="utf-8")).get("metrics") or ()
+    return next((form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 MEASURED_HELM = "0.5.16"
-"""The version that `tasks/helm_index.json` was read from; `helm/versions.py` has those that are supported."""
+"""The version that `tasks/helm_index.json` was read from; `helm/packages.py` has those that are supported."""
 
 CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
-MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.measuring_runner.MeasuringRunner"
+MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.runner.MeasuringRunner"
 RUBRIC_ANNOTATOR_CLASS = "eval_factory.helm_plugin.rubric.criterion_judge.CriterionAnnotator"
 RUBRIC_METRIC_CLASS = "eval_factory.helm_plugin.rubric.rubric_metric.RubricMetric"
 PLUGIN_MODULE = "eval_factory.helm_plugin.plugin"

@@ -1,4 +1,4 @@
-"""HELM's output files, read and checked at the border, as records with our names."""
+"""HELM's output files, and what our plug-in leaves beside them, checked at the border, as records with our names."""
 
 from __future__ import annotations
 
@@ -357,3 +357,91 @@ def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) ->
     if not isinstance(found, Mapping):
         return {}
     return {criterion: int(rating["score"]) for criterion, rating in found.items()}
+
+
+class HubDataset(HelmRecord):
+    id: str
+    config: str
+    revision: str
+    folder: str
+
+    def files(self) -> dict[str, Path]:
+        """`hub:ID@REVISION/CONFIG/file` -> the prepared table that was read."""
+        name = f"hub:{self.id}@{self.revision}/{self.config}"
+        return {f"{name}/{path.name}": path for path in sorted(Path(self.folder).glob("*.arrow"))}
+
+
+class _AppliedPatch(HelmRecord):
+    name: str
+    run_specs: list[str] | None = None
+    """Those that it is for; None: every run."""
+
+
+class AppliedPatches(HelmRecord):
+    """Patches of HELM that a helm-run applied."""
+
+    applied: list[_AppliedPatch]
+
+    def of(self, run_spec: str) -> list[str]:
+        """Names of those that a run of this run spec met; one helm-run may be of several."""
+        return [patch.name for patch in self.applied if patch.run_specs is None or run_spec in patch.run_specs]
+
+
+class LimitedRecords(HelmRecord):
+    """What a scenario's `max_length` did to the records that it read."""
+
+    run_spec: str
+    max_length: int
+    records: int
+    left_out: int = 0
+    cut: int = 0
+
+
+class CodeExecution(HelmRecord):
+    """How what the model answered was executed."""
+
+    run_specs: list[str] = []
+    by: list[str] = []
+    still_can: list[str] | None = None
+    """Of versions that executed answers without a sandbox, too: what an answer could do all the same."""
+    ended: int = 0
+    """Answers that ended the process that executed them."""
+    shortened: int = 0
+    """Queries that were ended before their time, because the model's others had used it up."""
+
+
+def hub_datasets(helm_dir: Path) -> list[HubDataset]:
+    """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
+    return list(_of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[HubDataset]) or ())
+
+
+def applied_patches(helm_dir: Path) -> AppliedPatches | None:
+    """None where helm-run did not write them down: that of an earlier version of ours. Raises HelmError."""
+    found: AppliedPatches | None = _of_the_plugin(helm_dir / names.PATCHES_FILE, AppliedPatches)
+    return found
+
+
+def limited_records(helm_dir: Path) -> LimitedRecords | None:
+    """None where no scenario wrote such down. Raises HelmError."""
+    found: LimitedRecords | None = _of_the_plugin(helm_dir / names.LIMITED_RECORDS_FILE, LimitedRecords)
+    return found
+
+
+def code_execution(helm_dir: Path) -> CodeExecution | None:
+    """None where nothing was executed. Raises HelmError."""
+    found: CodeExecution | None = _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, CodeExecution)
+    return found
+
+
+def judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
+    """SHA-256 of each template of the prompt that the judges were asked with; None where they were not written down.
+
+    Raises HelmError.
+    """
+    found: dict[str, list[str]] = _of_the_plugin(helm_dir / names.JUDGE_PROMPTS_FILE, dict[str, list[str]]) or {}
+    return tuple(found[annotation]) if annotation in found else None
+
+
+def _of_the_plugin(file: Path, shape: Any) -> Any:
+    """What our plug-in wrote beside HELM's files, if it did."""
+    return read_record(file, shape) if file.is_file() else None

@@ -1,4 +1,4 @@
-"""What a run imports: looked for before anything is asked, and what to do where it is not there.
+"""Which versions of HELM are supported, and what a run imports: looked for before anything is asked.
 
 helm-run is always the one of our own interpreter, so that what this process can import, helm-run can.
 """
@@ -12,8 +12,29 @@ from collections.abc import Iterable
 from importlib import metadata, util
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm.versions import HELM, SUPPORTED_HELM, installed_helm, is_refused
+from eval_factory.helm import names
 from eval_factory.tasks.run_specs import load_index
+
+HELM = "crfm-helm"
+"""HELM's name as a package."""
+
+SUPPORTED_HELM = (names.MEASURED_HELM,)
+"""Those that every patch of HELM was checked against."""
+
+NEEDS_PATCHES = names.JURY_RUN_SPECS | {
+    "bird_sql", "cleva", "code", "codeinsights_code_efficiency", "codeinsights_correct_code",
+    "codeinsights_student_coding", "codeinsights_student_mistake", "czech_bank_qa", "ehr_sql", "ehrshot",
+    "medbullets_freetext", "spider",
+}  # fmt: skip
+"""Run specs that are wrong or unsafe without a patch, which is applied to a supported version only. What stands here is
+what the registry of patches says (`helm_plugin/patches/patch_registry.py`); a test compares them."""
+
+
+def installed_helm() -> str:
+    """Raises:
+    PackageNotFoundError: HELM is not installed.
+    """
+    return metadata.version(HELM)
 
 
 def look_for_packages(task: str, run_spec: str) -> None:
@@ -51,7 +72,7 @@ def refuse_unsupported_helm(task: str, run_spec: str) -> None:
         PrerequisiteError: it is refused; with the versions that are supported.
     """
     helm = installed_helm()
-    if is_refused(helm, run_spec):
+    if helm not in SUPPORTED_HELM and run_spec in NEEDS_PATCHES:
         raise PrerequisiteError(
             f"{task} needs HELM ({HELM}) {' or '.join(SUPPORTED_HELM)}; {helm} is installed\n"
             "  eval-factory replaces parts of HELM for this task, and has checked that with these versions only\n"

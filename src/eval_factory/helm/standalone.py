@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from eval_factory.config.model import DEMO_URLS
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import EndpointPlan

@@ -16,7 +16,7 @@ from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import Input, Instance
 
-from eval_factory.tasks.choice_orders import name_of, orders_of
+from eval_factory.tasks.choice_question import name_of, orders_of
 
 
 class ReorderedInput(Input):  # type: ignore[misc]

@@ -24,10 +24,9 @@ from helm.benchmark.scenarios.scenario import (
 from helm.common.general import ensure_file_downloaded
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.tasks.choices.choice_question import ChoiceQuestion
-from eval_factory.tasks.choices.published_files import PUBLISHED, read_choice_file
-from eval_factory.tasks.choices.published_forms import EVERY_TIER
+from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.file_problems import shortened
+from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
 
 MAX_TOKENS = 5
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."

@@ -23,12 +23,13 @@ from helm.clients.client import Client, truncate_sequence
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
 from helm.proxy.retry import NonRetriableException
 
-from eval_factory.core import events
+from eval_factory.core import logs
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.hosts import place_of
+from eval_factory.core.nouns import AttemptState
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
+from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.connection import connections_to
@@ -53,7 +54,7 @@ OWN_TEXT_END = "<|endoftext|>"
 
 TOO_MANY_REQUESTS = 429
 SAY_BUSY_EVERY_S = 10.0
-KINDS = {EndpointGone: events.UNREACHABLE, EndpointUnusable: events.REFUSED_BY_ENDPOINT}
+KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """What a fatal event says of the endpoint; nothing where it may be the benchmark's own requests."""
 
 
@@ -165,8 +166,8 @@ class Endpoint:
         """Tell of a defect of ours by its type and place; its own text may hold a prompt."""
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
-        self._events.emit(events.WARNING, role=self._role, message=f"a request failed: {message}")
-        self._cache.journal(Attempt(key, self._role, 1, "failed", None, message, time.time(), 0.0))
+        self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
+        self._cache.journal(Attempt(key, self._role, 1, AttemptState.FAILED, None, message, time.time(), 0.0))
         return message
 
     def forget(self, request: Request, reason: str) -> None:
@@ -238,7 +239,9 @@ class Endpoint:
 
     def _note_cached(self, key: str, completion: openai_api.Completion) -> None:
         """An answer that costs nothing: from the cache, or of an equal request at the same time."""
-        self._cache.journal(Attempt(key, self._role, 0, "cached", None, None, time.time(), 0.0, *completion.tokens))
+        self._cache.journal(
+            Attempt(key, self._role, 0, AttemptState.CACHED, None, None, time.time(), 0.0, *completion.tokens)
+        )
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
@@ -280,7 +283,7 @@ class Endpoint:
                 asked.key,
                 self._role,
                 answered.attempt,
-                "answered",
+                AttemptState.ANSWERED,
                 200,
                 "; ".join(adjustments) or None,
                 answered.started,
@@ -301,7 +304,7 @@ class Endpoint:
             new = [adjustment for adjustment in adjustments if adjustment not in self._described]
             self._described.update(new)
         for adjustment in new:
-            self._events.emit(events.WARNING, role=self._role, message=adjustment)
+            self._events.emit(logs.WARNING, role=self._role, message=adjustment)
 
     def _say_busy(self, message: str) -> None:
         """One line for a while of rate limits, or of silence; the journal has them all."""
@@ -319,9 +322,9 @@ class Endpoint:
             first, self._stopped = self._stopped is None, message
         if first:
             fatal = self._role == MODEL_ROLE
-            _say(events.last_words(message, os.environ) if fatal else f"warning: {message}")
+            _say(logs.last_words(message, os.environ) if fatal else f"warning: {message}")
             told = {"kind": kind} if fatal and kind else {}
-            self._events.emit(events.FATAL if fatal else events.WARNING, role=self._role, message=message, **told)
+            self._events.emit(logs.FATAL if fatal else logs.WARNING, role=self._role, message=message, **told)
         raise EndpointStopped(message)
 
     def ask_no_more(self, limit: str) -> None:
@@ -347,7 +350,7 @@ class Endpoint:
             first, self._warned = not self._warned, True
         if first:
             message = openai_api.TOO_FEW_TOKENS.format(granted=granted)
-            self._events.emit(events.WARNING, role=self._role, message=message)
+            self._events.emit(logs.WARNING, role=self._role, message=message)
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
         cut_off = choice.finish_reason == openai_api.CUT_OFF

@@ -2,7 +2,9 @@
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
 no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
-(`data/network.py`); the plug-in sets the guard up inside helm-run.
+(`data/run_data.py`); the plug-in sets the guard up inside helm-run.
+
+The settings of a run, for a helm-run that somebody starts by hand: taken from the file beside the model files.
 """
 
 from __future__ import annotations
@@ -11,11 +13,15 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import HelmRunSettings, Place
-from eval_factory.core.hosts import host_of
+from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings, Place, read_file
+from eval_factory.core.urls import host_of
+from eval_factory.endpoint.http_wire import proxy_from_environment
+from eval_factory.helm import names
 
 _NO_FAMILY = -1
 """Of a socket that is made of a descriptor which is open already."""
@@ -149,3 +155,32 @@ def _learn_addresses(known: Guard) -> None:
         return found
 
     socket.getaddrinfo = getaddrinfo
+
+
+def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
+    """Set the variables in `env`, over those of the shell, unless eval-factory itself started this process.
+
+    Raises:
+        ValueError: the file is not ours.
+    """
+    if HelmRunSettings.from_environment(env).run_id is not None:
+        return
+    try:
+        found = read_file((_local_path(argv) / names.SETTINGS).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    env.update(found.variables)
+    if found.through_proxies is not None:
+        proxies = {url: proxy for url in found.through_proxies if (proxy := proxy_from_environment(url))}
+        env.update(HelmRunSettings(proxies=proxies).environment())
+        for name in PROXY_VARIABLES:
+            env.pop(name, None)
+
+
+def _local_path(argv: Sequence[str]) -> Path:
+    """Where helm-run reads model files."""
+    found = "prod_env"
+    for before, argument in pairwise(argv):
+        if before == "--local-path":
+            found = argument
+    return Path(found)

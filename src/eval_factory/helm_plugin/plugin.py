@@ -16,13 +16,12 @@ import eval_factory.helm_plugin.choice_order_expander
 import eval_factory.helm_plugin.choice_scenario
 import eval_factory.helm_plugin.conversation_scenario
 import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these five register run specs and an expander
-from eval_factory.core import events
+from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.parent import end_with_parent
-from eval_factory.helm_plugin import network_guard, settings_file
-from eval_factory.helm_plugin.patches.apply import apply_patches
-from eval_factory.helm_plugin.patches.patch_registry import Stage
+from eval_factory.core.this_process import end_with_parent
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
 
 class _Discarded(io.TextIOBase):
@@ -46,7 +45,7 @@ def patch_helm() -> None:
     try:
         apply_patches(Stage.START)
     except PrerequisiteError as error:
-        print(events.last_words(str(error), os.environ), file=sys.stderr, flush=True)
+        print(logs.last_words(str(error), os.environ), file=sys.stderr, flush=True)
         sys.exit(1)
 
 
@@ -67,7 +66,7 @@ def patch_what_a_bare_run_imports() -> None:
 
 
 end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
-settings_file.take_settings_of_the_file(sys.argv, os.environ)
+network_guard.take_settings_of_the_file(sys.argv, os.environ)
 network_guard.guard_from_environment()
 patch_helm()
 if "--runner-class-name" not in sys.argv:

@@ -27,15 +27,23 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
-from eval_factory.helm.bookkeeping import is_score
-from eval_factory.helm.metric_facts import OVERLAP, facts_of
-from eval_factory.helm.trivial_answers import Question, Strategy, strategies, with_answer
-from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
-from eval_factory.helm.versions import HELM
-from eval_factory.tasks.custom.table_check import CLUSTER
+from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
+from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
+from eval_factory.helm.packages import HELM
+from eval_factory.helm.trivial_answers import (
+    VERSION,
+    Question,
+    Strategy,
+    StrategyScores,
+    TrivialScores,
+    read_trivial_scores,
+    strategies,
+    with_answer,
+)
+from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
-from eval_factory.tasks.known_floors import known_floors
+from eval_factory.tasks.known_scores import known_floors
 
 SHARE = 10
 """A run's time is this many times what may be spent here."""
@@ -67,7 +75,7 @@ def clock_for(run_spec: RunSpec) -> Clock:
 def score_trivial_answers(
     run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path, limit: TimeLimit
 ) -> str | None:
-    """Writes the file that `helm/trivial_scores.py` reads. Returns why it could not, where something went wrong.
+    """Writes the file that `helm/trivial_answers.py` reads. Returns why it could not, where something went wrong.
 
     Args:
         state: the requests of the run; whether they were answered does not matter.
@@ -217,8 +225,6 @@ def _sha256(
 def _database_of(spec: Any) -> str | None:
     if spec.class_name != SQL:
         return None
-    from eval_factory.helm_plugin.patches import sql_execution  # imports HELM's annotator
-
     return sql_execution.database_state()
 
 
@@ -243,8 +249,6 @@ class _Scorer:
         self._alike = self._first_alike()
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
-            from eval_factory.helm_plugin.patches import sql_execution
-
             self._executed = sql_execution.annotation_of
 
     def score(self, strategy: Strategy) -> StrategyScores:

@@ -11,10 +11,9 @@ from eval_factory.config.evaluation import OAUTH_SECRETS, OAUTH_SETTINGS
 from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.hosts import origin_of
-from eval_factory.core.redaction import is_placeholder
-from eval_factory.core.roles import MODEL_ROLE
-from eval_factory.core.secrets import Secret, checked_secret, secret_in, variable_of
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.secrets import Secret, checked_secret, is_placeholder, secret_in, variable_of
+from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.run_plan import Plan
 

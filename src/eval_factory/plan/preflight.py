@@ -9,8 +9,8 @@ from typing import Any
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.failure_causes import shortened
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.connection import StopMessages, connections_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission

@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.model import DEMO_URLS
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import BY_LIBRARY, LongPrompts, Price, Rates
+from eval_factory.core.budget import BY_LIBRARY, Budget, LongPrompts, Price, Rates
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 

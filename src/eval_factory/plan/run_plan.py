@@ -1,11 +1,17 @@
-"""What will be run: the endpoints by role, the scenario's arguments, and the identity by which a run is known again."""
+"""What will be run: the endpoints by role, the scenario's arguments, and the identity by which a run is known again.
+
+The name that several servers of one model have together, by which their answers are kept.
+
+It is the URL of the first that was asked. run_config.yml remembers it, and every server that was one of them: a list in
+another order, with one more or one less, is the same target, and so is a single URL that others are put beside.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -14,12 +20,69 @@ from urllib.parse import urlsplit
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import DEMO_URLS, ApiEndpoint, Judge, urls_in
 from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
-from eval_factory.core.hosts import origin_of
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
-from eval_factory.endpoint.openai_api import CHAT, Adapter
-from eval_factory.plan.same_servers import SameServers, named, servers_before
+from eval_factory.endpoint.openai_api import CHAT, Adapter, base_of
+
+KEPT_BY = "answers_kept_by"
+"""The section of run_config.yml; only where there were several servers."""
+
+
+@dataclass(frozen=True)
+class SameServers:
+    """Of one role."""
+
+    url: str
+    """Their name."""
+    servers: tuple[str, ...]
+    """Every one that has been among them."""
+
+    def has_one_of(self, urls: Iterable[str]) -> bool:
+        known = set(map(base_of, self.servers))
+        return any(base_of(url) in known for url in urls)
+
+
+def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
+    """Role -> the servers of the folder's last run; nothing where neither this run nor that one has several."""
+    endpoint, judges = evaluation.run.target.api_endpoint, evaluation.run.config.params.extra.judges or []
+    several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
+    try:
+        text = rundir.run_config.read_text(encoding="utf-8")
+        if not several and f"\n{KEPT_BY}:" not in text:
+            return {}
+        document = parse_own(text)
+        if KEPT_BY in document:
+            return {role: SameServers(one["url"], tuple(one["servers"])) for role, one in document[KEPT_BY].items()}
+        roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
+        asked = urls_in(document["target"]["api_endpoint"]["url"])
+        judges_before = document["config"]["params"]["extra"]["judges"] or ()
+        own = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
+        before = {**dict.fromkeys((*roles, *own), asked), **{role: urls for role, urls in own.items() if urls}}
+        return {role: SameServers(urls[0], urls) for role, urls in before.items()}
+    except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
+    """The name of these servers, and they themselves; none where they are one with its own name."""
+    name = before.url if before is not None and before.has_one_of(urls) else urls[0]
+    return name, () if tuple(urls) == (name,) else tuple(urls)
+
+
+def kept_by(endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]) -> dict[str, Any]:
+    """The section of run_config.yml; empty where each endpoint is one server, as it always was."""
+    found = {}
+    for one in endpoints:
+        known = before.get(one.role)
+        earlier = known.servers if known is not None and known.url == one.url else ()
+        servers = list(dict.fromkeys((*earlier, *one.urls)))
+        if servers != [one.url]:
+            found[one.role] = {"url": one.url, "servers": servers}
+    return found
+
 
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"

@@ -15,9 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
@@ -113,7 +114,7 @@ def statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str, Any]:
     `WARNED` is a result with instances, or judgements, missing that may be reported all the same; `FAILED` one that
     may not be. It says nothing of how good the score is.
     """
-    outcome = "FAILED" if not result.reportable else "PASSED" if result.status == "complete" else "WARNED"
+    outcome = "FAILED" if not result.reportable else "PASSED" if result.status == RunStatus.COMPLETE else "WARNED"
     configuration = [subject for subject in _descriptors(digests) if subject["name"] == "run_config.yml"]
     return {
         "_type": STATEMENT_TYPE,

@@ -1,25 +1,82 @@
 """report.md: a result in short, for pull requests and wikis.
 
 It holds no prompt, answer or reference. A pure function of the result, so that `verify` makes the same file again.
+
+Text of others inside Markdown that GitHub shows: it stays text, and calls nobody.
+
+GitHub makes links of more than Markdown's own: `@name` sends that person a message, `#12` and `GH-12` link an issue,
+and a bare address becomes a link, also where the sign is escaped, for they are looked for in the finished text; only
+code is left alone (GitHub Flavored Markdown, section 6.9; docs.github.com, "Autolinked references and URLs").
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from html import escape
 
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import Provenance, Score, Scores, TaskResult
-from eval_factory.report.choice_order_text import choice_order_line
-from eval_factory.report.clinician_lines import clinician_headline
-from eval_factory.report.cost_line import cost_line
-from eval_factory.report.jury_lines import ratings_line
-from eval_factory.report.markdown_text import code, prose, table
-from eval_factory.report.page.plain_words import counted
-from eval_factory.report.papers import number
-from eval_factory.report.rubric_lines import markdown_lines
+from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
+from eval_factory.report.sentences import (
+    choice_order_line,
+    clinician_headline,
+    cost_line,
+    counted,
+    number,
+    ratings_line,
+    rubric_headline,
+)
 from eval_factory.tasks.errata import CORRECTED
+
+_MADE_INTO = re.compile(
+    r"@|#|://|www\.|gh-\d|:[\w+-]+:|mailto:|xmpp:"  # a link, a message to somebody, a picture
+    r"|[\\`*\[\]<>~$!&|]|(?<![^\W_])_|_(?![^\W_])",  # markup; an underscore between letters is one
+    re.IGNORECASE,
+)
+"""In a word of which GitHub may make something."""
+_LIST = re.compile(r"(\d*)([-+.)]-*)")
+"""A first word that would begin a list, or draw a line."""
+LONGEST_PROSE = 2_000
+"""Characters of a note that are shown."""
+_BAR = "\u00a6"
+"""In code for the bar that ends a table's cell: no escape for it holds after a backslash."""
+
+
+def code(text: str) -> str:
+    """As code, which nothing is made of. A text that is empty becomes a dash."""
+    line = one_line(text).replace("|", _BAR)
+    if not line:
+        return "-"
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    pad = " " if "`" in (line[0], line[-1]) else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def prose(text: str) -> str:
+    """As words of a sentence: each word of which something would be made is code.
+
+    Nothing is escaped, so that what has to be redacted is still found in it.
+    """
+    first, *words = one_line(text, LONGEST_PROSE).split(" ")
+    found = _LIST.fullmatch(first)
+    shown = _word(first) if found is None else f"{found[1]}\\{found[2]}"
+    return " ".join([shown, *map(_word, words)])
+
+
+def _word(word: str) -> str:
+    return code(word) if _MADE_INTO.search(word) else word
+
+
+def table(head: list[str], rows: list[list[str]], numbers: int) -> list[str]:
+    """The lines of a table of cells that are Markdown.
+
+    Args:
+        numbers: how many of the last columns stand to the right.
+    """
+    sides = [":--"] * (len(head) - numbers) + ["--:"] * numbers
+    return [f"| {' | '.join(cells)} |" for cells in [head, sides, *rows]]
+
 
 MOST_NOTES = 5
 MOST_CAUSES = 5
@@ -113,13 +170,42 @@ def _validity(result: TaskResult) -> Iterator[str]:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {jury.krippendorff_alpha:.3f}"
     if (line := choice_order_line(result)) is not None:
         yield f"\n{prose(line[:1].upper() + line[1:])}"
-    yield from markdown_lines(result.validity.rubric)
+    yield from _rubric(result.validity.rubric)
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:
         unlike = ", ".join(prose(one.setting) for one in record.deviations)
         yield f"\nSettings of MedHELM's leaderboard: {'yes' if record.medhelm_settings else f'no ({unlike})'}"
     if (cost := cost_line(result.usage)) is not None:
         yield f"\n{prose(cost)}"
+
+
+def _rubric(found: RubricReport | None) -> Iterator[str]:
+    """Two tables: of the judges, and of pairs of them."""
+    if found is None:
+        return
+    yield f"\nCriteria: {rubric_headline(found)}"
+    yield ""
+    head = ["criteria judged by", "asked", "met", "not met", "tied", "unjudged", "score by it alone"]
+    several = len(found.judges) > 1
+    rows = [_votes("majority", found.criteria)] if several else []
+    rows += [_votes(code(judge), votes) for judge, votes in found.judges.items()]
+    yield from table(head, rows, numbers=6)
+    if found.agreement:
+        pairs = [
+            [code(pair), f"{one.criteria:,}", f"{100 * one.agreement:.1f} %", _decimals(one.kappa)]
+            for pair, one in found.agreement.items()
+        ]
+        yield ""
+        yield from table(["judges", "criteria that both decided", "the same", "Cohen's kappa"], pairs, numbers=3)
+
+
+def _votes(name: str, votes: RubricVotes) -> list[str]:
+    counts = (votes.asked, votes.met, votes.not_met, votes.tied, votes.unjudged)
+    return [name, *(f"{count:,}" for count in counts), "" if votes.score is None else f"{votes.score:.4f}"]
+
+
+def _decimals(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _failures(result: TaskResult) -> Iterator[str]:

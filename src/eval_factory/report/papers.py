@@ -20,9 +20,8 @@ from jinja2 import Environment, Template
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
-from eval_factory.report.markdown_text import code, prose, table
-from eval_factory.report.page.plain_words import counted
-from eval_factory.report.rubric_lines import of_criteria
+from eval_factory.report.markdown_report import code, prose, table
+from eval_factory.report.sentences import counted, number, of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.run_specs import load_index
 
@@ -196,11 +195,6 @@ def _deviations(result: TaskResult) -> list[str] | None:
     if record is None or record.medhelm_settings is None:
         return None
     return [one_line(one.in_words("leaderboard:")) for one in record.deviations]
-
-
-def number(value: float) -> str:
-    """A score as every page shows it."""
-    return f"{value:.4f}"
 
 
 def listed(words: Sequence[str]) -> str:

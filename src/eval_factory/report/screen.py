@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eval_factory.core.comparability_results import Comparability
 from eval_factory.core.failure_causes import line_of
-from eval_factory.core.results import FailureCause, JuryReport, Score, Spent, TaskResult, Usage
+from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.choice_order_text import choice_order_line
-from eval_factory.report.clinician_lines import clinician_headline
-from eval_factory.report.cost_line import cost_line
-from eval_factory.report.rubric_lines import screen_lines
+from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
@@ -32,7 +28,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         _instances(result),
         *_failures(validity.failures),
         *_jury(validity.jury),
-        *screen_lines(validity.rubric),
+        *([] if validity.rubric is None else [f"  criteria: {rubric_headline(validity.rubric)}"]),
         *_usage(result.usage),
         *_comparability(result.comparability),
         *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),

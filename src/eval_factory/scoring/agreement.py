@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 
-from eval_factory.core.clinician_results import Agreement
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
-from eval_factory.core.results import JuryReport, RankCorrelation
+from eval_factory.core.results import Agreement, JuryReport, RankCorrelation
 from eval_factory.scoring.scores import InstanceKey
 
 MIN_RANKED = 4

@@ -11,8 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from eval_factory.core.choice_order_results import ChoiceOrders, Share
-from eval_factory.core.results import ALL_ORDERS
+from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import PROPORTION, describe
@@ -20,7 +19,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, counted, score_of
-from eval_factory.tasks.choice_orders import order_of, why_kept
+from eval_factory.tasks.choice_question import order_of, why_kept
 
 NO_OPTION = "no option"
 """What an answer is counted as that names none."""

@@ -1,7 +1,7 @@
 """People's ratings of a sample of the answers -> the result's `clinicians`: corrected score, agreement, bias.
 
 Only ratings of answers that are still the same are used. Who rated an answer in full gives it a score as the main
-metric would (`core/rated_answers.py`); the people's score of an answer is the mean of these. The correction is that of
+metric would (`core/annotations.py`); the people's score of an answer is the mean of these. The correction is that of
 `scoring/prediction_powered.py`, over the strata that the sample was drawn from.
 """
 
@@ -14,16 +14,18 @@ from dataclasses import asdict, dataclass, field, replace
 
 from eval_factory.core.annotations import (
     CRITERIA,
+    HOW_GOOD,
+    IS_CORRECT,
     Annotations,
     AnswerKey,
+    Asked,
     Question,
     Sample,
     SampledAnswer,
+    has_judges,
     read_annotations,
 )
-from eval_factory.core.clinician_results import Clinicians, CorrectedScore, JudgeAgreement, TooFewRated
-from eval_factory.core.rated_answers import HOW_GOOD, IS_CORRECT, Asked, has_judges
-from eval_factory.core.results import Score, TaskResult
+from eval_factory.core.results import Clinicians, CorrectedScore, JudgeAgreement, Score, TaskResult, TooFewRated
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.agreement import Unit, agreement_among, agreement_with
 from eval_factory.scoring.intervals import few_sources, lower_end

@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Provenance, TaskResult, Validity
-from eval_factory.data.pins import notes_on_revisions
+from eval_factory.data.run_data import notes_on_revisions
 from eval_factory.endpoint import response_cache
-from eval_factory.helm import output, plugin_output
-from eval_factory.helm.main_metric import chosen_main_metric
-from eval_factory.helm.rubric_annotations import ANNOTATION
+from eval_factory.helm import output
+from eval_factory.helm.criterion_output import ANNOTATION
+from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.choice_order_check import ChoiceOrderCheck
 from eval_factory.scoring.clinicians import with_clinicians
@@ -215,7 +216,7 @@ def _tell_changes(changes: Sequence[str], draft: Draft) -> None:
 def _tell_models(stated: StatedModels, draft: Draft) -> None:
     run, plan = draft.run, draft.plan
     annotation = run.jury.annotation if run.jury else ANNOTATION
-    prompts = plugin_output.judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
+    prompts = output.judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
     draft.asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
     draft.notes.extend(notes_on_models(draft.asked, draft.tally.judges))
     most = plan.evaluation.run.config.params.extra.max_model_mismatch
@@ -283,7 +284,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
         provenance=provenance,
         instances=records,
         reportable=is_reportable(draft.main, scores, instances, coverage, draft.not_reportable),
-        status="complete" if complete else "partial",
+        status=RunStatus.COMPLETE if complete else RunStatus.PARTIAL,
         something_to_ask=tally.something_to_ask,
         comparability=comparability_of(facts),
     )

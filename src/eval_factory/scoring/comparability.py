@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Instances, Provenance
-from eval_factory.data.pins import unlike_pinned
+from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Comparability, Deviation, Instances, Provenance
+from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
 from eval_factory.helm.output import AdapterSpec
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
+from eval_factory.tasks.known_scores import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
 LONGEST_VALUE = 200

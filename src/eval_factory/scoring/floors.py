@@ -1,6 +1,6 @@
 """Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with.
 
-The values of HELM's metrics were computed inside helm-run, by HELM itself (`helm/trivial_scores.py`); corrected and
+The values of HELM's metrics were computed inside helm-run, by HELM itself (`helm/trivial_answers.py`); corrected and
 lenient ones are made of them here, by the rules that the model's answers are read with.
 """
 
@@ -12,12 +12,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import cast
 
+from eval_factory.core import formats
 from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
-from eval_factory.core.time_limit import Clock, OutOfTime, TimeLimit
+from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
-from eval_factory.helm.trivial_answers import EMPTY_NAME, MAJORITY_NAME, with_answer
-from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores, read_trivial_scores
+from eval_factory.helm.trivial_answers import (
+    EMPTY_NAME,
+    MAJORITY_NAME,
+    StrategyScores,
+    TrivialScores,
+    read_trivial_scores,
+    with_answer,
+)
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
@@ -26,7 +33,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import Form
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
-from eval_factory.tasks.known_floors import known_floors
+from eval_factory.tasks.known_scores import known_floors
 
 
 class SharedKeys:
@@ -244,7 +251,9 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
         if _is_above(score, floor) and label != main:
             means = f"{label}, which reads the same answers otherwise, is above its own"
         elif not _is_above(score, floor) and not label.endswith(LENIENT):
-            found.append(f"{label}: {_how(score, floor)} the best trivial answer ({floor.named}: {floor.value:.4f})")
+            found.append(
+                f"{label}: {_how(score, floor)} the best trivial answer ({floor.named}: {formats.score(floor.value)})"
+            )
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
     if main in scores and main in floors and floors[main].assumed:
@@ -268,7 +277,7 @@ def _interval(score: Score) -> tuple[float, float]:
 def _how(score: Score, floor: Floor) -> str:
     low, high = _interval(score)
     if score.stats.ci_low is None:
-        return f"{score.value:.4f}, without an interval, is no better than"
+        return f"{formats.score(score.value)}, without an interval, is no better than"
     worse = low > floor.value if floor.lower_is_better else high < floor.value
     relation = "is worse than" if worse else "includes the score of"
-    return f"the 95 % interval {low:.4f} .. {high:.4f} {relation}"
+    return f"the 95 % interval {formats.between(low, high)} {relation}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeGuard
 
+from eval_factory.core import formats
 from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
@@ -358,11 +359,11 @@ def few_sources(clusters: Sequence[Hashable]) -> str | None:
     if len(sources) == len(clusters):
         return None
     effective, largest = effective_clusters(clusters), max(sources.values()) / len(clusters)
-    as_much = f"{len(sources)} sources say as much as {effective:.1f} of equal size"
+    as_much = f"{len(sources)} sources say as much as {formats.decimals(effective, 1)} of equal size"
     if effective < LEAST_SOURCES:
         return f"there is no interval: {as_much}, and {LEAST_SOURCES} are needed"
     if effective < FEW_SOURCES or largest > LARGE_SOURCE:
-        return f"few sources decide the interval: {as_much}, and the largest holds {100 * largest:.0f} %"
+        return f"few sources decide the interval: {as_much}, and the largest holds {formats.percent(largest, 0)}"
     return None
 
 

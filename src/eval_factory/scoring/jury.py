@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from eval_factory.core import formats
 from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, Score, Stats
 from eval_factory.helm import output
 from eval_factory.helm.judge_output import injection_signs, says_nothing
@@ -187,8 +188,9 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     if alpha is not None and alpha > BEYOND_BELIEF and several >= ENOUGH_TO_TELL:
         yield Note(
             Importance.DOUBTFUL,
-            f"the judges agree more than different models do (Krippendorff's alpha {alpha:.3f} over {several} answers):"
-            " does one model, or a cache, answer for several of them?",
+            "the judges agree more than different models do (Krippendorff's alpha"
+            f" {formats.coefficient(alpha)} over {several} answers): does one model, or a cache, answer for several of"
+            " them?",
         )
     for judge, found in report.length_correlation.items():
         if found is None or found.count < ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
@@ -196,8 +198,9 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
         yield Note(
             Importance.DOUBTFUL,
             f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks: the rank correlation"
-            f" of mark and length is {found.rho:.2f} (95 % interval {found.ci_low:.2f} .. {found.ci_high:.2f}) over"
-            f" {found.count} answers. It does not show that the judge read them",
+            f" of mark and length is {formats.mean_rating(found.rho)} (95 % interval"
+            f" {formats.mean_rating(found.ci_low)} .. {formats.mean_rating(found.ci_high)}) over {found.count}"
+            " answers. It does not show that the judge read them",
         )
 
 

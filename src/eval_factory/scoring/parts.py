@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eval_factory.core.choice_order_results import ChoiceOrders
-from eval_factory.core.results import AskedEndpoint, Floor, Instances, Judgements, JuryReport, Score, Usage
-from eval_factory.core.rubric_results import RubricReport
+from eval_factory.core.results import (
+    AskedEndpoint,
+    ChoiceOrders,
+    Floor,
+    Instances,
+    Judgements,
+    JuryReport,
+    RubricReport,
+    Score,
+    Usage,
+)
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.groups import Groups

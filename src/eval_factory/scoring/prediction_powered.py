@@ -39,6 +39,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from eval_factory.core import formats
 from eval_factory.scoring.intervals import LEAST_SOURCES, design_effect, effective_clusters, t_quantile, variance_of
 
 LEAST_RATED = 20
@@ -191,7 +192,7 @@ def _clustering(strata: Sequence[Stratum], scale: tuple[float, float]) -> _Clust
         return _Clustering(1.0, 1.0, sum(len(one.rated) for one in strata))
     effective = effective_clusters(rated)
     if effective < LEAST_SOURCES:
-        raise TooFewSourcesError(f"{effective:.1f} effective sources, {LEAST_SOURCES} needed")
+        raise TooFewSourcesError(f"{formats.decimals(effective, 1)} effective sources, {LEAST_SOURCES} needed")
     of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
     sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
     of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(LEAST_SHARING, of_them) - 1)

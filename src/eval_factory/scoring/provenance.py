@@ -24,11 +24,10 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.time_limit import Clock
-from eval_factory.data.fingerprint import hashes_of
-from eval_factory.data.pins import revisions_of
-from eval_factory.demo.packaged_data import packaged_data
-from eval_factory.helm import names, output, plugin_output
+from eval_factory.core.this_process import Clock
+from eval_factory.data.run_data import hashes_of, revisions_of
+from eval_factory.demo.example import packaged_data
+from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 from eval_factory.tasks.errata import load_errata
@@ -207,7 +206,7 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     """Name -> SHA-256 of what a finished run read: its scenario's files, the Hub's, the user's own, the package's."""
     files = output.scenario_files(plan.rundir.helm, scenario)
     data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
-    for dataset in plugin_output.hub_datasets(plan.rundir.helm):
+    for dataset in output.hub_datasets(plan.rundir.helm):
         data.update({name: sha256_of(path) for name, path in dataset.files().items()})
     data.update(hashes_of(plan.rundir))
     data.update(packaged_data(plan.evaluation.task.helm.run_spec))
@@ -217,12 +216,12 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
 
 
 def _patches(plan: Plan) -> tuple[str, ...] | None:
-    found = plugin_output.applied_patches(plan.rundir.helm)
+    found = output.applied_patches(plan.rundir.helm)
     return None if found is None else tuple(found.of(plan.evaluation.task.helm.run_spec))
 
 
 def _code_execution(plan: Plan) -> dict[str, Any] | None:
-    found = plugin_output.code_execution(plan.rundir.helm)
+    found = output.code_execution(plan.rundir.helm)
     if found is None or plan.evaluation.task.helm.run_spec not in found.run_specs:
         return None
     before = {} if found.still_can is None else {"still_can": found.still_can}

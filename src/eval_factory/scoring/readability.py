@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.helm.main_metric import chosen_main_metric
+from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import LONGEST_LABEL
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import CORRECT, DATE_FORMATS
@@ -28,7 +29,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.reportable import unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.choices.choice_question import options_shown
+from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
 
 JOINT = "multiple_choice_joint"
@@ -456,9 +457,9 @@ def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
         if helm is not None and helm.value != score.value:
             yield Note(
                 Importance.INCOMPLETE,
-                f"{label} is {score.value:.4f}, HELM's own value {helm.value:.4f}: a gap of"
-                f" {score.value - helm.value:+.4f} for answers that state the option in other words or signs"
-                ' ("B.", "(B)", "The answer is B")',
+                f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}: a gap of"
+                f" {formats.score_change(score.value - helm.value)} for answers that state the option in other words or"
+                ' signs ("B.", "(B)", "The answer is B")',
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from eval_factory.core import formats
 from eval_factory.core.results import Instances, TaskResult
 
 PROMPT = (
@@ -79,5 +80,6 @@ def why_not_reportable(result: TaskResult, min_coverage: float) -> str | None:
             if result.something_to_ask
             else "nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
         )
-        reasons.insert(0, f"NOT REPORTABLE: coverage {coverage:.4f}, min_coverage is {min_coverage:g}\n  {advice}")
+        found = formats.score(formats.rounded(coverage))
+        reasons.insert(0, f"NOT REPORTABLE: coverage {found}, min_coverage is {min_coverage:g}\n  {advice}")
     return "\n".join(reasons)

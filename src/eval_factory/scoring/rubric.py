@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from eval_factory.core.results import JudgeCounts, Judgements, Score
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
+from eval_factory.core import formats
+from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, RubricReport, RubricVotes, Score
 from eval_factory.helm import output
+from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.helm.rubric_annotations import decisions_of, error_of, said_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import ordinal_alpha
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
@@ -22,7 +22,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
 from eval_factory.scoring.stated_models import same_family
-from eval_factory.tasks.rubric.rubric_case import (
+from eval_factory.tasks.rubric_case import (
     RUBRICS,
     TAGS,
     UNCLIPPED,
@@ -342,7 +342,8 @@ class RubricTally(Part):
         if raw is not None and raw.value < 0:
             yield Note(
                 Importance.DOUBTFUL,
-                f"the cases' mean is {raw.value:.4f} ({self.metric}{UNCLIPPED}); it is clipped to 0, as published",
+                f"the cases' mean is {formats.score(raw.value)} ({self.metric}{UNCLIPPED}); it is clipped to 0, as"
+                " published",
             )
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:

@@ -8,18 +8,19 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import output, plugin_output
+from eval_factory.helm import output
 from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.code_execution import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
-from eval_factory.tasks.code_execution import executed_by
+from eval_factory.tasks.custom_table import note_on_quasi
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import About
-from eval_factory.tasks.quasi_match import note_on_quasi
+from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
+from eval_factory.tasks.run_specs import executed_by
 
 SUMMARIZATION = "SummarizationMetric"
 TOXICITY_METRIC = ".ToxicityMetric"
@@ -131,7 +132,7 @@ SHORTENED = (
 )
 NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
 CEILING = (
-    "{label}: the 95 % interval, up to {high:.4f}, reaches {lowest:.2f} .. {highest:.2f}, the most that wrong labels"
+    "{label}: the 95 % interval, up to {high}, reaches {lowest} .. {highest}, the most that wrong labels"
     " let a model score that is right: higher scores are no better ones"
 )
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
@@ -144,7 +145,7 @@ def notes_on_data(plan: Plan, told: Collection[str] = ()) -> list[Note]:
         told: notes of an earlier collection, which hold where the data are gone.
     """
     notes = []
-    limited = plugin_output.limited_records(plan.rundir.helm)
+    limited = output.limited_records(plan.rundir.helm)
     if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
         if limited.left_out:
             left_out = LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length)
@@ -167,7 +168,12 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
     for label in (main, f"{main}{CORRECTED}"):
         high = scores[label].stats.ci_high if label in scores else None
         if high is not None and high >= lowest:
-            ceiling = CEILING.format(label=label, high=high, lowest=lowest, highest=highest)
+            ceiling = CEILING.format(
+                label=label,
+                high=formats.score(formats.rounded(high)),
+                lowest=formats.decimals(lowest, 2),
+                highest=formats.decimals(highest, 2),
+            )
             yield Note(Importance.DOUBTFUL, f"{ceiling} ({about.label_audit})")
 
 
@@ -175,7 +181,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
         return [Note(Importance.DOUBTFUL, NOT_CONFINED)]
-    found = plugin_output.code_execution(plan.rundir.helm)
+    found = output.code_execution(plan.rundir.helm)
     if found is None:
         return []
     notes = []

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
-from eval_factory.helm.bookkeeping import is_score
-from eval_factory.helm.metric_facts import facts_of
+from eval_factory.helm.metric_facts import facts_of, is_score
 from eval_factory.scoring.intervals import PROPORTION, bca_of_ratio, describe
 from eval_factory.tasks.errata import CORRECTED
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from eval_factory.core import formats
 from eval_factory.core.failure_causes import Causes
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
@@ -34,9 +35,9 @@ from eval_factory.scoring.request_states import (
     was_filtered,
 )
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.custom.jury_keys import jury_form_of
+from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
-from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing
+from eval_factory.tasks.prompt_check import jury_form_of
 
 LONGEST_LABEL = 80
 LARGE = 2.0
@@ -241,8 +242,8 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
     if main is not None and effect is not None and effect > LARGE:
         asked = main.stats.count
         large = (
-            f"the main score's design effect is {effect:.1f} ({rule.what}): its {asked} instances say as much as"
-            f" {asked / effect:.0f} independent ones; its interval allows for that"
+            f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances say"
+            f" as much as {formats.decimals(asked / effect, 0)} independent ones; its interval allows for that"
         )
         notes.append(Note(Importance.BACKGROUND, large))
     return notes

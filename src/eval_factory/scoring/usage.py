@@ -9,9 +9,9 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.cost import BY_ENDPOINT, Cost, Price
-from eval_factory.core.response_figures import Figures, RequestSpan, ResponseStatistics
-from eval_factory.core.results import MODEL_ROLE, Spent, SpentByRole, Usage
+from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
+from eval_factory.core.nouns import AttemptState
+from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, Usage
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.paid_answers import Paid, cost_of, read_paid, read_prices
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
@@ -88,9 +88,7 @@ def why_unknown(costs: Mapping[RunAndRole, CostTally], price_of: Callable[[str],
     return "; ".join(reasons) or None
 
 
-ANSWERED, CACHED, RETRIED, FAILED = "answered", "cached", "retried", "failed"
-REFUSED = "refused"
-"""Sent, and sent again at once: without a field, or with a new token; or none can be answered."""
+_ENDED = (AttemptState.ANSWERED, AttemptState.RETRIED, AttemptState.FAILED)
 
 
 @dataclass
@@ -105,10 +103,10 @@ class _Tally:
 
     def add(self, attempt: Mapping[str, Any]) -> None:
         outcome = attempt["outcome"]
-        self.requests += outcome in (ANSWERED, RETRIED, FAILED, REFUSED)
-        self.cached += outcome == CACHED
-        self.retries += outcome == RETRIED
-        if outcome == ANSWERED:
+        self.requests += outcome in (*_ENDED, AttemptState.REFUSED)
+        self.cached += outcome == AttemptState.CACHED
+        self.retries += outcome == AttemptState.RETRIED
+        if outcome == AttemptState.ANSWERED:
             self.tokens.append((attempt["prompt_tokens"], attempt["completion_tokens"]))
             self.latencies.append(attempt["latency_s"])
 
@@ -148,11 +146,11 @@ def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[st
     for attempt in response_cache.read_attempts(cache_db):
         run_ids.add(attempt["run_id"])
         all_runs[attempt["role"]].add(attempt)
-        if attempt["outcome"] == ANSWERED and attempt["error"]:
+        if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
             adjusted[attempt["key"]].update(attempt["error"].split("; "))
         if attempt["run_id"] == run_id:
             this_run[attempt["role"]].add(attempt)
-            if attempt["outcome"] in (ANSWERED, CACHED):
+            if attempt["outcome"] in (AttemptState.ANSWERED, AttemptState.CACHED):
                 used.add(attempt["key"])
     usage = Usage(_spent_by_role(this_run), _spent_by_role(all_runs), len(run_ids), wall_s)
     return usage, sorted({how for key in used for how in adjusted[key]})
@@ -204,7 +202,7 @@ class _Seen:
             return
         self.codes[attempt["status"]] += 1
         self.latencies.append(attempt["latency_s"])
-        if attempt["outcome"] == ANSWERED:
+        if attempt["outcome"] == AttemptState.ANSWERED:
             self._add_answer(attempt["prompt_tokens"], attempt["completion_tokens"])
 
     def _add_answer(self, prompt: int | None, completion: int | None) -> None:
@@ -221,7 +219,7 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
     """Of all runs in the folder; judges are no part of it, as they are none of what EvalFactory counts."""
     seen = _Seen()
     for attempt in response_cache.read_attempts(cache_db):
-        if attempt["role"] == MODEL_ROLE and attempt["outcome"] in (ANSWERED, RETRIED, FAILED):
+        if attempt["role"] == MODEL_ROLE and attempt["outcome"] in _ENDED:
             seen.add(attempt)
     return ResponseStatistics(
         responses=seen.codes.total(),

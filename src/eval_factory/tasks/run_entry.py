@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.core.validation_messages import did_you_mean
-from eval_factory.tasks.code_execution import wrong_processor
+from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
-from eval_factory.tasks.run_specs import JURY_PARAMETER, RunSpec, RunSpecIndex, load_index
+from eval_factory.tasks.run_specs import JURY_PARAMETER, RunSpec, RunSpecIndex, load_index, wrong_processor
 
 WHERE = "config.type"
 

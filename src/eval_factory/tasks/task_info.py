@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.code_execution import executed_by
 from eval_factory.tasks.framework import Framework, Task, load_framework
+from eval_factory.tasks.run_specs import executed_by
 
 if TYPE_CHECKING:
     from eval_factory.tasks.errata import Erratum

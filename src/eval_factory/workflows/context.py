@@ -1,20 +1,27 @@
-"""What every step of a run needs beside its plan: one frozen record, and the one way to make it."""
+"""What every step of a run needs, and the one way to get it: the keys found, the output folder claimed and locked."""
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import Lock, RunDir
+from eval_factory.core.secrets import Redactor
+from eval_factory.helm import names
 from eval_factory.plan.run_plan import Plan
 
 if TYPE_CHECKING:
     import logging
 
+SHOWN_FILES = 5
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -76,7 +83,6 @@ def hold(
     """
     from eval_factory.core.logs import open_log
     from eval_factory.plan.credentials import credentials_report
-    from eval_factory.workflows.output_folder import claim  # a dry run holds no folder
 
     keys = credentials_report(plan, env)
     env = {**env, **keys.found}
@@ -91,3 +97,63 @@ def hold(
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)
+
+
+def claim(rundir: RunDir, *, fresh: bool = False) -> None:
+    """Make the folder ours, before anything is written there.
+
+    Raises:
+        ConfigError: it is not, and holds files that a run would replace or delete.
+        PrerequisiteError: it cannot be made or written to.
+    """
+    if not is_ours(rundir):
+        at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in _at_risk(rundir, fresh=fresh))
+        if at_risk:
+            more = f" and {len(at_risk) - SHOWN_FILES} more" if len(at_risk) > SHOWN_FILES else ""
+            raise ConfigError(
+                f"config.output_dir: {rundir.root} is no output folder of eval-factory, and holds what a run would"
+                f" replace or delete: {', '.join(at_risk[:SHOWN_FILES])}{more}\n"
+                "  choose another folder with --output_dir, or move these away"
+            )
+    rundir.create()
+
+
+def is_ours(rundir: RunDir) -> bool:
+    """Whether eval-factory has used the folder before; earlier versions left no marker, but a log and a cache."""
+    from eval_factory.endpoint import response_cache  # opens SQLite, which a dry run does without
+
+    if any(path.is_file() for path in (rundir.marker, rundir.program_log, rundir.run_state)):
+        return True
+    return response_cache.is_ours(rundir.cache_db)
+
+
+def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
+    """What stands there under names that a run writes to, or `--fresh` deletes; another's cache.db is only renamed."""
+    files = (
+        *rundir.results,
+        rundir.run_config,
+        rundir.packages,
+        rundir.checksums,
+        rundir.attestation,
+        *(rundir.answers if fresh else ()),
+    )
+    yield from (path for path in files if os.path.lexists(path))
+    for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.shards):
+        if folder.is_dir() and any(folder.iterdir()):
+            yield folder
+
+
+def start_over(rundir: RunDir) -> None:
+    """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
+    from eval_factory.endpoint import response_cache
+
+    for folder in (rundir.helm_runs, rundir.responses, rundir.shards):
+        shutil.rmtree(folder, ignore_errors=True)
+    for path in (
+        rundir.run_state,
+        rundir.packages,
+        rundir.helm / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
+        *rundir.results,
+        *(rundir.answers if response_cache.is_ours(rundir.cache_db) else ()),
+    ):
+        path.unlink(missing_ok=True)

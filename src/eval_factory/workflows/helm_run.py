@@ -1,23 +1,77 @@
-"""The one way to run helm-run: what it may see, what it is told, and what its end means."""
+"""helm-run and helm-summarize: what they may see, how they are run, and what their end means."""
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import re
+import shlex
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core import events as event_names
-from eval_factory.core.errors import InterruptedRunError
+from eval_factory.core import logs as event_names
+from eval_factory.core.budget import MAX_COST, MAX_WALL, Budget, Spending
+from eval_factory.core.errors import (
+    ConfigError,
+    EndpointRefusedError,
+    EndpointUnreachableError,
+    EvalFactoryError,
+    HelmError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
+from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
-from eval_factory.executors.base import Executor, ProcessSpec, ignore
-from eval_factory.executors.environment import child_environment
-from eval_factory.plan.run_plan import oauth_of
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.endpoint.paid_answers import spent_so_far
+from eval_factory.executors.process import Executor, ProcessSpec, child_environment, run_logged
+from eval_factory.helm.packages import module_named_in, not_installed
+from eval_factory.plan.prices import budget_of, prices_of
+from eval_factory.plan.run_plan import Plan, oauth_of
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.failures import blocked_places
+
+SUMMARIZE_TRIES = 2
+
+DATA_ERRORS = frozenset(
+    {
+        "URLError", "HTTPError", "ConnectionError", "ConnectTimeout", "OfflineModeIsEnabled", "DatasetNotFoundError",
+        "FileNotFoundError", "LocalEntryNotFoundError", "gaierror", "NotADirectoryError", "TimeoutError",
+        "RemoteDisconnected", "ReadTimeout", "SSLError", "ProxyError", "MaxRetryError", "NewConnectionError",
+        "NameResolutionError", "GatedRepoError", "RepositoryNotFoundError", "LocalTokenNotFoundError",
+        "CalledProcessError", "DownloadError", "HfHubHTTPError", "ConnectError", "NoInstancesError",
+        "DataInTheWayError",
+    }
+)  # fmt: skip
+"""What is raised where data are not there or cannot be downloaded."""
+
+ENDPOINT_ERRORS: Mapping[str | None, type[PrerequisiteError]] = {
+    event_names.UNREACHABLE: EndpointUnreachableError,
+    event_names.REFUSED_BY_ENDPOINT: EndpointRefusedError,
+}
+"""By the kind of a fatal event."""
+
+PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
+ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
+"""What HELM's functions of run specs raise for values that they do not take."""
+
+NO_SUCH_ARGUMENT = "unexpected keyword argument"
+"""What Python says where an argument is one of every run spec for HELM, but not of this scenario."""
+
+NOT_IN_THE_CACHE = "Couldn't find cache for"
+"""What `datasets` says offline of another configuration than those it has."""
+
+_NLTK_RESOURCE = re.compile(r"Resource\s+(?:(?:\x1b|\\x1b)\[\d+m)?'?(\w+)")
+_RAISED = re.compile(
+    r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
+)
+
+Events = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -41,21 +95,11 @@ class HelmRun:
         return tuple(helm / event["path"] for event in self.events if event["event"] == event_names.RUN_DONE)
 
 
-def environment_of(context: RunContext, evaluation: Evaluation, told: HelmRunSettings) -> dict[str, str]:
-    """All that a helm-run gets to see."""
-    hidden = PROXY_VARIABLES if told.offline else frozenset()
-    seen = {name: value for name, value in context.env.items() if name not in hidden}
-    names = [*evaluation.key_names(), *evaluation.setting_names()]
-    return child_environment(seen, names, told.environment())
-
-
 def run_helm(
     context: RunContext,
     evaluation: Evaluation,
     argv: Sequence[str],
     settings: HelmRunSettings,
-    *,
-    on_event: Callable[[Mapping[str, Any]], None] = ignore,
     executor: Executor | None = None,
 ) -> HelmRun:
     """Run helm-run to its end.
@@ -64,13 +108,16 @@ def run_helm(
         PrerequisiteError: the program is not there.
         InterruptedRunError
     """
-    from eval_factory.executors import local  # imported here, with what it shows: a finished run starts nothing
+    from eval_factory.executors import progress  # imported here, with what it shows: a finished run starts nothing
 
     run_id = uuid.uuid4().hex
-    env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
+    hidden = PROXY_VARIABLES if settings.offline else frozenset()
+    seen = {name: value for name, value in context.env.items() if name not in hidden}
+    allowed = [*evaluation.key_names(), *evaluation.setting_names()]
+    env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:
-        ended = (executor or local.LocalExecutor()).run(spec, context.screen, on_event)
+        ended = (executor or progress.LocalExecutor()).run(spec, context.screen)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(
@@ -85,3 +132,249 @@ def run_helm(
     for place in blocked_places(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", place)
     return HelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
+
+
+def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
+    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
+
+    (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
+
+    Args:
+        keeps_log: whether the log is there afterwards, and can be named.
+
+    Raises:
+        HelmError: it failed twice; with its last lines.
+    """
+    env, log = child_environment(context.env, (), {}), context.rundir.summarize_log
+    spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
+    for _ in range(SUMMARIZE_TRIES):
+        context.log.info("%s", shlex.join(argv))
+        finished = run_logged(spec, log=log, on_tick=lambda: None)
+        if finished.returncode == 0:
+            return
+        context.log.warning("helm-summarize ended with %d", finished.returncode)
+    named = f"\n  log: {log}" if keeps_log else ""
+    raise HelmError(f"{how_it_ended('helm-summarize', finished.returncode, finished.tail)}{named}")
+
+
+def raise_if_limit_reached(plan: Plan, events: Events, log: logging.Logger, *, shared: bool = False) -> None:
+    """
+    Args:
+        shared: it ran within the limits of a suite.
+
+    Raises:
+        NotReportableError: a limit was reached, and something is missing.
+    """
+    reached = next((event for event in events if event["event"] == event_names.LIMIT_REACHED), None)
+    if reached is None:
+        return
+    spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
+    countable = reached["countable"]
+    used_up, next_step = stopped_by(reached["limit"], budget_of(plan), spent, countable=countable, shared=shared)
+    lacking = "; ".join(missing(events, reached["answered"]))
+    message = f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n  {next_step}"
+    log.error(message)
+    raise NotReportableError(message)
+
+
+def stopped_by(limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool) -> tuple[str, str]:
+    """Which limit is used up by what this folder has sent in all its runs, and the next step.
+
+    A suite's limit is reached by all cells together, while each is below a limit of its own.
+    """
+    most = getattr(budget, limit)
+    rest = "run the same command again: only the rest is asked"
+    sent = f"{spent.requests} requests, {spent.tokens} tokens"
+    cost = f", {spent.cost:.4f} USD"
+    with_cost = cost if spent.cost else ""
+    if not countable:
+        what = "cost" if limit == MAX_COST else "tokens"
+        why = f"{limit} ({most:g}) cannot be held, for an answer came whose {what} nobody knows"
+        return f"{why}; sent so far: {sent}{with_cost}", f"leave out {limit}, or count by max_requests, and {rest}"
+    of_suite = shared and (most is None or spent.by_limit(math.inf)[limit] < most)
+    if of_suite:
+        used_up = f"{limit} of the suite is reached; sent so far by this cell: {sent}{with_cost}"
+    else:
+        number = "" if most is None else f" ({most:g})"
+        used_up = f"{limit}{number} is reached; sent so far: {sent}{cost if limit == MAX_COST else with_cost}"
+    if limit == MAX_WALL:
+        return used_up, (
+            f"run the same command again, or raise {limit} where it is too short to begin: only the rest is asked"
+        )
+    return used_up, f"raise {'suite.' if of_suite else ''}{limit} and {rest}"
+
+
+def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
+    """How many of the instances are answered, and how far the judges came. `answered`: by role."""
+    phases = [event for event in events if event["event"] == event_names.PHASE]
+    totals = {event["phase"]: event["total"] for event in phases if "total" in event}
+    lines = [f"{answered.get(MODEL_ROLE, 0)} of {totals.get(event_names.ASKING, 0)} instances are answered"]
+    if event_names.JUDGING in totals:
+        judges = [f"{role} {count}" for role, count in sorted(answered.items()) if role != MODEL_ROLE]
+        of = totals[event_names.JUDGING]
+        lines.append(f"of {of} requests to judges are answered: {', '.join(judges) or 'none'}")
+    return lines
+
+
+def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
+    """The failure of a run.
+
+    Args:
+        error: `Kind: message` of the innermost exception.
+        phase: the phase in which it was raised, as events name it.
+    """
+    kind, _, message = error.partition(":")
+    log = f"log: {plan.rundir.helm_log}"
+    if kind in PACKAGE_ERRORS:
+        module = module_named_in(message.strip())
+        if module is None:
+            why = f"HELM could not import what {plan.task_name} needs: {message.strip()}\n  {log};"
+        else:
+            why = f"{not_installed(plan.task_name, [module])}\n "
+        return PrerequisiteError(f"{why} what was answered is kept: the same command goes on")
+    if kind == "LookupError" and "nltk" in message.lower():
+        found = _NLTK_RESOURCE.search(message)
+        return PrerequisiteError(
+            f"HELM's metrics of {plan.task_name} need NLTK's resource {found[1] if found else ''}, which is"
+            " not here and could not be downloaded\n"
+            "  python -m nltk.downloader punkt punkt_tab, or put it into NLTK_DATA;"
+            " answers are kept: the same command goes on"
+        )
+    entry = plan.evaluation.task.helm
+    if phase == event_names.LOADING and entry.any_run_spec and kind == "TypeError" and NO_SUCH_ARGUMENT in message:
+        return ConfigError(_no_run_of(plan, error))
+    if phase == event_names.LOADING and (kind in DATA_ERRORS or NOT_IN_THE_CACHE in message):
+        return PrerequisiteError(missing_data(plan, error))
+    if kind in DATA_ERRORS:
+        return PrerequisiteError(
+            f"something that HELM needs while it is {phase} ({plan.task_name}) is unavailable: {error}\n"
+            f"  answers are kept: the same command goes on; {log}"
+        )
+    prescribed = entry.prescribed_judges
+    if phase == event_names.JUDGING and prescribed:
+        return PrerequisiteError(
+            f"HELM's own judges of {plan.task_name} ({', '.join(prescribed)}) could not be asked: {error}\n"
+            "  one answer that is not judged fails HELM's whole run; extra.judges says where a judge is asked\n"
+            "  what was answered is kept: the same command goes on"
+        )
+    return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  {log}")
+
+
+def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
+    """helm-run ended with an error before it began a run: most likely while it built the run spec.
+
+    Args:
+        tail: the last lines that it printed; a traceback ends with what was raised.
+    """
+    error = raised_at_the_end(tail)
+    kind = error.partition(":")[0] if error else ""
+    if error is not None and (kind in PACKAGE_ERRORS or kind in DATA_ERRORS):
+        return explained(plan, error, event_names.LOADING)
+    entry = plan.evaluation.task.helm
+    if error is not None and entry.any_run_spec and kind in ARGUMENT_ERRORS:
+        return ConfigError(_no_run_of(plan, error))
+    return HelmError(f"{how_it_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}")
+
+
+def how_it_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
+    """With its last words, if it had any."""
+    ended = f"{program} was killed by signal {-returncode}" if returncode < 0 else f"{program} ended with {returncode}"
+    said = [f"  | {line}" for line in tail if line.strip()]
+    return "\n".join([f"{ended}:", *said] if said else [f"{ended} and printed nothing"])
+
+
+def _no_run_of(plan: Plan, error: str) -> str:
+    return (
+        f"config.type: HELM makes no run of {plan.task_name}: {error}\n"
+        f"  look at the arguments ('eval-factory ls helm:{plan.evaluation.task.helm.run_spec}');"
+        f" log: {plan.rundir.helm_log}"
+    )
+
+
+def raised_at_the_end(tail: Sequence[str]) -> str | None:
+    """`Kind: message` of the exception that a traceback ends with, its kind without the module."""
+    for number in range(len(tail) - 1, -1, -1):
+        found = _RAISED.match(tail[number])
+        if found:
+            line = " ".join([tail[number], *(text.strip() for text in tail[number + 1 :])])
+            return line[found.start(1) + found[1].rfind(".") + 1 :]
+    return None
+
+
+def missing_data(plan: Plan, error: str) -> str:
+    """What to say where a scenario's data are not there."""
+    lines = [
+        f"the data of {plan.task_name} are unavailable: {error}",
+        f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}",
+    ]
+    if plan.model.max_length is not None:
+        lines.append(
+            "  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
+        )
+    return "\n".join(lines)
+
+
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None, log: logging.Logger) -> None:
+    """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
+
+    Args:
+        last_words: what helm-run said at its end, for where a full disk kept the event from being written.
+    """
+    for event in events:
+        if event["event"] == event_names.FATAL:
+            message = event["message"] + _refused_here(event["message"], blocked_places(events))
+            log.error(message)
+            raise ENDPOINT_ERRORS.get(event.get("kind"), PrerequisiteError)(message)
+        if event["event"] == event_names.REFUSED:
+            log.error(event["message"])
+            raise ConfigError(f"config.type: {event['message']}")
+    if last_words is not None:
+        raise PrerequisiteError(last_words)
+
+
+def _refused_here(message: str, blocked: Sequence[str]) -> str:
+    """Where the guard, and no network, kept the endpoint that a message names from being reached."""
+    places = [place for place in blocked if (place.rpartition(":")[0] or place) in message]
+    if not places:
+        return ""
+    return f"\n  offline: it was eval-factory that refused {', '.join(places)}, which is no host of an endpoint"
+
+
+def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Hosts that an offline run wanted and did not get."""
+    return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
+
+
+def raise_for_failure(plan: Plan, run: HelmRun, log: logging.Logger, *, shared: bool) -> None:
+    """
+    Args:
+        shared: it ran within the limits of a suite.
+
+    Raises:
+        NotReportableError: a limit of the run was reached.
+        ConfigError, PrerequisiteError, HelmError: it did not do what it was to do.
+    """
+    raise_if_limit_reached(plan, run.events, log, shared=shared)
+    raise_if_stopped(run.events, run.last_words, log)
+    phase = ""
+    for event in run.events:
+        if event["event"] == event_names.PHASE:
+            phase = event["phase"]
+        elif event["event"] == event_names.RUN_FAILED:
+            log.error(event["error"])
+            blocked = blocked_places(run.events)
+            if blocked and not any(one.get("stopped") for one in run.events):
+                raise PrerequisiteError(_wanted_elsewhere(plan, blocked, event["error"]))
+            raise explained(plan, event["error"], phase)
+    if run.returncode != 0:
+        raise ended_before_it_ran(plan, run.returncode, run.tail)
+
+
+def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
+    from eval_factory.data.run_data import how_to_get  # knows where all data are from
+
+    return (
+        f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
+        f"  ({error})\n"
+        f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
+    )

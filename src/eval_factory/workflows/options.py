@@ -1,18 +1,29 @@
-"""What a run is asked, beside its configuration, and what it comes to."""
+"""What a run is asked beside its configuration, what it comes to, and how it ended, as a record for other programs."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eval_factory.core.errors import (
+    DEFECT_EXIT_CODE,
+    EvalFactoryError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
+from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.report.result_views import ResultViews
 
 if TYPE_CHECKING:
     from eval_factory.core.helm_run_settings import SharedLimitsSettings
-    from eval_factory.core.results import TaskResult
+    from eval_factory.core.results import Score, TaskResult
 
 
 @dataclass(frozen=True)
@@ -67,3 +78,72 @@ class Evaluated(ResultViews):
     def folder(self) -> Path:
         """The output folder."""
         return self.rundir.root
+
+
+PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
+"""What is wrong with a path that somebody gave, found by whoever looked at it first."""
+DISK_TAKES_NO_MORE = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
+_OUTSIDE = PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE
+"""What is wrong with a path or a disk, not with this program."""
+
+
+def end_record(evaluated: Evaluated) -> dict[str, Any]:
+    """The main numbers of a result; evaluation_config.yaml has all."""
+    from eval_factory.tasks.errata import CORRECTED  # imported here: `--help` needs no models
+
+    result = evaluated.result
+    total = result.usage.this_run.total
+    corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
+    return {
+        "event": "end",
+        "exit_code": 0 if evaluated.not_reportable is None else NotReportableError.exit_code,
+        "status": result.status,
+        "reportable": evaluated.not_reportable is None,
+        "not_reportable": evaluated.not_reportable,
+        "task": result.task,
+        "main_metric": result.main_metric,
+        **_numbers(result.scores.get(result.main_metric)),
+        "corrected": None if corrected is None else _numbers(corrected),
+        "instances": asdict(result.validity.instances),
+        "coverage": result.validity.coverage,
+        "notes": len(result.validity.notes),
+        "requests": total.requests,
+        "prompt_tokens": total.prompt_tokens,
+        "completion_tokens": total.completion_tokens,
+        "wall_s": result.usage.wall_s,
+        "output_dir": str(evaluated.rundir.root),
+        "result": str(evaluated.rundir.evaluation_config),
+        "error": None,
+    }
+
+
+def failure_record(error: BaseException, code: int, message: str | None = None) -> dict[str, Any]:
+    """Of a run that has no result; redacted, as what the screen shows.
+
+    Args:
+        message: in place of the error's own.
+    """
+    if code == DEFECT_EXIT_CODE:
+        message = f"a defect in eval-factory ({type(error).__name__})"
+    elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):
+        message = "interrupted"
+    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+    told = {"type": type(error).__name__, "message": own_lines(redactor.text(message or str(error)))}
+    return {"event": "end", "exit_code": code, "error": told}
+
+
+def code_of_error(error: BaseException) -> int:
+    """The exit code that an error ends a program with."""
+    if isinstance(error, EvalFactoryError):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return InterruptedRunError.exit_code
+    if isinstance(error, OSError) and error.errno in _OUTSIDE:
+        return PrerequisiteError.exit_code
+    return DEFECT_EXIT_CODE
+
+
+def _numbers(score: Score | None) -> dict[str, Any]:
+    if score is None:
+        return dict.fromkeys(("value", "ci_low", "ci_high", "n"))
+    return {"value": score.value, "ci_low": score.stats.ci_low, "ci_high": score.stats.ci_high, "n": score.stats.count}

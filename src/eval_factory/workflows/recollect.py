@@ -13,25 +13,22 @@ from typing import Any
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.load import load_run_config
 from eval_factory.config.rules import BENCHMARK
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
-from eval_factory.core.own_files import is_within
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.secrets import variables_in
+from eval_factory.core.safe_files import is_within, write_atomic
+from eval_factory.core.secrets import Redactor, variables_in
 from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.helm import names
-from eval_factory.helm.benchmark_file import jury_form_in
-from eval_factory.plan.run_plan import make_plan
-from eval_factory.plan.same_servers import KEPT_BY
+from eval_factory.helm.judge_output import jury_form_in
+from eval_factory.plan.run_plan import KEPT_BY, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config, to_yaml
 from eval_factory.report.reader import StoredResult
-from eval_factory.tasks.custom.conversation_table import holds_conversations
-from eval_factory.tasks.custom.definition import JURY, Benchmark, load_benchmark
+from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
+from eval_factory.tasks.message_files import holds_conversations
 from eval_factory.workflows.resume import RunState, read_state
 
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
@@ -211,8 +208,7 @@ def _collected(
 ) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
-    from eval_factory.report.eval_factory_metrics import write_metrics
-    from eval_factory.report.write import write_reports
+    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import run_files
     from eval_factory.scoring.usage import response_statistics

@@ -10,22 +10,22 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Request
 from eval_factory.config.merge import is_credential
 from eval_factory.config.rules import own_data_of
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variables_in
-from eval_factory.demo.packaged_data import packaged_data
-from eval_factory.helm import plugin_output
+from eval_factory.demo.example import packaged_data
+from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.provenance import provenance_of
-from eval_factory.tasks.custom.definition import load_benchmark
-from eval_factory.tasks.user_data.layout import files_of
+from eval_factory.tasks.custom_benchmark import load_benchmark
+from eval_factory.tasks.own_data import files_of
+from eval_factory.workflows.context import claim
 from eval_factory.workflows.options import Evaluated, Options
-from eval_factory.workflows.output_folder import claim
 from eval_factory.workflows.recollect import stored_document, stored_evaluation, versions_that_differ, without_shards
 
 FILE = "reproduce.yml"
@@ -132,7 +132,7 @@ def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[st
 
 def _changed_data(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]:
     files = {name: rundir.helm / name for name in then.dataset_files if name.startswith("scenarios/")}
-    for dataset in plugin_output.hub_datasets(rundir.helm):
+    for dataset in output.hub_datasets(rundir.helm):
         files |= dataset.files()
     own = own_data_of(plan.evaluation.task, plan.evaluation.run.config.params.extra)
     files |= files_of(own.layout, own.path, own.values) if own else {}

@@ -1,4 +1,9 @@
-"""What an output folder remembers of its last run, so that a finished one is not run again."""
+"""What an output folder remembers of its last run, so that a finished one is neither run nor collected again.
+
+Collecting again would write what stands there where every file of the result is what its checksums say, and all that a
+collection reads beside the folder is what it was: the program, its framework file, the installed packages, the data,
+the user's keys. All of it is known by content; of anything that cannot be known, the run is collected again.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,22 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import eval_factory
 from eval_factory import __version__
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor
+from eval_factory.executors.process import git_hash
 from eval_factory.plan.run_plan import Plan
-from eval_factory.tasks.framework import DATA_PATH
+from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums
+from eval_factory.tasks.framework import DATA_PATH, framework_path
 
 OF_INPUTS = (
     "eval_factory", "python", "platform", "framework_sha256", "lock_sha256", "git_hash", "dataset_files", "started_at",
@@ -51,7 +62,7 @@ class RunState:
     data_files: Mapping[str, str] = field(default_factory=dict)
     all_files: bool | None = None
     program: str | None = None
-    """SHA-256 of the program that collected (`unchanged.program_of_this`)."""
+    """SHA-256 of the program that collected."""
     given: str | None = None
     """SHA-256 of what the user had set."""
     files: Mapping[str, str] | None = None
@@ -72,9 +83,6 @@ class RunState:
         """
         inputs = [asdict(replace(self, inputs=None)), {name: provenance[name] for name in OF_INPUTS}]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
-
-    def sealed(self, provenance: Mapping[str, Any]) -> RunState:
-        return replace(self, inputs=self.digest_of_inputs(provenance))
 
 
 def versions() -> dict[str, str]:
@@ -122,9 +130,13 @@ def remember(rundir: RunDir, state: RunState) -> None:
     write_atomic(rundir.run_state, json.dumps(asdict(state), indent=2))
 
 
-def digest_of_state(rundir: RunDir) -> dict[str, str]:
-    """The name of what is remembered -> SHA-256: written after the result, and one of the folder's files."""
-    return {rundir.run_state.name: sha256_of(rundir.run_state)}
+def remember_result(
+    rundir: RunDir, state: RunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
+) -> dict[str, str]:
+    """With the files of the result. Returns their digests, and that of what is remembered, itself one of the files."""
+    state = state.of_files(digests, rundir)
+    remember(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
+    return {**digests, rundir.run_state.name: sha256_of(rundir.run_state)}
 
 
 def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:
@@ -150,3 +162,103 @@ def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:
         return provenance["run_identity"], own
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+@dataclass(frozen=True)
+class Written:
+    """SHA256SUMS and the statement of a result, as they were before a run began to change the folder."""
+
+    checksums: str
+    statement: str
+    digests: Mapping[str, str]
+    """Path in the folder -> SHA-256."""
+
+
+def written_before(rundir: RunDir) -> Written | None:
+    """None where the folder's result has no checksums that can be read."""
+    try:
+        digests = read_checksums(rundir.checksums)
+        return Written(rundir.checksums.read_text("utf-8"), rundir.attestation.read_text("utf-8"), digests)
+    except (OSError, UnicodeError, ChecksumsError):
+        return None
+
+
+def digest_of_given(plan: Plan) -> str:
+    """SHA-256 of what the user set."""
+    return hashlib.sha256(json.dumps(plan.evaluation.as_given(), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def commit_of_this() -> str | None:
+    """Of the checkout that this program is of."""
+    home = framework_path().parent
+    return git_hash(home) if home != Path(eval_factory.__file__).parent else None  # a wheel may lie in any checkout
+
+
+@cache
+def program_of_this() -> str:
+    """Read once in a process: a program that is changed meanwhile is not the one that is at work."""
+    return program_sha256(Path(eval_factory.__file__).parent)
+
+
+def program_sha256(package: Path) -> str:
+    """Of every file of the package but what Python makes of them: a checkout changes without its version."""
+    files = (path for path in package.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".pyo"))
+    found = {path.relative_to(package).as_posix(): sha256_of(path) for path in files}
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def unchanged_result(
+    plan: Plan, runs: Sequence[Path], before: Written | None, redactor: Redactor, *, git_hash: str | None
+) -> TaskResult | None:
+    """The result as it stands, with its checksums in their place again; None where it has to be collected again.
+
+    Args:
+        before: the checksums, which are gone since.
+        git_hash: of the checkout that the program is of, now.
+    """
+    rundir = plan.rundir
+    state = read_state(rundir)
+    if before is None or state is None or state.inputs is None:
+        return None
+    statement = hashlib.sha256(before.statement.encode()).hexdigest()
+    if {**digests_of(rundir, runs), rundir.attestation.name: statement} != before.digests:
+        return None
+    if state.inputs != _inputs_now(plan, runs, state, git_hash, before.digests):
+        return None
+    texts = (
+        file.read_text("utf-8", errors="replace")
+        for file in (*rundir.results, *rundir.responses.glob("*"))
+        if file.is_file()
+    )
+    if any(redactor.finds(text) for text in texts):  # a key that was not known when they were written
+        return None
+    from eval_factory.report.reader import StoredInstances, result_of
+
+    document = parse_own(rundir.evaluation_config.read_text("utf-8"))  # this very program checked it
+    result = result_of(document, StoredInstances(rundir))
+    write_atomic(rundir.attestation, before.statement)
+    write_atomic(rundir.checksums, before.checksums)
+    return replace(result, something_to_ask=False)  # else it would not be a run that is complete
+
+
+def _inputs_now(
+    plan: Plan, runs: Sequence[Path], state: RunState, git_hash: str | None, digests: Mapping[str, str]
+) -> str:
+    """What `digest_of_inputs` would be of a collection that is done now."""
+    from eval_factory.helm import names
+    from eval_factory.scoring import provenance
+
+    scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
+    started_at, ended_at = provenance.began_and_ended(plan.rundir.events, state.run_id)
+    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(digests, plan.rundir)
+    return now.digest_of_inputs({
+        "eval_factory": eval_factory.__version__,
+        "python": provenance.python_version(),
+        "platform": provenance.platform_of_this(),
+        "framework_sha256": sha256_of(framework_path()),
+        "lock_sha256": provenance.lock_sha256(),
+        "git_hash": git_hash,
+        "dataset_files": provenance.dataset_files(plan, scenario),
+        "started_at": started_at,
+        "ended_at": ended_at,
+    })  # fmt: skip

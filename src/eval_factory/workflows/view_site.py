@@ -1,4 +1,6 @@
-"""HELM's web pages as a folder of files: its front end, its configuration, and what helm-summarize writes beside it.
+"""Runs of given output folders, laid out as HELM's web pages look for them. The given folders are only read.
+
+HELM's web pages as a folder of files: its front end, its configuration, and what helm-summarize writes beside it.
 
 HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards each time that it is opened. The copies
 here ask nobody: a Content-Security-Policy lets a browser contact the page's own server alone.
@@ -6,14 +8,213 @@ here ask nobody: a Content-Security-Policy lets a browser contact the page's own
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
+import os
 import re
 import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import HelmError, PrerequisiteError
+from eval_factory.core.foreign_text import printable
+from eval_factory.core.rundir import RunDir
+from eval_factory.helm import names
+from eval_factory.helm.metric_facts import is_score
+from eval_factory.helm.output import read_run
+from eval_factory.helm.page_schema import PageRun, is_plain, plain_name
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows.recollect import state_of
+
+NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
+OTHER = (names.SCENARIO_FILE,)
+NO_SCORE = "no_score"
+"""A metric that no run has: HELM wants a name of each run's main metric."""
+LONGEST_RUN_NAME = 150
+LONGEST_ARGUMENT = 40
+"""Of a scenario's argument: HELM makes names of files of all of them together."""
+
+
+@dataclass(frozen=True)
+class ViewedRun:
+    """One of HELM's runs, and what the pages call it."""
+
+    folder: Path
+    """HELM's."""
+    name: str
+    model: str
+    """HELM's name of the model; each has a row in the tables."""
+    shown_model: str
+    spec: Mapping[str, Any]
+    """run_spec.json, with these names."""
+    page: PageRun
+
+
+@dataclass(frozen=True)
+class _Found:
+    stored: StoredResult
+    folder: Path
+    spec: Mapping[str, Any]
+
+    @property
+    def helm_model(self) -> str:
+        return str(self.spec["adapter_spec"].get("model") or self.spec["adapter_spec"].get("model_deployment"))
+
+
+def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
+    """Every run of the results in output folders; a folder that is named twice counts once.
+
+    Where a model has the same run in two folders, it has a row for each of its folders.
+
+    Raises:
+        PrerequisiteError: a folder holds no result, or HELM's files are not there any more.
+        HelmError: a file of HELM's has another form.
+    """
+    once = {path.resolve(): path for path in reversed(folders)}
+    results = [load_result(path) for path in folders if once.get(path.resolve()) is path]
+    found = [run for stored in results for run in _runs_of(stored)]
+    same = Counter((run.folder.name, run.helm_model) for run in found)
+    apart = {run.helm_model for run in found if same[run.folder.name, run.helm_model] > 1}
+    numbers = {
+        (model, folder): number
+        for model in apart
+        for number, folder in enumerate(dict.fromkeys(r.stored.folder for r in found if r.helm_model == model), start=1)
+    }
+    rows = [(run.helm_model, numbers.get((run.helm_model, run.stored.folder))) for run in found]
+    shown = {row: _shown([r for r, own in zip(found, rows, strict=True) if own == row], row[1]) for row in rows}
+    return [_viewed(run, row[1], shown[row]) for run, row in zip(found, rows, strict=True)]
+
+
+def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
+    """The one run of an output folder, as an entry of a leaderboard.
+
+    Args:
+        name: the entry; the model's name is put behind it.
+        groups: of HELM's tables, that the run belongs to beside its own.
+
+    Raises:
+        PrerequisiteError, HelmError: as above.
+    """
+    (found,) = _runs_of(load_result(folder))
+    run = _viewed(found, None, _shown([found], None))
+    whole = _run_name(f"{name.replace(':', ',', 1)},model={run.model.rpartition('/')[2]}")
+    spec = {**run.spec, "name": whole, "groups": [*run.spec["groups"], *map(plain_name, groups)]}
+    return replace(run, name=whole, spec=spec)
+
+
+def _runs_of(stored: StoredResult) -> list[_Found]:
+    rundir = RunDir(stored.folder)
+    found = []
+    for folder in (rundir.root / name for name in state_of(rundir).runs):
+        missing = [name for name in NEEDED if not (folder / name).is_file()]
+        if missing:
+            raise PrerequisiteError(
+                f"{folder}: HELM's files are not there ({', '.join(missing)}), and its pages are made of them\n"
+                f"  run the same evaluation again; what was answered is kept in {rundir.cache_db.name}"
+            )
+        found.append(_Found(stored, folder, _spec(folder / names.RUN_SPEC_FILE)))
+    return found
+
+
+def _spec(path: Path) -> dict[str, Any]:
+    try:
+        spec: dict[str, Any] = json.loads(path.read_bytes())
+        is_one = isinstance(spec["adapter_spec"], dict) and isinstance(spec["scenario_spec"], dict)
+        is_one = is_one and all(isinstance(group, str) for group in spec["groups"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HelmError(f"HELM's output {path} cannot be read: {error}") from error
+    if not is_one:
+        raise HelmError(f"HELM's output {path} cannot be read: it is no run spec")
+    return spec
+
+
+def _shown(runs: Sequence[_Found], number: int | None) -> str:
+    """A model as the pages call it: with its folder where it has several, and which of its results are not whole."""
+    stored = runs[0].stored
+    asked = stored.result.provenance.target  # the demo endpoint has the model ids of whoever tries it
+    named = stored.target.get("api_endpoint", {}).get("model_id") or asked
+    text = printable(named if named == asked else f"{named} ({asked})")
+    if number is not None:
+        text += f" ({number}: {printable(stored.folder.absolute().name)})"
+    partial = [run.stored.result.task for run in runs if run.stored.result.status != "complete"]
+    refused = [run.stored.result.task for run in runs if not run.stored.result.reportable]
+    text += f" [NOT REPORTABLE: {', '.join(refused)}]" if refused else ""
+    only_partial = [task for task in partial if task not in refused]
+    return text + (f" [partial: {', '.join(only_partial)}]" if only_partial else "")
+
+
+def _viewed(found: _Found, number: int | None, shown_model: str) -> ViewedRun:
+    ending = "" if number is None else f"-{number}"
+    name = _run_name(found.folder.name) + ending
+    model = names.deployment_name(plain_name(found.helm_model.rpartition("/")[2]) + ending)
+    groups = tuple(plain_name(group) for group in found.spec["groups"])
+    scenario = dict(found.spec["scenario_spec"])
+    spec = {
+        **found.spec,
+        "name": name,
+        "groups": list(groups),
+        "scenario_spec": {**scenario, "args": _short(scenario.get("args") or {})},
+        "adapter_spec": {**found.spec["adapter_spec"], "model": model, "model_deployment": model},
+    }
+    return ViewedRun(found.folder, name, model, shown_model, spec, _page(found, groups))
+
+
+def _run_name(name: str) -> str:
+    """One that is cut keeps a hash of the whole: what tells two runs apart may stand at the end."""
+    plain = plain_name(name, LONGEST_RUN_NAME)
+    if plain == name:
+        return name
+    return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+def _short(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A scenario's arguments: of a path the last part, of a text what a file can be named by."""
+    return {
+        plain_name(name): value if isinstance(value, (int, float)) else plain_name(_last_part(value), LONGEST_ARGUMENT)
+        for name, value in arguments.items()
+    }
+
+
+def _last_part(value: object) -> str:
+    return str(value).rstrip("/").rpartition("/")[2]
+
+
+def _page(found: _Found, groups: tuple[str, ...]) -> PageRun:
+    """Raises HelmError."""
+    result, run = found.stored.result, read_run(found.folder)
+    score = result.scores.get(result.main_metric)
+    split = (score.split if score else None) or run.main_split() or "test"
+    stats = (stat.name for stat in run.stats if stat.mean is not None and stat.name.perturbation is None)
+    scores = dict.fromkeys(name.name for name in stats if name.split == split and is_score(name.name))
+    first = [score.metric] if score and score.metric in scores else []
+    metrics = tuple(name for name in dict.fromkeys([*first, *scores]) if is_plain(name))
+    return PageRun(result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split))
+
+
+def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
+    """Write each run's folder into a suite's.
+
+    Args:
+        copies: copy HELM's files; else a relative link leads to each, and helm-summarize only reads them.
+    """
+    for run in runs:
+        folder = suite / run.name
+        folder.mkdir(parents=True)
+        (folder / names.RUN_SPEC_FILE).write_text(json.dumps(run.spec, indent=2), encoding="utf-8")
+        for name in (*NEEDED, *OTHER):
+            original = run.folder / name
+            if name == names.RUN_SPEC_FILE or not original.is_file():
+                continue
+            if copies:
+                shutil.copyfile(original, folder / name)
+            else:
+                (folder / name).symlink_to(os.path.relpath(original.resolve(), folder.resolve()))
+
 
 SUITE = "view"
 DATA = "benchmark_output"

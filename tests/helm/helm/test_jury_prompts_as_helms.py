@@ -9,7 +9,7 @@ from pathlib import Path
 from helm.benchmark import annotation
 from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 
-from eval_factory.helm.jury_prompts import prompt_of_jury
+from eval_factory.helm.criterion_prompt import prompt_of_jury
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import load_index
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from eval_factory.helm import names
-from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
+from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 
 
 def test_the_run_specs_with_a_jury_are_helms() -> None:

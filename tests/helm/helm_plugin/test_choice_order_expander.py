@@ -15,7 +15,7 @@ from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Outp
 
 from eval_factory.demo.benchmark import sample_medical_qa
 from eval_factory.helm_plugin.choice_order_expander import ChoiceOrder, ShuffleChoicesRunExpander
-from eval_factory.tasks.choice_orders import name_of, orders_of
+from eval_factory.tasks.choice_question import name_of, orders_of
 
 CHOICES = ["heart", "liver", "spleen", "colon"]
 

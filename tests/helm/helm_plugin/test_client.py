@@ -16,8 +16,8 @@ import pytest
 from helm.common.request import Request
 
 from eval_factory.core.budget import Budget, Purse
-from eval_factory.core.events import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf

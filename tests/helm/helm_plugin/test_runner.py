@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core import events
+from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.events import EventWriter
-from eval_factory.core.redaction import REDACTED, Redactor
+from eval_factory.core.logs import EventWriter
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.patches import apply
+from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
@@ -92,11 +92,11 @@ def test_requests_are_let_go_when_they_are_answered() -> None:
 
 def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
-    monkeypatch.setattr(apply, "apply_patches", stages.append)
+    monkeypatch.setattr(patch_registry, "apply_patches", stages.append)
     made, told = runner_of(tmp_path, {"a:x=1": None})
     made.run_all(specs("a:x=1"))
-    assert [event["event"] for event in told.events] == [events.PHASE, events.RUN_DONE]
-    assert told.events[-1] == {"event": events.RUN_DONE, "run": "a:x=1", "path": "runs/a_x=1"}
+    assert [event["event"] for event in told.events] == [logs.PHASE, logs.RUN_DONE]
+    assert told.events[-1] == {"event": logs.RUN_DONE, "run": "a:x=1", "path": "runs/a_x=1"}
     assert stages == [Stage.IMPORTED, Stage.SCORING]
     assert "applied" in json.loads((tmp_path / "patches.json").read_text())
 
@@ -105,8 +105,8 @@ def test_an_endpoint_that_refuses_ends_it(tmp_path: Any) -> None:
     made, told = runner_of(tmp_path, {"a": EndpointStopped("401")})
     with pytest.raises(SystemExit):
         made.run_all(specs("a"))
-    assert [event["run"] for event in told.events if event["event"] == events.RUN_FAILED] == ["a"]
-    assert not [event for event in told.events if event["event"] == events.RUN_DONE]
+    assert [event["run"] for event in told.events if event["event"] == logs.RUN_FAILED] == ["a"]
+    assert not [event for event in told.events if event["event"] == logs.RUN_DONE]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp
     made, told = runner_of(tmp_path, {})
     with pytest.raises(SystemExit):
         made.run_all(given)
-    assert [event["event"] for event in told.events] == [events.REFUSED]
+    assert [event["event"] for event in told.events] == [logs.REFUSED]
     assert told.events[0]["message"].startswith(said)
 
 
@@ -136,13 +136,13 @@ def test_a_helm_that_cannot_be_patched_is_told_before_anything_is_asked(
 ) -> None:
     made, told = runner_of(tmp_path, {})
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
-    monkeypatch.setattr(apply, "warning", lambda: "another HELM")
+    monkeypatch.setattr(patch_registry, "warning", lambda: "another HELM")
     made._before_asking(SimpleNamespace(request_states=["one"]))
-    assert [event["event"] for event in told.events] == [events.WARNING, "expected", events.PHASE]
+    assert [event["event"] for event in told.events] == [logs.WARNING, "expected", logs.PHASE]
     assert told.events[0]["message"] == "another HELM"
-    monkeypatch.setattr(apply, "warning", lambda: None)
+    monkeypatch.setattr(patch_registry, "warning", lambda: None)
     made._before_asking(SimpleNamespace(request_states=["one"]))
-    assert [event["event"] for event in told.events[3:]] == ["expected", events.PHASE]
+    assert [event["event"] for event in told.events[3:]] == ["expected", logs.PHASE]
 
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])
@@ -158,14 +158,14 @@ def test_what_is_missing_is_said_as_the_preflight_says_it(tmp_path: Any) -> None
     made, told = runner_of(tmp_path, {"a": PrerequisiteError("MY_KEY holds a character")})
     with pytest.raises(SystemExit):
         made.run_all(specs("a"))
-    assert told.events[-1]["event"] == events.FATAL
+    assert told.events[-1]["event"] == logs.FATAL
     assert told.events[-1]["message"] == "MY_KEY holds a character"
 
 
 def test_events_hold_no_key(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "events.jsonl"
     writer = EventWriter(file, "run", Redactor([KEY]))
-    writer.emit(events.RUN_FAILED, error=f"Invalid header value b'Bearer {KEY}'")
+    writer.emit(logs.RUN_FAILED, error=f"Invalid header value b'Bearer {KEY}'")
     writer._file.close()
     (line,) = file.read_text("utf-8").splitlines()
     assert json.loads(line)["error"] == f"Invalid header value b'Bearer {REDACTED}'"
@@ -178,7 +178,7 @@ def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.Captur
     )
     with pytest.raises(SystemExit):
         made.run_all(specs("a"))
-    (error,) = [event["error"] for event in told.events if event["event"] == events.RUN_FAILED]
+    (error,) = [event["error"] for event in told.events if event["event"] == logs.RUN_FAILED]
     assert error == ("ValueError: " + ("odd\\x1b[2J eval-factory stops: a false line " + "x" * 1000)[:300])
     assert error in capsys.readouterr().err.split("\n")
 
@@ -187,8 +187,8 @@ def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.Captur
 def test_a_limit_is_told_at_the_end_of_a_run_however_it_ends(
     outcome: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
-    monkeypatch.setattr(apply, "write_down", lambda _path: None)
+    monkeypatch.setattr(patch_registry, "apply_patches", lambda _stage: None)
+    monkeypatch.setattr(patch_registry, "write_down", lambda _path: None)
     made, told = runner_of(tmp_path, {"a": outcome})
     with nullcontext() if outcome is None else pytest.raises(SystemExit):
         made.run_all(specs("a"))

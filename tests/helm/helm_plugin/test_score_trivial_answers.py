@@ -33,11 +33,10 @@ from helm.benchmark.scenarios.scenario import (
 )
 from helm.common.request import Request
 
-from eval_factory.core import events
-from eval_factory.core.time_limit import TimeLimit
+from eval_factory.core import logs
+from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, trivial_answers
-from eval_factory.helm.trivial_answers import REFUSAL
-from eval_factory.helm.trivial_scores import TrivialScores, read_trivial_scores
+from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
@@ -51,7 +50,7 @@ from eval_factory.helm_plugin.score_trivial_answers import (
     score_trivial_answers,
 )
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_floors import known_floors
+from eval_factory.tasks.known_scores import known_floors
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
 OPTIONS = {"A": "yes", "B": "no"}
@@ -386,7 +385,7 @@ def test_a_run_goes_on_whatever_happens_to_its_floors(
     if fails:
         monkeypatch.setattr(module, "create_metric", failing)
     made._score_trivial_answers(run_spec)
-    assert [one["event"] for one in told] == [events.WARNING] * fails
+    assert [one["event"] for one in told] == [logs.WARNING] * fails
     assert all("RuntimeError in" in one["message"] for one in told)
     assert (tmp_path / names.TRIVIAL_SCORES_FILE).is_file()
     assert made._annotated is None

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from eval_factory.helm_plugin.patches.patch_registry import CONFINED
-from eval_factory.tasks.code_execution import (
-    NEEDS_NO_PERMISSION,
-    NOT_CONFINED,
-    ONLY_WITH,
-    needs_permission,
-)
-from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.run_specs import NEEDS_NO_PERMISSION, NOT_CONFINED, ONLY_WITH, load_index, needs_permission
 
 EXECUTING = {
     "bigcodebench": "a remote service",

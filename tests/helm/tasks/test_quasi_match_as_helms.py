@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing
+from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 
 
 @pytest.mark.parametrize(

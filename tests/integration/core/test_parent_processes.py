@@ -8,7 +8,7 @@ import sys
 
 CHILD = """
 import os, subprocess, sys, time
-from eval_factory.core.parent import end_with_parent
+from eval_factory.core.this_process import end_with_parent
 end_with_parent(int(os.environ["EVAL_FACTORY_PARENT"]))
 grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print("goes on", flush=True)

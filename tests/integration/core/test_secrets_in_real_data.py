@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyarrow import parquet
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 
 
 def test_no_shape_touches_the_real_data(medical_data: Path) -> None:

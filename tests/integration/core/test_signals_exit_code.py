@@ -15,7 +15,7 @@ def test_an_interrupt_in_generated_code_does_not_change_the_exit_code(forgets: s
     """The first case is CPython's own behaviour: once it is gone, `forget_interrupts` can go."""
     (tmp_path / "interrupted.py").write_text(
         "import sys\n"
-        "from eval_factory.core.signals import forget_interrupts\n"
+        "from eval_factory.core.this_process import forget_interrupts\n"
         "try:\n    exec('raise KeyboardInterrupt')\nexcept KeyboardInterrupt:\n    pass\n"
         f"{forgets}\n"
         "sys.exit(130)\n"

@@ -25,7 +25,7 @@ from scripted_endpoint import ADAPTER, ScriptedEndpoint
 ASKS = """
 import json, sys, threading
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import RetryingClient

@@ -11,10 +11,9 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE
-from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.core.rundir import RunDir
-from eval_factory.executors.base import ProcessSpec
-from eval_factory.executors.process import git_hash, run_logged
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.executors.process import ProcessSpec, git_hash, run_logged
 
 KEY = "a-known-key-value-1"
 

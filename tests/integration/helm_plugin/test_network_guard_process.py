@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from eval_factory.core.hosts import place_of
+from eval_factory.core.urls import place_of
 from scripted_endpoint import ScriptedEndpoint
 
 ATTEMPTS = """

@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.helm_summarize import SUMMARIZE_TRIES, summarize
+from eval_factory.workflows.helm_run import SUMMARIZE_TRIES, summarize
 from unit.builders import context
 
 FAKE = """

@@ -19,9 +19,8 @@ from eval_factory.analysis.annotation_sample import (
     sample_of,
     shares_of,
 )
-from eval_factory.core.annotations import AnswerKey
+from eval_factory.core.annotations import AnswerKey, Asked, asked_of
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.rated_answers import Asked, asked_of
 from stored_results import instance
 from unit.core.test_rated_answers import scored
 

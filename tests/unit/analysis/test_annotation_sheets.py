@@ -24,8 +24,7 @@ from eval_factory.analysis.annotation_sheets import (
     read_returns,
     text_of,
 )
-from eval_factory.core.annotations import AnswerKey, Choice, Question, Rating, SampledAnswer
-from eval_factory.core.rated_answers import YES_NO, Shown
+from eval_factory.core.annotations import YES_NO, AnswerKey, Choice, Question, Rating, SampledAnswer, Shown
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import ANSWER, SAMPLE
 

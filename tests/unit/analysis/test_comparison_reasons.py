@@ -199,7 +199,7 @@ def test_too_little_coverage_is_a_reason() -> None:
     assert own_reasons(scored(failing(2))) == []  # half is just enough here
     ((name, message),) = own_reasons(scored(failing(3)), reportable=False)
     assert name == "coverage"
-    assert "25.0% of its instances have a score, 50.0% are needed" in message
+    assert "25.0 % of its instances have a score, 50.0 % are needed" in message
     strict = {"config": {**CONFIG, "config": {"type": "x"}}}
     assert [name for name, _ in own_reasons(scored(failing(1)), **strict)] == ["coverage"]
     assert own_reasons(scored(FOUR), **strict) == []

@@ -30,15 +30,16 @@ from eval_factory.analysis.gate_report import (
 )
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.nouns import Verdict
 from eval_factory.core.results import Provenance
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import write_checksums
 from eval_factory.report.reader import StoredResult, load_result
 from stored_results import PROVENANCE, right_or_wrong
 
-KEPT = Check("min", "pass", "0.7 is at least 0.6", None, 0.6, 0.7, 0.65, 0.75)
-BROKEN = Check("max_drop", "fail", "-0.2 on 40 | pairs\x00", "topic=a|b", 0.05, -0.2, -0.3, -0.1)
-UNSURE = Check("max_drop", "inconclusive", "may be worse", None, 0.05, -0.04, -0.1, 0.02)
+KEPT = Check("min", Verdict.PASS, "0.7 is at least 0.6", None, 0.6, 0.7, 0.65, 0.75)
+BROKEN = Check("max_drop", Verdict.FAIL, "-0.2 on 40 | pairs\x00", "topic=a|b", 0.05, -0.2, -0.3, -0.1)
+UNSURE = Check("max_drop", Verdict.INCONCLUSIVE, "may be worse", None, 0.05, -0.04, -0.1, 0.02)
 
 
 @pytest.fixture
@@ -46,11 +47,11 @@ def found() -> GateResult:
     return GateResult(
         Path("policy.yml"),
         "ab" * 32,
-        "fail",
+        Verdict.FAIL,
         (
-            BenchmarkOutcome("pubmed_qa", "critical", "exact_match", "fail", (KEPT, BROKEN), "fail"),
-            BenchmarkOutcome("medec", "advisory", "flag", "inconclusive", (UNSURE,), "pass"),
-            BenchmarkOutcome("head_qa", "critical", None, "inconclusive", (UNSURE,), "inconclusive"),
+            BenchmarkOutcome("pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL),
+            BenchmarkOutcome("medec", "advisory", "flag", Verdict.INCONCLUSIVE, (UNSURE,), Verdict.PASS),
+            BenchmarkOutcome("head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE),
         ),
         ("sample",),
     )
@@ -74,8 +75,9 @@ def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> Non
     lines = markdown(found).splitlines()
     assert lines[0] == "## Gate: FAIL"
     assert lines[6] == "| pubmed_qa | critical, exact_match | min | PASS | 0.7 is at least 0.6 |"
-    assert lines[7] == (
-        r"| pubmed_qa | critical, exact_match | max_drop \[topic=a\|b\] | FAIL | -0.2 on 40 \| pairs\\x00 |"
+    assert (
+        lines[7]
+        == "| pubmed_qa | critical, exact_match | max_drop `[topic=a¦b]` | FAIL | -0.2 on 40 `¦` `pairs\\x00` |"
     )
     assert lines[-1] == "Not in the policy, not counted: sample"
     assert f"SHA-256 `{'ab' * 32}`" in lines[2]
@@ -122,9 +124,9 @@ HOSTILE = (
 
 @pytest.fixture
 def hostile() -> GateResult:
-    check = Check("min", "fail", HOSTILE, f"topic={HOSTILE}")
-    one = BenchmarkOutcome(HOSTILE, "critical", HOSTILE, "fail", (check,), "fail")
-    return GateResult(Path("p\n`x`.yml"), "ab" * 32, "fail", (one,), (HOSTILE,), LOCKED, (HOSTILE,))
+    check = Check("min", Verdict.FAIL, HOSTILE, f"topic={HOSTILE}")
+    one = BenchmarkOutcome(HOSTILE, "critical", HOSTILE, Verdict.FAIL, (check,), Verdict.FAIL)
+    return GateResult(Path("p\n`x`.yml"), "ab" * 32, Verdict.FAIL, (one,), (HOSTILE,), LOCKED, (HOSTILE,))
 
 
 def test_foreign_names_begin_no_line_of_a_text(hostile: GateResult) -> None:
@@ -144,9 +146,9 @@ def test_foreign_names_begin_no_line_of_a_text(hostile: GateResult) -> None:
 def test_foreign_names_are_no_markdown(hostile: GateResult) -> None:
     said = markdown(hostile)
     shown = MarkdownIt("commonmark").enable("table").render(said)
-    assert not re.search(r"<(script|img|a|code)\b[^>]*>(?!ababab)", shown)
+    assert not re.search(r"<(script|img|a)\b", shown)
     assert shown.count("<tr>") == 2
-    assert shown.count("<td>") == 5
+    assert shown.count("<td") == 5
     assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 6
     assert all(line.isprintable() for line in said.split("\n"))
     assert "locked on 2026-11-22 06:30 UTC, SHA-256" in said
@@ -173,9 +175,9 @@ def test_json_says_when_it_was_locked(hostile: GateResult) -> None:
 
 BEGAN = datetime(2026, 11, 22, 6, 0, tzinfo=timezone.utc)
 MADE = replace(PROVENANCE, started_at="2026-11-22T06:00:00Z", ended_at="2026-11-22T06:05:00Z")
-LEAST = Check("min", "pass", "", None, 0.6, 0.75, 0.65, 0.8)
-DROP = Check("max_drop", "inconclusive", "", "topic=a", 0.00001, -0.02, -0.1, 0.05)
-MISSING = Check("result", "fail", "no candidate has a result of it")
+LEAST = Check("min", Verdict.PASS, "", None, 0.6, 0.75, 0.65, 0.8)
+DROP = Check("max_drop", Verdict.INCONCLUSIVE, "", "topic=a", 0.00001, -0.02, -0.1, 0.05)
+MISSING = Check("result", Verdict.FAIL, "no candidate has a result of it")
 SALT = b"0123456789abcdef"
 
 
@@ -261,9 +263,9 @@ def test_a_folder_without_checksums_gives_no_statement(stored: StoredResult) -> 
 
 
 def held(folder: Path, task: str = "pubmed_qa", *checks: Check, locked_at: datetime | None = None) -> GateResult:
-    one = BenchmarkOutcome(task, "critical", "exact_match", "pass", checks or (LEAST,), "pass", folder)
-    missing = BenchmarkOutcome("medec", "critical", None, "fail", (MISSING,), "fail")
-    return GateResult(Path("policy.yml"), "d" * 64, "fail", (one, missing), (), locked_at)
+    one = BenchmarkOutcome(task, "critical", "exact_match", Verdict.PASS, checks or (LEAST,), Verdict.PASS, folder)
+    missing = BenchmarkOutcome("medec", "critical", None, Verdict.FAIL, (MISSING,), Verdict.FAIL)
+    return GateResult(Path("policy.yml"), "d" * 64, Verdict.FAIL, (one, missing), (), locked_at)
 
 
 def test_a_statement_is_written_for_each_benchmark_with_a_number(stored: StoredResult, tmp_path: Path) -> None:

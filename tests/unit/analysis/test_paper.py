@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from eval_factory.analysis.paper import OF_ONE_RUN, PURPOSES, TABLES, written_for
 from eval_factory.cli.main import cli
-from eval_factory.cli.report_command import PURPOSES as OF_THE_COMMAND
+from eval_factory.cli.result_commands import PURPOSES as OF_THE_COMMAND
 from eval_factory.core.errors import ConfigError
 from stored_results import right_or_wrong
 from suite_folders import BETTER, SAME, scored, suite_folder

@@ -16,9 +16,10 @@ from eval_factory import __version__
 from eval_factory.analysis.suite_files import link, markdown, suite_page, write_suite_results
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
 from eval_factory.analysis.win_rates import GroupScore
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Spent, SpentByRole, Usage
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.page.document import tables_style
 from stored_results import PROVENANCE
 from stored_suite import cell, cells, share
@@ -51,8 +52,8 @@ def test_a_complete_suite(tmp_path: Path) -> None:
 def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp_path: Path) -> None:
     given = cells(tmp_path, {"x": {"a": WELL}})
     given.append(cell(tmp_path, "b", "x", WELL, provenance=replace(PROVENANCE, errata_version=9)))
-    given.append(replace(cell(tmp_path, "c", "x", "11xx", reportable=False), status="partial"))
-    given.append(FinishedCell("a", "y", "failed", tmp_path / "a" / "y", "HTTP 500"))
+    given.append(replace(cell(tmp_path, "c", "x", "11xx", reportable=False), status=RunStatus.PARTIAL))
+    given.append(FinishedCell("a", "y", RunStatus.FAILED, tmp_path / "a" / "y", "HTTP 500"))
     text = markdown(suite_results(given), tmp_path)
     assert "| c | 100.0 %<br>(90.0 % to 100.0 %)<br>n 2<br>**not reportable**<br>**partial** | - |" in text
     assert "| a | 75.0 %<br>(65.0 % to 85.0 %)<br>n 40 | failed |" in text
@@ -91,7 +92,7 @@ def test_an_empty_suite_has_a_summary_alone(tmp_path: Path) -> None:
 def test_nothing_is_made_of_foreign_names(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script> | [x](http://h) @someone #12"
     given = cell(tmp_path, "a", "x", WELL, provenance=replace(PROVENANCE, target=hostile))
-    failed = FinishedCell("a|b", "<img>", "failed", tmp_path / "a|b" / "<img>", hostile)
+    failed = FinishedCell("a|b", "<img>", RunStatus.FAILED, tmp_path / "a|b" / "<img>", hostile)
     text = markdown(suite_results([given, failed]), tmp_path)
     assert "<script>" not in text.replace("`<script>alert(1)</script>`", "").replace("`(<script>alert(1)</script>`", "")
     rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -119,7 +120,7 @@ def sections(page: str) -> list[str]:
     ids=["inside", "other suite", "address", "markup", "no text"],
 )
 def test_a_cell_leads_to_its_runs_report(folder: str, href: str) -> None:
-    assert link(CellResult("a", "x", "complete", Path(folder)), Path("s")) == href
+    assert link(CellResult("a", "x", RunStatus.COMPLETE, Path(folder)), Path("s")) == href
 
 
 def test_every_value_is_a_link_with_its_interval(tmp_path: Path) -> None:
@@ -147,15 +148,15 @@ def test_the_policy_allows_the_pages_own_style_and_no_script(tmp_path: Path) -> 
 
 def test_what_is_missing_and_what_is_doubted_is_marked(tmp_path: Path) -> None:
     given = cells(tmp_path, {"x": {"a": WELL}})
-    given.append(replace(cell(tmp_path, "b", "x", "11xx", reportable=False), status="partial"))
-    given.append(FinishedCell("a", "y", "failed", tmp_path / "a" / "y", "HTTP 500"))
+    given.append(replace(cell(tmp_path, "b", "x", "11xx", reportable=False), status=RunStatus.PARTIAL))
+    given.append(FinishedCell("a", "y", RunStatus.FAILED, tmp_path / "a" / "y", "HTTP 500"))
     page = suite_page(suite_results(given), tmp_path)
     assert '<span class="gap">failed</span>' in page
     assert "<small>not asked for</small>" in page  # b on y
     assert '<span class="doubt">not reportable</span><span class="doubt">partial</span>' in page
     assert "1 value is not reportable" in page
     assert '<a href="./b/x/report.html">b/x</a>: only 50.0 % of what was asked is scored' in page
-    assert '<td>failed</td><td class="reason">HTTP 500</td>' in page
+    assert '<td class="name">failed</td><td class="name">HTTP 500</td>' in page
     assert "No two models have values" in page
     assert "b/x: its value is not reportable" in page
     assert '<div class="card warn">' in page
@@ -166,7 +167,10 @@ def test_what_is_missing_and_what_is_doubted_is_marked(tmp_path: Path) -> None:
 def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: Path) -> None:
     worst = share(WELL, value=0.5, perturbation="robustness.worst")
     scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
-    given = [cell(tmp_path, "a", "x", WELL, scores=scores), FinishedCell("b", "x", "missing", tmp_path / "b" / "x")]
+    given = [
+        cell(tmp_path, "a", "x", WELL, scores=scores),
+        FinishedCell("b", "x", RunStatus.MISSING, tmp_path / "b" / "x"),
+    ]
     given.append(cell(tmp_path, "c", "x", WELL, scores=scores))
     page = suite_page(suite_results(given), tmp_path)
     assert "<summary>robustness: 1 score</summary>" in page
@@ -176,17 +180,17 @@ def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: 
         in page
     )
     assert (
-        '<th scope="row">mean win rate</th><td></td><td class="n">0.500</td><td class="n">-</td><td class="n">0.500</td>'
+        '<th scope="row" class="name">mean win rate</th><td class="name"></td><td class="n">0.500</td><td class="n">-</td><td class="n">0.500</td>'
         in page
     )
-    bare = suite_page(suite_results([FinishedCell("a", "x", "missing", tmp_path)]), tmp_path)
+    bare = suite_page(suite_results([FinishedCell("a", "x", RunStatus.MISSING, tmp_path)]), tmp_path)
     assert sections(bare) == ["scores", "missing", "win-rates", "runs"]
 
 
 def test_foreign_text_is_text(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e{{ 7*7 }}\0style\0"
     given = cell(tmp_path, "a", "x", WELL, provenance=replace(PROVENANCE, target=hostile))
-    failed = FinishedCell("<b>", "<i>", "failed", tmp_path / "y", hostile)
+    failed = FinishedCell("<b>", "<i>", RunStatus.FAILED, tmp_path / "y", hostile)
     page = suite_page(suite_results([given, failed]), tmp_path)
     assert "<script" not in page
     assert "<img" not in page
@@ -210,7 +214,7 @@ def suite(root: Path, *, disturbed: bool) -> SuiteDir:
     found = [
         cell(root, target, "x", answers, usage=usage) for target, answers in (("a", WELL), ("b", ILL))
     ]  # fmt: skip
-    found.append(FinishedCell("c", "x", "failed", root / "c" / "x", "HTTP 500"))
+    found.append(FinishedCell("c", "x", RunStatus.FAILED, root / "c" / "x", "HTTP 500"))
     folder = SuiteDir(root)
     write_suite_results(suite_results([replace(one, attempts=2 if disturbed else 1) for one in found]), folder)
     return folder
@@ -234,9 +238,9 @@ def test_a_folder_that_was_moved_has_the_same_table(tmp_path: Path) -> None:
     before = {file.name: file.read_bytes() for file in first.root.iterdir() if file.is_file()}
     shutil.copytree(first.root, tmp_path / "two")
     moved = [
-        FinishedCell(name, "x", "complete", tmp_path / "two" / name / "x", attempts=1) for name in ("a", "b")
+        FinishedCell(name, "x", RunStatus.COMPLETE, tmp_path / "two" / name / "x", attempts=1) for name in ("a", "b")
     ]  # fmt: skip
-    moved.append(FinishedCell("c", "x", "failed", tmp_path / "two" / "c" / "x", "HTTP 500"))
+    moved.append(FinishedCell("c", "x", RunStatus.FAILED, tmp_path / "two" / "c" / "x", "HTTP 500"))
     write_suite_results(suite_results(moved), SuiteDir(tmp_path / "two"))
     assert {file.name: file.read_bytes() for file in (tmp_path / "two").iterdir() if file.is_file()} == before
     assert sorted(before) == [

@@ -12,6 +12,7 @@ import pytest
 from eval_factory.analysis.comparison import compare
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, LeftOut, Took, suite_results
 from eval_factory.analysis.win_rates import GroupScore
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Instances, Spent, SpentByRole, Usage
 from eval_factory.report.reader import load_result
 from stored_results import PROVENANCE, instance
@@ -19,7 +20,7 @@ from stored_suite import cell, cells, made, share
 
 
 def test_a_cell_is_called_by_target_and_evaluation() -> None:
-    assert CellResult("small", "medec_hot", "missing", Path("x")).name == "small/medec_hot"
+    assert CellResult("small", "medec_hot", RunStatus.MISSING, Path("x")).name == "small/medec_hot"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_a_cell_is_called_by_target_and_evaluation() -> None:
     [(0.0, True, True), (0.5, False, False), (None, True, False), (None, False, False)],
 )
 def test_a_reportable_value_alone_enters_win_rates(value: float | None, reportable: bool, enters: bool) -> None:
-    one = CellResult("a", "x", "complete", Path("x"), value=value, reportable=reportable)
+    one = CellResult("a", "x", RunStatus.COMPLETE, Path("x"), value=value, reportable=reportable)
     assert one.enters_win_rates is enters
 
 
@@ -38,7 +39,7 @@ PARTLY = "40.0 % of the answers are unreadable\n  grant more tokens"
 def test_a_cell_has_what_its_result_says(tmp_path: Path) -> None:
     (one,) = suite_results([cell(tmp_path, "small", "medec_hot", "1110x")]).cells
     assert one == CellResult(
-        "small", "medec_hot", "complete", tmp_path / "small" / "medec_hot", model="org/small", task="medec_hot",
+        "small", "medec_hot", RunStatus.COMPLETE, tmp_path / "small" / "medec_hot", model="org/small", task="medec_hot",
         main_metric="exact_match", value=0.75, ci_low=0.65, ci_high=0.85, n=4, higher_is_better=True, scale=(0.0, 1.0),
         unit="share", reportable=True, requested=5, failed=0, coverage=0.8, prompt_tokens=1, completion_tokens=1,
         collected_by=PROVENANCE.eval_factory, took=Took(1, 1, 0, 0, 1.0, 0.1, 0.1, 0.1),
@@ -84,7 +85,7 @@ def test_of_what_failed_or_was_not_begun_nothing_is_read(
 
 
 def test_a_partial_result_is_read(tmp_path: Path) -> None:
-    given = replace(cell(tmp_path, "a", "x", "110x"), status="partial", reason="1 instance has no answer")
+    given = replace(cell(tmp_path, "a", "x", "110x"), status=RunStatus.PARTIAL, reason="1 instance has no answer")
     results = suite_results([given, cell(tmp_path, "b", "x", "0000")])
     one = results.cells[0]
     assert (one.status, one.n, one.reason, one.enters_win_rates) == ("partial", 3, "1 instance has no answer", True)
@@ -93,7 +94,7 @@ def test_a_partial_result_is_read(tmp_path: Path) -> None:
 
 
 def test_a_result_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
-    gone = FinishedCell("a", "x", "complete", tmp_path / "gone")
+    gone = FinishedCell("a", "x", RunStatus.COMPLETE, tmp_path / "gone")
     without_instances = cell(tmp_path, "b", "x", SAME)
     (without_instances.folder / "results.jsonl").unlink()
     by_hand = cell(tmp_path, "d", "x", SAME)
@@ -202,7 +203,7 @@ def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reaso
     [
         (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}),
          "it is not known whether a higher value is better"),
-        (lambda root: FinishedCell("b", "x", "missing", root), "one model alone has a value that counts"),
+        (lambda root: FinishedCell("b", "x", RunStatus.MISSING, root), "one model alone has a value that counts"),
     ],
     ids=["no direction", "one value"],
 )  # fmt: skip

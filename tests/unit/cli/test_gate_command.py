@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.cli.gate_command import spread
 from eval_factory.cli.main import cli
+from eval_factory.cli.result_commands import spread
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from stored_results import right_or_wrong
 

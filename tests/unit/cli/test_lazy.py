@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.cli.lazy import LazyCommands, LazyGroup
+from eval_factory.cli.main import LazyCommands
 
 MODULE = "commands_of_a_test"
 SOURCE = """
@@ -20,7 +20,7 @@ import click
 def alone(): "Does it alone."; click.echo("alone")
 
 @click.group()
-def tools(): "Never shown."
+def tools(): "All the tools."
 
 @tools.command()
 def first(): click.echo("the first")
@@ -36,17 +36,10 @@ other = None
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[click.Group]:
     (tmp_path / f"{MODULE}.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
-    program = LazyCommands("program", later={"alone": f"{MODULE}:alone"})
+    program = LazyCommands("program", later={"alone": MODULE, "tools": MODULE})
     program.add_command(click.Command("own", callback=lambda: click.echo("its own")))
-    program.add_command(LazyGroup("tools", f"{MODULE}:tools", "All the tools."))
     yield program
     sys.modules.pop(MODULE, None)
-
-
-def test_its_help_line_needs_no_import(program: click.Group) -> None:
-    told = CliRunner().invoke(click.Group("program", commands=[program.commands["tools"]]), ["--help"]).output
-    assert "tools  All the tools." in told
-    assert MODULE not in sys.modules
 
 
 def test_its_commands_are_the_modules(program: click.Group) -> None:

@@ -13,7 +13,7 @@ import pytest
 import requests
 import rich.console
 
-from eval_factory.cli import leaderboard_listing
+from eval_factory.cli import leaderboard
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
@@ -44,7 +44,7 @@ def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     console = rich.console.Console(width=200, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     monkeypatch.setattr(rich.console, "Console", lambda **_: console)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    leaderboard_listing.listing(sys.stdout, as_json=False)
+    leaderboard.listing(sys.stdout, as_json=False)
     text = console.export_text()
     console.file.close()
     for name in NAMES:

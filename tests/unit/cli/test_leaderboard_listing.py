@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from eval_factory.cli import leaderboard_listing
-from eval_factory.cli.leaderboard_listing import LEAST_WIDTH, listing, plain_line, record
+from eval_factory.cli.leaderboard import LEAST_WIDTH, listing, plain_line, record
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
 
@@ -60,7 +59,7 @@ def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> N
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_record_says_whether_helm_has_the_schema(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     path = "somewhere" if installed else None
-    monkeypatch.setattr(leaderboard_listing, "schema_path", lambda _row: path)
+    monkeypatch.setattr(registry, "schema_path", lambda _row: path)
     monkeypatch.setattr(registry, "schema_path", lambda _row: path)
     found = record(row())
     assert found["schema_installed"] is installed

@@ -40,7 +40,7 @@ def test_on_a_terminal_a_long_message_goes_on_below(
     message = "cannot reach " + "the endpoint that was given " * 4 + "\n  check it"
     main._say(message)
     assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", "one line in a log"
-    monkeypatch.setattr("eval_factory.cli.streams.Lasting.isatty", lambda _: True)
+    monkeypatch.setattr("eval_factory.cli.console.Lasting.isatty", lambda _: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((40, 24)))
     main._say(message)
     lines = capsys.readouterr().err.splitlines()

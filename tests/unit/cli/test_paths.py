@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.cli.paths import HomePath
+from eval_factory.cli.console import HomePath
 
 
 @click.command()

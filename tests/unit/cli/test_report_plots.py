@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from eval_factory.cli.main import cli
-from eval_factory.cli.report_plots import drawings_of
+from eval_factory.cli.result_commands import drawings_of
 from stored_results import instance, result, right_or_wrong, written
 
 

@@ -16,12 +16,11 @@ from click.testing import CliRunner, Result
 
 from eval_factory import api
 from eval_factory.cli.main import cli
-from eval_factory.cli.run_output import RunOutput, code_of
+from eval_factory.cli.run_command import RunOutput, code_of
 from eval_factory.core.errors import BusyError, ConfigError, EvalFactoryError, InterruptedRunError, NotReportableError
 from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.end_record import end_record
-from eval_factory.workflows.options import Evaluated, Submitted
+from eval_factory.workflows.options import Evaluated, Submitted, end_record
 from stored_results import instance, result
 
 KEY = "sk-canary-5f3a9c1e7b2d4860aa"
@@ -197,6 +196,6 @@ def test_an_end_is_told_once() -> None:
     stdout = io.StringIO()
     output = RunOutput(as_json=True, stdout=stdout)
     for _ in range(2):
-        with pytest.raises(ConfigError), output.failures_told():
+        with pytest.raises(ConfigError), output.failures_reported():
             raise ConfigError("x")
     assert len(stdout.getvalue().splitlines()) == 1

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from eval_factory.cli.main import cli
-from eval_factory.cli.schemas import SCHEMAS, schema_text
+from eval_factory.cli.task_listing import SCHEMAS, schema_text
 from eval_factory.core.errors import ConfigError
 from eval_factory.report import documents
 
@@ -16,7 +16,6 @@ def test_the_command_prints_a_schema_as_it_stands_in_the_docs(name: str) -> None
     result = CliRunner().invoke(cli, ["schema", name], catch_exceptions=False)
     assert (result.exit_code, result.output) == (0, schema_text(name))
     assert result.output.endswith("}\n")
-    assert json.loads(result.output) == SCHEMAS[name]()
 
 
 def test_those_of_results_are_the_packages() -> None:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from eval_factory.cli.streams import flush_or_silence, lasting, make_ready, nobody_reads, silence
+from eval_factory.cli.console import flush_or_silence, lasting, make_ready, nobody_reads, silence
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.cli.suite_checking import check_text
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.cli.suite_text import check_text
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
 from eval_factory.workflows.verify import Finding
 

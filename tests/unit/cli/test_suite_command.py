@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from eval_factory.cli import suite_watching
+from eval_factory.cli import suite_screen
 from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
 from eval_factory.workflows.suite import suite_estimate, suite_logs
-from eval_factory.workflows.suite.suite_observer import SuiteObserver
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions, SuiteReport
+from eval_factory.workflows.suite.suite_journal import SuiteObserver
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
 from suite_by_hand import cell_ended, cell_result, ended, held, started, suite_folder, tell
 
 SUITE = """
@@ -66,7 +67,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
 
 def report(folder: SuiteDir, exit_code: int = 0, reason: str | None = None) -> SuiteReport:
     target, evaluation = CELL.split("/")
-    cell = CellReport(target, evaluation, "complete", folder.cell(target, evaluation), exit_code, reason)
+    cell = CellReport(target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), exit_code, reason)
     return SuiteReport(folder, (cell,), exit_code, "complete", "1 cells: 1 complete\ntable: there")
 
 
@@ -207,7 +208,7 @@ def _interrupted(*_: Any, **__: Any) -> None:
 
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_folder(here / "out", started([CELL]))
-    monkeypatch.setattr(suite_watching, "watch", _interrupted)
+    monkeypatch.setattr(suite_screen, "watch", _interrupted)
     monkeypatch.setattr(suite_logs, "show", _interrupted)
     for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
         done = run("suite", *arguments)

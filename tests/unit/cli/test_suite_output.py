@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.cli.run_output import RunOutput
-from eval_factory.cli.suite_output import end_record, looking_on, show_cells, show_end, why, write_record
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteReport
+from eval_factory.cli.console import write_record
+from eval_factory.cli.run_command import RunOutput
+from eval_factory.cli.suite_screen import end_record, looking_on, show_cells, show_end, why
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_status import status_of
 from suite_by_hand import cell_ended, cell_result, ended, started, suite_folder
 
@@ -39,7 +40,7 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
     cells = []
     for name, code in zip(NAMES, codes, strict=True):
         target, evaluation = name.split("/")
-        status: CellStatus = "failed" if code else "complete"
+        status = RunStatus.FAILED if code else RunStatus.COMPLETE
         cells.append(CellReport(target, evaluation, status, folder.cell(target, evaluation), code, reason, 1))
     return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from eval_factory.cli.suite_screen import SuiteScreen, live_table
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
 from suite_by_hand import (
     back,

@@ -24,10 +24,10 @@ from eval_factory.cli.suite_text import (
     status_lines,
 )
 from eval_factory.core.budget import Spending
-from eval_factory.core.suite_dir import RunSuiteDir
-from eval_factory.workflows.suite.cell_job import CellJob
-from eval_factory.workflows.suite.suite_state import Pause
-from eval_factory.workflows.suite.suite_status import CellFigures, SuiteStatus, same_command, status_of
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import RunSuiteDir
+from eval_factory.workflows.suite.suite_journal import Pause
+from eval_factory.workflows.suite.suite_status import CellFigures, CellJob, SuiteStatus, same_command, status_of
 from suite_by_hand import (
     CELLS,
     cell_ended,
@@ -207,7 +207,7 @@ def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -
     _, first, *_others = running.cells
     job = CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
     waiting = replace(
-        first, progress=None, job=job, state=replace(first.state, status="waiting", reason="Priority\x1b")
+        first, progress=None, job=job, state=replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
     )
     found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
     what = [row.what for row in rows(found)]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.cli import suite_watching
-from eval_factory.cli.suite_watching import show, watch
+from eval_factory.cli import suite_screen
+from eval_factory.cli.suite_screen import show, watch
 from eval_factory.workflows.suite.suite_status import SuiteReader, status_of
 from suite_by_hand import cell_ended, cell_started, ended, held, paused, started, suite_folder, tell
 
@@ -87,7 +87,7 @@ def test_a_terminal_has_a_table_and_at_the_end_all_lines(
 
 
 def test_nobody_reads_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_watching, "nobody_reads", lambda _: True)
+    monkeypatch.setattr(suite_screen, "nobody_reads", lambda _: True)
     folder = suite_folder(tmp_path, started(["a/b"]))
     with held(folder):
         for as_json in (True, False):

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from eval_factory.cli import task_listing
-from eval_factory.cli.tables import columns_that_fit, show_table
+from eval_factory.cli.console import columns_that_fit, show_table
 from eval_factory.tasks.framework import load_framework
 
 ROWS = task_listing.task_rows(load_framework().evaluations)

@@ -13,13 +13,12 @@ import yaml
 from click.testing import CliRunner
 
 from eval_factory.cli import task_listing
+from eval_factory.cli.console import show_table
 from eval_factory.cli.main import cli
-from eval_factory.cli.tables import show_table
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.code_execution import KEY, needs_permission
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.run_specs import KEY, load_index, needs_permission
 from unit.builders import evaluation
 
 NAMES = load_framework().names()

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from eval_factory import api
+from eval_factory.cli.folder_commands import MOST_SHOWN, shown
 from eval_factory.cli.main import cli
-from eval_factory.cli.verifying import MOST_SHOWN, shown
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.workflows.reproduce import Reproduction, Reran
 from eval_factory.workflows.verify import Finding, Verified

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory import api
+from eval_factory.cli.folder_commands import may_open, preview_command
 from eval_factory.cli.main import cli
-from eval_factory.cli.view_command import may_open, preview_command
 from eval_factory.core.errors import ConfigError
 
 

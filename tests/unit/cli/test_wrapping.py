@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from eval_factory.cli.wrapping import columns, wrapped
+from eval_factory.cli.console import columns, wrapped
 
 
 @pytest.mark.parametrize(

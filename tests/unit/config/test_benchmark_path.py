@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.config.benchmark_path import find_benchmark
+from eval_factory.config.evaluation import find_benchmark
 
 
 def found(given: str, beside: Path | None) -> tuple[Path | None, list[str]]:

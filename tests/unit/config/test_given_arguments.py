@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.given_arguments import request_of, several
+from eval_factory.config.evaluation import request_of, several
 from eval_factory.core.errors import ConfigError
 
 

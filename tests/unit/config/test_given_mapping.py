@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.config.given_mapping import plain_document
+from eval_factory.config.load import plain_document
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MOST_LEVELS
 

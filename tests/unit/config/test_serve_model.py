@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from eval_factory.config.serve_model import (
+from eval_factory.config.suite_model import (
     ServeSection,
     health_url,
     problems_of_serve,
@@ -17,10 +17,10 @@ from eval_factory.config.serve_model import (
     words_of,
 )
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.suite.checked_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked
 from suites import suite
 
 DEFAULTS = load_framework().defaults.serve

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.shuffled_choices import choices_of
+from eval_factory.config.rules import choices_of
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
 from unit.builders import evaluation, plan

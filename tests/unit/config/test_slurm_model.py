@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from eval_factory.config.run_executor import slurm_of
-from eval_factory.config.slurm_model import SlurmSection
+from eval_factory.config.suite_model import SlurmSection
 from eval_factory.core.errors import ConfigError
 from suites import suite, target
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite_cells import Combination, combinations, group_of_url, limit_group_of, origins_of
+from eval_factory.config.suite import Combination, combinations, group_of_url, limit_group_of, origins_of
 from eval_factory.core.errors import ConfigError
 from eval_factory.demo.example import write_example
 from suites import ENDPOINT, params, section, suite, target

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from eval_factory.config.suite_model import LONGEST_NAME, CellPattern, EvaluationEntry, SuiteSection, TargetEntry
-from eval_factory.core.suite_dir import RESERVED_NAMES
+from eval_factory.core.rundir import RESERVED_NAMES
 
 
 @pytest.mark.parametrize("name", ["a", "_a", "9", "gpt-4.1_mini", "A" * LONGEST_NAME])

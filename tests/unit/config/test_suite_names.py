@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.config.suite_names import name_of_type, name_with_variant
+from eval_factory.config.suite_layers import name_of_type, name_with_variant
 from eval_factory.tasks.framework import load_framework
 
 

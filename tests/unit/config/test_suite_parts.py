@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite_layers import SuiteLayer
-from eval_factory.config.suite_parts import leaves, merged, normal_form, over
+from eval_factory.config.suite_layers import SuiteLayer, leaves, merged, normal_form, over
 from eval_factory.tasks.framework import load_framework
 
 

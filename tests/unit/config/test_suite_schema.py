@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
+from eval_factory.config.json_schema import suite_schema
 from eval_factory.config.suite_layers import preset_names
 from eval_factory.config.suite_model import (
     CellPattern,
@@ -17,7 +18,6 @@ from eval_factory.config.suite_model import (
     TargetEntry,
     VariantEntry,
 )
-from eval_factory.config.suite_schema import suite_schema
 from eval_factory.tasks.framework import load_framework
 from suites import section, target
 

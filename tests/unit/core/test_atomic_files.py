@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.atomic_files import atomic_file, renamed_together, write_atomic
+from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
 
 
 def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

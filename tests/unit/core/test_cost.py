@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eval_factory.core.cost import LongPrompts, Price
+from eval_factory.core.budget import LongPrompts, Price
 
 FLAT = Price(2.0, 10.0)
 CACHED = Price(2.0, 10.0, 0.5)

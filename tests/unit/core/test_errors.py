@@ -21,7 +21,7 @@ CODES = {
 
 
 def test_each_exit_code_has_one_class_and_all_have_one_base() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
     assert all(issubclass(kind, EvalFactoryError) for kind in kinds)
     assert {kind.__name__: kind.exit_code for kind in kinds if issubclass(kind, EvalFactoryError)} == CODES
     assert errors.DEFECT_EXIT_CODE == 70

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.events import heard_last, last_words
 from eval_factory.core.helm_run_settings import RUN_ID
+from eval_factory.core.logs import heard_last, last_words
 
 RUN = "3c0ffee0"
 MESSAGE = 'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'

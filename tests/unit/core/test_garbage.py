@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core import garbage
+from eval_factory.core import this_process
 
 
 def test_seldom_and_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,13 +17,13 @@ def test_seldom_and_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     at_the_end: list[Callable[..., Any]] = []
     monkeypatch.setattr(gc, "set_threshold", lambda *numbers: thresholds.append(numbers))
     monkeypatch.setattr(atexit, "register", at_the_end.append)
-    garbage.collect_rarely()
-    assert thresholds == [(garbage.THRESHOLD, 20, 20)]
+    this_process.collect_rarely()
+    assert thresholds == [(this_process.THRESHOLD, 20, 20)]
     assert at_the_end == [gc.freeze]
 
 
 def test_what_there_is_is_looked_at_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     monkeypatch.setattr(gc, "freeze", lambda: calls.append("frozen"))
-    garbage.keep_what_there_is()
+    this_process.keep_what_there_is()
     assert calls == ["frozen"]

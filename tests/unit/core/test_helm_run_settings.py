@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Budget, Price
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SharedLimitsSettings, read_file
 
 EVERYTHING = HelmRunSettings(

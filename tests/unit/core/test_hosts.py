@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.hosts import host_of, origin_of, place_of
+from eval_factory.core.urls import host_of, origin_of, place_of
 
 
 def test_place_of() -> None:

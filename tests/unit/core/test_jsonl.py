@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.jsonl import LARGEST_INTEGER_BITS, json_line
+from eval_factory.core.safe_files import LARGEST_INTEGER_BITS, json_line
 
 LINE_BREAKS = "a\n\r\x0b\x0c\x1c\x85\u2028\u2029b"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.logs import open_log
-from eval_factory.core.redaction import REDACTED, Redactor
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import REDACTED, Redactor
 
 KEY = "a-known-key-value-1"
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from eval_factory.core.markdown_cells import cell, code_block
+from eval_factory.core.foreign_text import cell, code_block
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 FOREIGN = {

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core import own_files
+from eval_factory.core import safe_files
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.own_files import LEADS_OUT, NOT_REGULAR, TOO_LARGE, foreign_files, open_regular, refuse_foreign
 from eval_factory.core.rundir import sha256_of
+from eval_factory.core.safe_files import LEADS_OUT, NOT_REGULAR, TOO_LARGE, foreign_files, open_regular, refuse_foreign
 
 CONTENT = b"of a reader"
 
@@ -23,7 +23,7 @@ def linked(target: str) -> Callable[[Path], object]:
 
 def huge(path: Path) -> None:
     path.touch()
-    os.truncate(path, own_files.MAX_BYTES + 1)
+    os.truncate(path, safe_files.MAX_BYTES + 1)
 
 
 def listening(path: Path) -> None:
@@ -94,9 +94,9 @@ def test_a_link_to_a_folder_inside_is_followed(folder: Path) -> None:
 
 def test_how_large_a_file_may_be(folder: Path) -> None:
     for name, most in (
-        ("a.yaml", own_files.MAX_BYTES_OF_YAML),
-        ("a.yml", own_files.MAX_BYTES_OF_YAML),
-        ("a.db", own_files.MAX_BYTES),
+        ("a.yaml", safe_files.MAX_BYTES_OF_YAML),
+        ("a.yml", safe_files.MAX_BYTES_OF_YAML),
+        ("a.db", safe_files.MAX_BYTES),
     ):
         (folder / name).touch()
         os.truncate(folder / name, most)

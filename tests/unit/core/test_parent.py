@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from eval_factory.core import parent
+from eval_factory.core import this_process
 
 
 def test_nobody_is_watched_where_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent, "_end", pytest.fail)
+    monkeypatch.setattr(this_process, "_end", pytest.fail)
     before = threading.active_count()
-    parent.end_with_parent(None)
+    this_process.end_with_parent(None)
     assert threading.active_count() == before
 
 
@@ -23,7 +23,7 @@ def test_outside_a_group_of_its_own_it_ends_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("the group of somebody else"))
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(threading, "Thread", lambda **_: pytest.fail("nobody to watch") if not ended else _Never())
-    parent.end_with_parent(os.getppid() + 1)
+    this_process.end_with_parent(os.getppid() + 1)
     assert ended == [1]
 
 

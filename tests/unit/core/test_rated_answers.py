@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.annotations import AnswerKey, Choice, Question
+from eval_factory.core.annotations import (
+    HOW_GOOD,
+    IS_CORRECT,
+    YES_NO,
+    AnswerKey,
+    Asked,
+    Choice,
+    Question,
+    asked_of,
+    choices_of,
+)
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.rated_answers import HOW_GOOD, IS_CORRECT, YES_NO, Asked, asked_of, choices_of
 from eval_factory.core.results import InstanceRecord, JuryReport, TaskResult
 from stored_results import instance, result
 

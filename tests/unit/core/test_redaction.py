@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eval_factory.core import redaction
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.redaction import REDACTED, Redactor, is_placeholder, looks_like_key
+from eval_factory.core import secrets
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.secrets import REDACTED, Redactor, is_placeholder, looks_like_key
 
 KEY = "plain-looking-value-77"
 
@@ -205,8 +205,8 @@ def test_a_secret_is_found_in_a_text_that_held_none_before() -> None:
 
 def test_only_so_many_texts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short text takes room too; what has none is looked at each time, with the same outcome."""
-    monkeypatch.setattr(redaction, "MOST_REMEMBERED", 2 * redaction.AN_ENTRY + 30)
-    unchanged = redaction.Unchanged()
+    monkeypatch.setattr(secrets, "MOST_REMEMBERED", 2 * secrets.AN_ENTRY + 30)
+    unchanged = secrets.Unchanged()
     for text in ("a" * 20, "b" * 11, "c" * 10, ""):
         unchanged.add(text)
     assert unchanged.texts == {"a" * 20, "c" * 10}
@@ -291,7 +291,7 @@ def test_no_way_to_spread_a_key_leaves_two_of_its_letters_together(
     key: str, between: list[str], backwards: bool, before: str, after: str
 ) -> None:
     letters = re.sub("[^A-Za-z0-9]", "", key)
-    assume(len(letters) >= redaction.SHORTEST_SECRET and not is_placeholder(key.strip()))
+    assume(len(letters) >= secrets.SHORTEST_SECRET and not is_placeholder(key.strip()))
     way = letters[::-1] if backwards else letters
     spread = "".join(map("".join, zip(way, between, strict=False)))
     redactor = Redactor([key])

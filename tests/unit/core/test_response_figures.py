@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.core.response_figures import RequestSpan
+from eval_factory.core.results import RequestSpan
 
 
 def test_a_span_lasts_from_the_first_request_to_the_last_response() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core import rundir
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.safe_files import write_atomic
 
 
 def test_a_program_that_could_not_be_ended_keeps_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

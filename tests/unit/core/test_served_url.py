@@ -5,7 +5,7 @@ import re
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.served_url import SERVED_AT, is_at_a_server, is_served, reached, served_url
+from eval_factory.core.urls import SERVED_AT, is_at_a_server, is_served, reached, served_url
 
 
 def test_it_names_the_command_and_not_where_it_runs() -> None:

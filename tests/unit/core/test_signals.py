@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eval_factory.core.signals import interrupt_on_signals, not_to_be_hung_up
+from eval_factory.core.this_process import interrupt_on_signals, not_to_be_hung_up
 
 
 @pytest.fixture(autouse=True)

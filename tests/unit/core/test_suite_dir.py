@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from eval_factory.core.suite_dir import RESERVED_NAMES, RunSuiteDir, SuiteDir, suite_dir
+from eval_factory.core.rundir import RESERVED_NAMES, RunSuiteDir, SuiteDir, suite_dir
 
 
 def test_a_cell_lies_under_its_target_and_all_that_is_no_result_under_a_reserved_name() -> None:

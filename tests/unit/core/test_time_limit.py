@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eval_factory.core.time_limit import OutOfTime, TimeLimit
+from eval_factory.core.this_process import OutOfTime, TimeLimit
 
 
 def ticking(*times: float) -> Iterator[float]:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.cli.paths import HomePath
+from eval_factory.cli.console import HomePath
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.user_paths import cache_folder, expanded
+from eval_factory.core.safe_files import cache_folder, expanded
 from unit.builders import evaluation
 
 

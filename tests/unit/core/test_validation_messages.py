@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from eval_factory.core.validation_messages import did_you_mean, expectation
+from eval_factory.core.errors import did_you_mean, expectation
 
 KNOWN = ["temperature", "top_p", "parallelism", "max_retries"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from eval_factory.config.load import interpolate
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.written_secrets import secret_field_of, written_keys
+from eval_factory.core.secrets import secret_field_of, written_keys
 from unit.builders import evaluation
 
 VALUE = "3f1c9-canary-77ab2"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from eval_factory.demo.embedded_judge import embedded_judgement
-from eval_factory.demo.server import answer_chat
+from eval_factory.demo.server import answer_chat, embedded_judgement
 from eval_factory.helm.criterion_output import parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt
-from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric_case import Criterion
 
 MESSAGES = [
     {"role": "user", "content": "Aspirin?"},

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from eval_factory import demo
-from eval_factory.demo.packaged_data import packaged_data
+from eval_factory.demo.example import packaged_data
 
 
 def test_the_samples_questions_are_named_with_their_hash() -> None:

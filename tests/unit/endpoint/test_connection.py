@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.core.served_url import SERVED_AT
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.core.urls import SERVED_AT
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.budget import Spending
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Price, Spending
 from eval_factory.endpoint.paid_answers import (
     cost_of,
     limit_cost,

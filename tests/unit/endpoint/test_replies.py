@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import replies
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply
 from eval_factory.endpoint.openai_api import UnusableAnswer

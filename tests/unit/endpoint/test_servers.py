@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client, servers
 from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport

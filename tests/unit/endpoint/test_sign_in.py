@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import REDACTED, Redactor
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import OAuthSettings

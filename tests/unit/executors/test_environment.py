@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from eval_factory.core.served_url import SERVED_AT
-from eval_factory.executors.environment import child_environment
+from eval_factory.core.urls import SERVED_AT
+from eval_factory.executors.process import child_environment
 
 
 def test_the_environment_is_an_allow_list() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir
-from eval_factory.executors import local
-from eval_factory.executors.base import Finished, ProcessSpec
-from eval_factory.executors.local import LocalExecutor
+from eval_factory.core.secrets import Redactor
+from eval_factory.executors import progress
+from eval_factory.executors.process import Finished, ProcessSpec
+from eval_factory.executors.progress import LocalExecutor
 
 
 def of_run(run_id: str, event: str, **more: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monke
         on_tick()
         return finished
 
-    monkeypatch.setattr(local, "run_logged", run_logged)
+    monkeypatch.setattr(progress, "run_logged", run_logged)
     screen = io.StringIO()
     ended = LocalExecutor().run(spec, screen, heard.append)
     assert ended.finished is finished
@@ -64,5 +64,5 @@ def test_without_a_listener_it_waits_for_the_end_only(spec: ProcessSpec, monkeyp
         on_tick()
         return Finished(0, ())
 
-    monkeypatch.setattr(local, "run_logged", run_logged)
+    monkeypatch.setattr(progress, "run_logged", run_logged)
     assert LocalExecutor().run(spec, io.StringIO()).events == ()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.executors.open_files import make_room
+from eval_factory.executors.process import make_room
 
 NO_LIMIT = resource.RLIM_INFINITY
 Limit = Callable[..., list[tuple[int, int]]]

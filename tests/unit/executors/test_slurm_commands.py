@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.executors.process import Captured
-from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError, Slurm
+from eval_factory.executors.slurm import QueuedTask, QueueUnknownError, Slurm
 
 ENV = {"PATH": "/bin", "SLURM_CONF": "/c", "OPENAI_API_KEY": "canary", "SBATCH_EXPORT": "ALL", "SQUEUE_FORMAT": "%i"}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.executors.slurm_reasons import can_never_start, in_words
+from eval_factory.executors.slurm import can_never_start, in_words
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.executors.slurm_script import BatchJob, batch_script, clean_up_name, clean_up_script, step_words
+from eval_factory.executors.slurm import BatchJob, batch_script, clean_up_name, clean_up_script, step_words
 
 PLAIN: dict[str, Any] = {
     "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None,

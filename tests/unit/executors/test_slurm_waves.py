@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.executors.slurm_commands import QueuedTask
-from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless, job_name
+from eval_factory.executors.slurm import QueuedTask, Wanted, Wave, active, arrays, hopeless, job_name
 
 WAVES = [Wave(1, "ef-x-w1", ("a", "b", "c")), Wave(2, "ef-x-w2", ("b",))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eval_factory.core.jury_form import HELMS_FORM, form_of
-from eval_factory.helm.benchmark_file import jury_form_in
+from eval_factory.helm.judge_output import jury_form_in
 
 
 def test_the_form_of_the_jury(tmp_path: Path) -> None:

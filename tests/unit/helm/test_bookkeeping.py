@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.helm.bookkeeping import is_score
+from eval_factory.helm.metric_facts import is_score
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.helm import command
-from eval_factory.helm.programs import MODULES, helm_program
+from eval_factory.helm.command import MODULES, helm_program
 from eval_factory.workflows.leaderboard.board_tables import server_command
 from unit.builders import plan
 

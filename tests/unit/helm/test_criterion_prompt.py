@@ -5,7 +5,7 @@ from __future__ import annotations
 from eval_factory.helm.criterion_output import parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt, template
 from eval_factory.helm.judge_output import UnusableJudgeOutput
-from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric_case import Criterion
 
 MESSAGES = [
     {"role": "user", "content": "A?"},

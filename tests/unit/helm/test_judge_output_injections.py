@@ -14,8 +14,14 @@ from urllib.parse import quote
 
 import pytest
 
-from eval_factory.helm.disguised_text import readings, squeezed, undisguised
-from eval_factory.helm.judge_output import UnusableJudgeOutput, injection_signs, parse_judge_output
+from eval_factory.helm.judge_output import (
+    UnusableJudgeOutput,
+    injection_signs,
+    parse_judge_output,
+    readings,
+    squeezed,
+    undisguised,
+)
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness", "clarity")}
 RATINGS = {name: {"score": 5, "explanation": f"Its {name} leaves nothing to wish for."} for name in CRITERIA}

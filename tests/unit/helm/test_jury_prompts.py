@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.helm.jury_prompts import prompt_of_jury, prompt_of_rubric
+from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
 
 ANNOTATOR = '''
 from x import LLMAsJuryAnnotator, Other

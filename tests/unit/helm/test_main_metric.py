@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.helm.main_metric import NONE, USUAL_MAIN_METRICS, chosen_main_metric
+from eval_factory.helm.metric_facts import NONE, USUAL_MAIN_METRICS, chosen_main_metric
 from eval_factory.tasks.framework import HelmEntry
 
 

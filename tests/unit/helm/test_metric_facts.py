@@ -4,7 +4,7 @@ import pytest
 
 from eval_factory.helm.judge_output import SCALE
 from eval_factory.helm.metric_facts import OF_JURIES, OVERLAP, RATING, SHARE, UNKNOWN, facts_of
-from eval_factory.tasks.custom.definition import METRICS
+from eval_factory.tasks.custom_benchmark import METRICS
 from eval_factory.tasks.framework import Task, load_framework
 
 TASKS = [task for task in load_framework().evaluations if task.name != "custom"]  # its benchmark names its own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shlex
 import sys
+from contextlib import nullcontext
 from importlib import metadata
 
 import pytest
@@ -98,3 +99,28 @@ def test_what_is_known_of_some() -> None:
     assert index.packages["googleapiclient"] == "google-api-python-client~=2.64"
     assert index.packages["Levenshtein"] == "Levenshtein~=0.27"
     assert {module for spec in index.run_specs.values() for module in spec.packages} <= set(index.packages)
+
+
+def test_the_installed_helm_is_supported() -> None:
+    assert packages.installed_helm() == metadata.version("crfm-helm")
+    assert packages.installed_helm() in packages.SUPPORTED_HELM
+
+
+@pytest.mark.parametrize(
+    ("helm", "run_spec", "refused"),
+    [
+        ("0.5.16", "ehr_sql", False), ("0.5.17", "ehr_sql", True), ("0.5.15", "aci_bench", True),
+        ("0.5.17", "medhelm_configurable_benchmark", True), ("0.5.17", "pubmed_qa", False), ("0.5.17", "unknown", False),
+    ],
+)  # fmt: skip
+def test_what_is_refused_with_another_helm(
+    helm: str, run_spec: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _name: helm)
+    with pytest.raises(PrerequisiteError) if refused else nullcontext() as caught:
+        packages.look_for_packages("my_task", run_spec)
+    if caught is not None:
+        first, _, command, last = str(caught.value).splitlines()
+        assert first == f"my_task needs HELM (crfm-helm) 0.5.16; {helm} is installed"
+        assert command.endswith("pip install crfm-helm==0.5.16")
+        assert last == "  nothing was asked"

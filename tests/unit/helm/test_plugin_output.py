@@ -9,8 +9,7 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.helm.names import JUDGE_PROMPTS_FILE, PATCHES_FILE
-from eval_factory.helm.output import Jury
-from eval_factory.helm.plugin_output import applied_patches, judge_prompts
+from eval_factory.helm.output import Jury, applied_patches, judge_prompts
 
 
 def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:

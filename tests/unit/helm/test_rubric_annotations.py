@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eval_factory.helm.rubric_annotations import annotation_of, decisions_of, error_of, said_of
+from eval_factory.helm.criterion_output import annotation_of, decisions_of, error_of, said_of
 
 SAID: list[dict[str, dict[str, Any]]] = [
     {"a": {"criteria_met": True, "explanation": "x"}, "b": {"error": "HTTP 500"}},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.helm import names
-from eval_factory.helm.trivial_scores import VERSION, StrategyScores, TrivialScores, read_trivial_scores
+from eval_factory.helm.trivial_answers import VERSION, StrategyScores, TrivialScores, read_trivial_scores
 
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:

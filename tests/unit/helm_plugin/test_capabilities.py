@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval_factory.helm_plugin.capabilities import needed_capability
+from eval_factory.helm_plugin.runner import needed_capability
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.helm_plugin.packed_stats import (
+from eval_factory.helm_plugin.patches.slim_scoring import (
     LARGEST,
     TOGETHER,
     PackedStats,

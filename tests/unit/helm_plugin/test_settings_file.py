@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
-from eval_factory.helm_plugin import settings_file
-from eval_factory.helm_plugin.settings_file import take_settings_of_the_file
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.network_guard import take_settings_of_the_file
 
 ENVIRONMENT = {"PATH": "/bin", "HF_HOME": "/shell", "HTTPS_PROXY": "http://user:secret@proxy.example:3128"}
 
@@ -49,7 +49,7 @@ def test_offline_a_proxy_of_the_shell_leads_to_the_endpoint_only(
 ) -> None:
     proxies = {"https://host.example": ENVIRONMENT["HTTPS_PROXY"]}
     (tmp_path / "settings.json").write_text(HelmRunSettings(allowed=(), proxies=proxies).file_text())
-    monkeypatch.setattr(settings_file, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
+    monkeypatch.setattr(network_guard, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
     take_settings_of_the_file(argv, env)
     assert json.loads(env.pop("EVAL_FACTORY_PROXIES")) == proxies
     assert env == {"PATH": "/bin", "HF_HOME": "/shell", "EVAL_FACTORY_OFFLINE": "[]"}

@@ -12,7 +12,7 @@ import genai_prices
 import pytest
 from genai_prices import data_snapshot
 
-from eval_factory.core.cost import LongPrompts, Price
+from eval_factory.core.budget import LongPrompts, Price
 from eval_factory.plan.prices import is_hosted, library_price, price_from
 
 DAY = datetime(2025, 6, 1, tzinfo=timezone.utc)

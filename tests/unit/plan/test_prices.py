@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.config.model import DEMO_URLS
-from eval_factory.core.budget import Budget
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Budget, Price
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan import prices
 from eval_factory.plan.prices import (

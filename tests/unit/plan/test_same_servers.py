@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.rundir import RunDir
-from eval_factory.plan.run_plan import Plan, where_keys_go
-from eval_factory.plan.same_servers import KEPT_BY, kept_by
+from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by, where_keys_go
 from eval_factory.report.documents import run_config, to_yaml
 from unit.builders import plan
 

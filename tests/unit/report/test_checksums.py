@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import (
     ChecksumsError,
@@ -81,7 +82,7 @@ def test_the_statement_is_in_totos(finished: RunDir) -> None:
 def test_the_statements_outcome_is_whether_it_may_be_reported(
     reportable: bool, status: str, outcome: str, finished: RunDir
 ) -> None:
-    result = replace(load_result(finished.root).result, reportable=reportable, status=status)
+    result = replace(load_result(finished.root).result, reportable=reportable, status=RunStatus(status))
     predicate = statement(result, {})["predicate"]
     assert predicate["result"] == outcome
     lists = {name: tests for name, tests in predicate.items() if name.endswith("Tests")}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from eval_factory.core.choice_order_results import ChoiceOrders, Share
-from eval_factory.core.results import ALL_ORDERS, TaskResult
+from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share, TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.choice_order_text import choice_order_line
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.reader import load_result
 from eval_factory.report.screen import summary
+from eval_factory.report.sentences import choice_order_line
 from stored_results import instance, result, written
 
 CHANGED = Share(0.4, 30, 0.2512345678, 0.571)

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eval_factory.core.clinician_results import (
-    Agreement,
-    Clinicians,
-    CorrectedScore,
-    JudgeAgreement,
-    TooFewRated,
-)
-from eval_factory.report.clinician_lines import agreement_text, bias_text, clinician_headline, clinician_lines
+from eval_factory.core.results import Agreement, Clinicians, CorrectedScore, JudgeAgreement, TooFewRated
+from eval_factory.report.sentences import agreement_text, bias_text, clinician_headline, clinician_lines
 
 CORRECTED = CorrectedScore("jury", 3.51234, 3.2, 3.8, "ppi++-stratified", 0.8, 4.5)
 FOUND = Clinicians(

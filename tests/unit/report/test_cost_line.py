@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.cost import Cost, Price
+from eval_factory.core.budget import Cost, Price
 from eval_factory.core.results import Spent, SpentByRole, Usage
-from eval_factory.report.cost_line import cost_line, money
 from eval_factory.report.documents import usage as written
+from eval_factory.report.sentences import cost_line, money
 
 NOW, EVER = Cost(0.012341, "table", 3, 0), Cost(1234.5, "endpoint, table", 9, 0)
 PARTLY = Cost(0.5, "table", 3, 2)

@@ -8,7 +8,6 @@ import jsonschema
 import pytest
 import yaml
 
-from eval_factory.core.clinician_results import TooFewRated
 from eval_factory.core.results import (
     Floor,
     Judgements,
@@ -18,6 +17,7 @@ from eval_factory.core.results import (
     SpentByRole,
     Stats,
     TaskResult,
+    TooFewRated,
     Usage,
 )
 from eval_factory.report import documents

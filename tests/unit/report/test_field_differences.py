@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import REDACTED
+from eval_factory.core.secrets import REDACTED
 from eval_factory.report.field_differences import (
     ABSENT,
     LONGEST_SHOWN,

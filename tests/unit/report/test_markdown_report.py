@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from described_runs import ODD, hostile, of_a_jury, of_a_rubric, plain
-from eval_factory.core.comparability_results import Comparability
-from eval_factory.core.results import FailureCause, Instances, JuryReport, TaskResult
+from eval_factory.core.results import Comparability, FailureCause, Instances, JuryReport, TaskResult
 from eval_factory.report.markdown_report import markdown_report
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_markdown_text import MARKDOWN

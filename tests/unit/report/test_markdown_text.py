@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from described_runs import ODD
-from eval_factory.report.markdown_text import LONGEST_PROSE, code, prose, table
+from eval_factory.report.markdown_report import LONGEST_PROSE, code, prose, table
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 TRAPS = [

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from described_runs import CONFIG, TARGET, of_a_jury, of_a_rubric, plain
-from eval_factory.core.comparability_results import Comparability
-from eval_factory.core.results import Instances, Score, TaskResult
+from eval_factory.core.results import Comparability, Instances, Score, TaskResult
 from eval_factory.report.papers import Citations, Described, forms
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.results import (
     AskedEndpoint,
+    Comparability,
+    Deviation,
     FailureCause,
     Floor,
     JudgeCounts,
@@ -25,6 +25,7 @@ from eval_factory.core.results import (
     Usage,
 )
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import write_reports

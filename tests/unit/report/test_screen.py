@@ -8,21 +8,23 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.results import (
+    Comparability,
+    Deviation,
     FailureCause,
     Floor,
     JudgeCounts,
     JuryReport,
+    RubricReport,
+    RubricVotes,
     Score,
     Spent,
     SpentByRole,
     TaskResult,
     Usage,
 )
-from eval_factory.core.rubric_results import RubricReport, RubricVotes
-from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.screen import headline, summary
+from eval_factory.report.sentences import clinician_headline
 from unit.builders import plan
 from unit.report.test_clinician_lines import FOUND
 from unit.scoring.test_collect import FOUR, result_of, state

@@ -12,11 +12,12 @@ import jsonschema
 import pytest
 import yaml
 
-from eval_factory.core.redaction import REDACTED, Redactor
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.page.data_blocks import unpacked
-from eval_factory.report.page.stored_pages import page_of
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.report.page.document import page_of
+from eval_factory.report.page.instance_data import unpacked
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import _response_line, write_reports
 from unit.builders import plan
@@ -129,7 +130,7 @@ def test_a_result_that_is_not_of_the_schema_leaves_no_evaluation_config(result: 
     rundir.create()
     with pytest.raises(jsonschema.ValidationError):
         write_reports(
-            replace(result, status="surprise"), rundir, config=plan().evaluation.as_dict(), command="helm-run",
+            replace(result, status=RunStatus.RUNNING), rundir, config=plan().evaluation.as_dict(), command="helm-run",
             redactor=Redactor(), responses={},
         )  # fmt: skip
     assert not rundir.results_yml.exists()

@@ -13,7 +13,7 @@ from eval_factory.helm import output
 from eval_factory.scoring.choice_order_check import NO_OPTION, ChoiceOrderCheck
 from eval_factory.scoring.parts import Draft
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.choice_orders import name_of
+from eval_factory.tasks.choice_question import name_of
 from unit.builders import draft, plan
 
 SHUFFLED = {"config.type": "sample_medical_qa", "config.params.extra.shuffle_choices": 3}

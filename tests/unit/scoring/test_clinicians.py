@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.annotations import Annotations, AnswerKey, Choice, Question, Rating, Sample, SampledAnswer
-from eval_factory.core.clinician_results import Clinicians, TooFewRated
-from eval_factory.core.rated_answers import YES_NO, asked_of
-from eval_factory.core.results import InstanceRecord, JudgeCounts, JuryReport, TaskResult
+from eval_factory.core.annotations import (
+    YES_NO,
+    Annotations,
+    AnswerKey,
+    Choice,
+    Question,
+    Rating,
+    Sample,
+    SampledAnswer,
+    asked_of,
+)
+from eval_factory.core.results import Clinicians, InstanceRecord, JudgeCounts, JuryReport, TaskResult, TooFewRated
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_clinicians
 from eval_factory.scoring.prediction_powered import Stratum, corrected_mean

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.comparability_results import Comparability, Deviation
-from eval_factory.core.results import AskedEndpoint, Instances, Provenance
+from eval_factory.core.results import AskedEndpoint, Comparability, Deviation, Instances, Provenance
 from eval_factory.core.rundir import RunDir
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.helm.output import AdapterSpec

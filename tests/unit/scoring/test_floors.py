@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import Floor, Score, Stats, TaskResult
-from eval_factory.core.time_limit import TimeLimit
+from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, output
-from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
+from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
 from eval_factory.scoring import corrections, floors
 from eval_factory.scoring.corrections import Case
 from eval_factory.scoring.floors import FloorScores, SharedKeys, notes_on_floors
@@ -21,7 +21,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.readability import form_of
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import InstanceKey, metric_values_of
-from eval_factory.tasks.known_floors import KnownSet
+from eval_factory.tasks.known_scores import KnownSet
 from unit.builders import plan
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
 

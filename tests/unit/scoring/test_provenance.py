@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.time_limit import OutOfTime, TimeLimit
+from eval_factory.core.this_process import OutOfTime, TimeLimit
 from eval_factory.data.sources import load_sources
-from eval_factory.demo.packaged_data import packaged_data
+from eval_factory.demo.example import packaged_data
 from eval_factory.helm.names import PATCHES_FILE
 from eval_factory.scoring import provenance
 from eval_factory.scoring.collect import collect

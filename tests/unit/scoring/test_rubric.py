@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import JudgeCounts, Judgements, Score, Stats
-from eval_factory.core.rubric_results import PairAgreement
+from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.scoring.groups import Groups
@@ -27,7 +26,7 @@ from eval_factory.scoring.rubric import (
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.rubric.rubric_case import Criterion
+from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft, plan
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))

@@ -21,7 +21,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.run_notes import NO_ROWS, NOT_CONFINED, notes_of, notes_on_data, notes_on_labels
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.custom.definition import Benchmark
+from eval_factory.tasks.custom_benchmark import Benchmark
 from eval_factory.tasks.framework import About
 from unit.builders import plan
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.cost import Cost, Price
-from eval_factory.core.response_figures import Figures, RequestSpan
-from eval_factory.core.results import Spent, SpentByRole, Usage
+from eval_factory.core.budget import Cost, Price
+from eval_factory.core.results import Figures, RequestSpan, Spent, SpentByRole, Usage
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.paid_answers import write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.tasks.choice_orders import (
+from eval_factory.tasks.choice_question import (
     ALONE,
     LABELS,
     NAME,

@@ -9,12 +9,8 @@ import pytest
 
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.code_execution import (
-    KEY,
-    NEEDS_NO_PERMISSION,
-    executed_by,
-)
 from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.run_specs import KEY, NEEDS_NO_PERMISSION, executed_by
 from unit.builders import evaluation
 
 HUMANEVAL = "helm:code:dataset=humaneval"

@@ -10,12 +10,12 @@ from scripts.make_known_floors import known_set
 
 from eval_factory.core.results import Floor, Instances, Validity
 from eval_factory.core.rundir import RunDir
-from eval_factory.helm.trivial_scores import StrategyScores, TrivialScores
+from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS, NOT_WHOLE
-from eval_factory.tasks import known_floors as module
+from eval_factory.tasks import known_scores as module
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_floors import KnownFloors, KnownSet, known_floors
+from eval_factory.tasks.known_scores import KnownFloors, KnownSet, known_floors
 from stored_results import CONFIG, instance, result, written
 
 FLOOR = Floor(best="always A", value=0.5, instances=4, answers={"always A": 0.5})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.message_fields import message_problems, name_problems, object_in, text_problems, unknown_fields
+from eval_factory.tasks.message_files import message_problems, name_problems, object_in, text_problems, unknown_fields
 
 TURN = {"role": "user", "content": "Since when?"}
 

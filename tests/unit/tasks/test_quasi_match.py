@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from eval_factory.tasks.quasi_match import QUASI_METRICS, becomes_nothing, note_on_quasi
+from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing, note_on_quasi
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from importlib import metadata
 from pathlib import Path
 
 from eval_factory.helm.names import JURY_RUN_SPECS, MEASURED_HELM
-from eval_factory.tasks.choices.published_forms import FORMS
 from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.published_choices import FORMS
 from eval_factory.tasks.run_specs import load_index
 
 

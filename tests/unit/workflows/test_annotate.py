@@ -19,8 +19,7 @@ from eval_factory.workflows import annotate
 from eval_factory.workflows.annotate import SheetOptions, export_sheets, import_sheets, system_prompts
 from eval_factory.workflows.evaluate import as_it_stands, finished_before, report
 from eval_factory.workflows.recollect import state_of
-from eval_factory.workflows.resume import DataRead, read_state
-from eval_factory.workflows.unchanged import written_before
+from eval_factory.workflows.resume import DataRead, read_state, written_before
 from eval_factory.workflows.verify import verify
 from finished_folder import finished_folder
 from rated_folder import ANSWERS, exported, filled_in, folder_to_rate, people_say
@@ -77,7 +76,7 @@ def before_names(before: dict[str, bytes], folder: RunDir) -> set[str]:
 
 
 def test_a_rerun_keeps_what_people_said(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval_factory.workflows.unchanged.git_hash", lambda _: "abc123")
+    monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made = exported(folder, tmp_path / "sheet")
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
     document = folder.evaluation_config.read_bytes()

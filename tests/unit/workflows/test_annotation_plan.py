@@ -15,9 +15,8 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.intervals import design_effect
 from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
-from eval_factory.workflows import annotation_plan
-from eval_factory.workflows.annotate import import_sheets
-from eval_factory.workflows.annotation_plan import Known, known_of, plan_of, planned
+from eval_factory.workflows import annotate
+from eval_factory.workflows.annotate import Known, import_sheets, known_of, plan_of, planned
 from rated_folder import ANSWERS, exported, filled_in, folder_to_rate, is_right, people_say
 
 EXPECTED = Expected(1000, 3.0, 1.0, (1.0, 5.0))
@@ -91,7 +90,7 @@ def test_what_the_answers_share_and_what_a_rubric_can_take_away(tmp_path: Path) 
     def known(**changes: Any) -> Known:
         records = [replace(one, **changes) for one in stored.result.instances]
         result = replace(stored.result, instances=records, scores=no_scale)
-        with patch.object(annotation_plan, "load_result", return_value=replace(stored, result=result)):
+        with patch.object(annotate, "load_result", return_value=replace(stored, result=result)):
             return known_of(stored.folder)
 
     found = known(cluster="one", criteria=({"points": 2.0}, {"points": -1.0}))

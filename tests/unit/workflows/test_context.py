@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.redaction import REDACTED
+from eval_factory.core.secrets import REDACTED
 from eval_factory.workflows.context import HUB_TOKEN, hold, redactor_of, show_warnings, warnings_of
 from unit.builders import evaluation, plan
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from eval_factory.core.errors import EndpointRefusedError, HelmError, InterruptedRunError
-from eval_factory.workflows.end_record import code_of_error, failure_record
+from eval_factory.workflows.options import code_of_error, failure_record
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.config.evaluation import Request
-from eval_factory.core import events
+from eval_factory.core import logs
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.rundir import RunDir
@@ -18,15 +18,13 @@ from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.shared_limits import LimitsLost
 from eval_factory.plan import preflight
 from eval_factory.workflows import evaluate as workflow
-from eval_factory.workflows.failures import raise_if_stopped
-from eval_factory.workflows.helm_run import HelmRun
+from eval_factory.workflows.helm_run import HelmRun, raise_if_stopped
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.unchanged import written_before
+from eval_factory.workflows.resume import read_state, written_before
 from finished_folder import finished_folder
 from unit.builders import MINIMAL, context, endpoint_settings, plan
 
-FATAL = {"event": events.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
+FATAL = {"event": logs.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +32,7 @@ FATAL = {"event": events.FATAL, "message": "cannot reach http://llm.example:8000
     [("llm.example:8000", True), ("llm.example", True), ("api.github.com", False), ("", False)],
 )
 def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
-    blocked: list[dict[str, Any]] = [{"event": events.BLOCKED, "place": place}] if place else []
+    blocked: list[dict[str, Any]] = [{"event": logs.BLOCKED, "place": place}] if place else []
     with pytest.raises(PrerequisiteError) as told:
         raise_if_stopped([*blocked, FATAL], None, logging.getLogger("test"))
     assert str(told.value).startswith(FATAL["message"])
@@ -70,7 +68,7 @@ def test_a_run_that_is_killed_leaves_no_checksums_of_the_result_before_it(
 def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     """Digits that only .run_state.json has could be changed, and nobody would notice."""
     made = plan({"config.output_dir": str(tmp_path / "out")})
-    done: Any = {"event": events.RUN_DONE, "path": "runs/s/r"}
+    done: Any = {"event": logs.RUN_DONE, "path": "runs/s/r"}
     ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
 
@@ -150,7 +148,7 @@ def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rundir = finished_folder(tmp_path / "out")
-    monkeypatch.setattr("eval_factory.workflows.unchanged.git_hash", lambda _: "abc123")
+    monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
     state = read_state(rundir)
     assert state is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
-from eval_factory.core.events import ASKING, JUDGING, LOADING, SCORING
-from eval_factory.workflows.failures import ended_before_it_ran, explained, how_it_ended, raised_at_the_end
+from eval_factory.core.logs import ASKING, JUDGING, LOADING, SCORING
+from eval_factory.workflows.helm_run import ended_before_it_ran, explained, how_it_ended, raised_at_the_end
 from unit.builders import plan
 
 

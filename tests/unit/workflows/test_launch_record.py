@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from eval_factory.core.redaction import REDACTED, Redactor
-from eval_factory.workflows.launch_record import launch_record
+from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.workflows.evaluate import launch_record
 from unit.builders import context, plan
 
 KEY = "plain-looking-key-77"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.cost import Price
+from eval_factory.core.budget import Price
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.paid_answers import read_prices, spent_so_far, write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, ResponseCache, read_changes
-from eval_factory.workflows import old_shards
-from eval_factory.workflows.old_shards import copy_store, take_in
+from eval_factory.workflows import prepare
+from eval_factory.workflows.prepare import copy_store, take_in
 
 LOG = logging.getLogger("test")
 CHANGES = RequestChanges("http://h/v1", "m", {"max_tokens": "max_completion_tokens"})
@@ -65,7 +65,7 @@ def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as own:
-        own.setattr("eval_factory.workflows.old_shards.shutil.rmtree", gone)
+        own.setattr("eval_factory.workflows.prepare.shutil.rmtree", gone)
         with pytest.raises(KeyboardInterrupt):
             take_in(killed, LOG)
     take_in(killed, LOG)
@@ -74,7 +74,7 @@ def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
 
 
 def test_what_was_copied_in_part_only_is_not_there(killed: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_shards, "_COPIES", (*old_shards._COPIES, "INSERT INTO main.nowhere VALUES (1)"))
+    monkeypatch.setattr(prepare, "_COPIES", (*prepare._COPIES, "INSERT INTO main.nowhere VALUES (1)"))
     with pytest.raises(PrerequisiteError, match="run the same command again"):
         take_in(killed, LOG)
     assert texts(killed).keys() == {"a"}

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.redaction import REDACTED, Redactor
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import response_cache
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS

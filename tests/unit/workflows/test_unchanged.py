@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 import eval_factory
-from eval_factory.core.redaction import Redactor
 from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.secrets import Redactor
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.scoring import provenance
-from eval_factory.workflows import unchanged
-from eval_factory.workflows.resume import read_state, remember
-from eval_factory.workflows.unchanged import program_sha256, unchanged_result, written_before
+from eval_factory.workflows import resume
+from eval_factory.workflows.resume import program_sha256, read_state, remember, unchanged_result, written_before
 from finished_folder import RUN, finished_folder
 from unit.builders import evaluation
 from unit.scoring.test_collect import state
@@ -115,8 +114,8 @@ def test_another_program_or_machine_collects_again(
     other = tmp_path / "framework.yml"
     other.write_text("x: 1")
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
-        "program": (unchanged, "program_of_this", lambda: "0" * 64),
-        "framework": (unchanged, "framework_path", lambda: other),
+        "program": (resume, "program_of_this", lambda: "0" * 64),
+        "framework": (resume, "framework_path", lambda: other),
         "packages": (provenance, "installed_packages", lambda: "numpy==0\n"),
         "python": (provenance, "python_version", lambda: "3.0.0"),
         "machine": (provenance, "platform_of_this", lambda: {"machine": "other"}),
@@ -182,7 +181,7 @@ def test_the_program_is_known_by_its_files_and_not_by_what_python_makes_of_them(
 
 
 def test_a_program_that_is_installed_is_of_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unchanged, "git_hash", lambda _: pytest.fail("git was asked"))
+    monkeypatch.setattr(resume, "git_hash", lambda _: pytest.fail("git was asked"))
     package = Path(eval_factory.__file__).parent
-    monkeypatch.setattr(unchanged, "framework_path", lambda: package / "framework.yml")
-    assert unchanged.commit_of_this() is None
+    monkeypatch.setattr(resume, "framework_path", lambda: package / "framework.yml")
+    assert resume.commit_of_this() is None

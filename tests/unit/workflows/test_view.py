@@ -15,7 +15,7 @@ import yaml
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.workflows import view
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.view_server import PageServer
+from eval_factory.workflows.view import PageServer
 from eval_factory.workflows.view_site import INDEX, suite_folder
 from unit.workflows.test_view_runs import RUN, finished, tree
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError, PrerequisiteError
-from eval_factory.workflows.view_runs import NO_SCORE, lay_out, viewed_runs
+from eval_factory.workflows.view_site import NO_SCORE, lay_out, viewed_runs
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 from unit.scoring.test_collect import FOUR, state, write_run
 

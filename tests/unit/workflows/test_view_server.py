@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.workflows.view_server import HEADERS, PageServer
+from eval_factory.workflows.view import HEADERS, PageServer
 
 
 @pytest.fixture

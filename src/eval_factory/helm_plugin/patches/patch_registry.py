@@ -3,20 +3,35 @@
 Nothing of HELM's behaviour is replaced but through this list (`apply.py` goes through it, in this order), and always in
 memory: no file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no
 other.
+
+Applies the patches of the registry inside helm-run, each guarded, and keeps which were applied.
+
+A patch is applied to a version of HELM that it was checked against, where its targets are there and the files that
+define them are those of that version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM
+that somebody edited, or installed from its repository, has the same version and may be something else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, reduce
+from importlib import resources, util
+from pathlib import Path
 from typing import Any
 
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
-from eval_factory.helm.versions import SUPPORTED_HELM
+from eval_factory.helm.packages import SUPPORTED_HELM, installed_helm
 
 ROOM = "eval_factory.helm_plugin"
 
@@ -122,50 +137,48 @@ _ADAPTERS = "helm.benchmark.adaptation.adapters"
 _CONFIGURABLE = f"{_SCENARIOS}.medhelm_configurable_scenario"
 
 SPEED = (
+    Patch("patches.speed:read_yaml_with_the_c_parser", ("yaml:SafeLoader",), stage=Stage.LOGGING, only_speed=True),
+    Patch("patches.speed:look_for_garbage_less_often", only_speed=True),
     Patch(
-        "patches.fast_startup:read_yaml_with_the_c_parser", ("yaml:SafeLoader",), stage=Stage.LOGGING, only_speed=True
-    ),
-    Patch("patches.fast_startup:look_for_garbage_less_often", only_speed=True),
-    Patch(
-        "patches.fast_startup:download_nltk_data_only_when_needed",
+        "patches.speed:download_nltk_data_only_when_needed",
         (f"{_METRICS}.nltk_helper", "nltk.tokenize:word_tokenize"),  # the whole module: to look into it imports nltk
         only_speed=True,
     ),
     Patch(
-        "patches.fast_startup:import_only_the_run_specs_that_are_asked",
+        "patches.speed:import_only_the_run_specs_that_are_asked",
         ("helm.benchmark.run_spec:discover_run_spec_functions",),
         only_speed=True,
     ),
     Patch(
-        "patches.fast_startup:credentials_parsed_where_there_are_any",
+        "patches.speed:credentials_parsed_where_there_are_any",
         ("helm.common.local_context:get_credentials", "helm.benchmark.annotation_executor:get_credentials"),
         only_speed=True,
     ),
     Patch(
-        "patches.fast_startup:files_that_are_there_need_no_lock",
+        "patches.speed:files_that_are_there_need_no_lock",
         ("helm.common.general:ensure_file_downloaded",),
         only_speed=True,
     ),
     Patch(
-        "patches.fast_startup:requests_made_in_one_thread",
+        "patches.speed:requests_made_in_one_thread",
         (f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",),
         only_speed=True,
     ),
     Patch(
-        "patches.fast_startup:import_metrics_without_what_few_runs_use",
+        "patches.speed:import_metrics_without_what_few_runs_use",
         (f"{_METRICS}.basic_metrics", f"{_METRICS}.evaluate_reference_metrics", f"{_SCENARIOS}.math_scenario"),
         when=loads_no_data_set_of_math,
         only_speed=True,
     ),
-    Patch("patches.fast_asking:asked_in_one_thread", ("helm.benchmark.executor:parallel_map",), only_speed=True),
+    Patch("patches.speed:asked_in_one_thread", ("helm.benchmark.executor:parallel_map",), only_speed=True),
     Patch(
-        "patches.fast_scoring:one_window_service",
+        "patches.speed:one_window_service",
         ("helm.benchmark.window_services.window_service_factory:WindowServiceFactory.get_window_service",),
         stage=Stage.SCORING,
         only_speed=True,
     ),
     Patch(
-        "patches.fast_scoring:rouge_scorers_when_used",
+        "patches.speed:rouge_scorers_when_used",
         (
             f"{_METRICS}.evaluate_reference_metrics:get_rouge_function",
             f"{_METRICS}.evaluate_reference_metrics:get_chinese_rouge_function",
@@ -174,13 +187,13 @@ SPEED = (
         only_speed=True,
     ),
     Patch(
-        "patches.fast_scoring:normal_texts_kept",
+        "patches.speed:normal_texts_kept",
         (f"{_METRICS}.evaluate_reference_metrics:normalize_text",),
         stage=Stage.SCORING,
         only_speed=True,
     ),
     Patch(
-        "patches.fast_scoring:worst_case_without_perturbations",
+        "patches.speed:worst_case_without_perturbations",
         (f"{_METRICS}.metric:compute_worst_case_metrics",),
         stage=Stage.SCORING,
         only_speed=True,
@@ -200,7 +213,7 @@ SPEED = (
         only_speed=True,
     ),
     Patch(
-        "patches.fast_scoring:output_files_in_one_pass",
+        "patches.speed:output_files_in_one_pass",
         ("helm.benchmark.runner:json", "helm.benchmark.runner:asdict_without_nones", "helm.benchmark.runner:write"),
         stage=Stage.SCORING,
         only_speed=True,
@@ -210,7 +223,7 @@ SPEED = (
 
 DOWNLOADS = (
     Patch(
-        "patches.hub_revisions:record_hub_revisions",
+        "patches.pinned_downloads:record_hub_revisions",
         ("datasets.load:load_dataset_builder",),
         stage=Stage.IMPORTED,
         when=has_imported("datasets"),
@@ -228,25 +241,25 @@ DOWNLOADS = (
 
 DATA = (
     Patch(
-        "mtsamples_listing:list_procedures_without_github",
+        "patches.scenarios:list_procedures_without_github",
         (f"{_SCENARIOS}.mtsamples_procedures_scenario:MTSamplesProceduresScenario.get_instances",),
         Otherwise.FAIL,
         run_specs=_only("mtsamples_procedures"),
     ),
     Patch(
-        "mtsamples_listing:list_replicates_without_github",
+        "patches.scenarios:list_replicates_without_github",
         (f"{_SCENARIOS}.mtsamples_replicate_scenario:MTSamplesReplicateScenario.get_instances",),
         Otherwise.FAIL,
         run_specs=_only("mtsamples_replicate"),
     ),
     Patch(
-        "patches.custom_tables:read_cells_as_text",
+        "patches.scenarios:read_cells_as_text",
         (_CONFIGURABLE,),  # the whole module: to look into it imports pandas
         Otherwise.FAIL,
         run_specs=_only(names.CONFIGURABLE_RUN_SPEC),
     ),
     Patch(
-        "patches.custom_tables:keep_other_columns",
+        "patches.scenarios:keep_other_columns",
         (f"{_CONFIGURABLE}:MedHELMConfigurableScenario.get_instances",),
         Otherwise.FAIL,
         run_specs=_only(names.CONFIGURABLE_RUN_SPEC),
@@ -274,7 +287,7 @@ ROBUSTNESS = (
 
 JURIES = (
     Patch(
-        "jury_annotator:ask_judges_in_parallel",
+        "rubric.criterion_judge:ask_judges_in_parallel",
         ("helm.benchmark.annotation.model_as_judge:LLMAsJuryAnnotator.annotate",),
         Otherwise.FAIL,
         run_specs=names.JURY_RUN_SPECS,
@@ -409,3 +422,120 @@ TORCH = Patch(
 
 PATCHES = (*DOWNLOADS, *SPEED, TORCH, *ROBUSTNESS, *DATA, *JURIES, *EXECUTION, *SCENARIOS)
 """All of them, in the order in which they are applied."""
+
+
+CHECKED_FILES = "checked_files.json"
+
+_applied: list[Patch] = []
+_left_out: dict[str, str] = {}
+"""Name -> why it could not be applied."""
+
+
+def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
+    """All of a stage that this helm-run asks for; a second time only those that were not applied yet.
+
+    Raises:
+        PrerequisiteError: one cannot be applied that the run may not go on without.
+    """
+    helm = installed_helm()
+    asked = names.asked_run_specs(sys.argv)
+    without = HelmRunSettings.from_environment(os.environ).without
+    for patch in patches:
+        if patch.stage is not stage or patch in _applied or patch.name in _left_out:
+            continue
+        chosen = not (patch.only_speed and without & {"all", patch.name})
+        if chosen and patch.is_asked_for(asked, sys.argv, os.environ):
+            _apply(patch, helm)
+
+
+def _apply(patch: Patch, helm: str) -> None:
+    reason = objection(patch, helm)
+    if reason is not None and patch.otherwise is Otherwise.FAIL:
+        raise PrerequisiteError(
+            f"HELM cannot be patched for this run ({patch.name}): {reason}; supported: HELM"
+            f" {' or '.join(SUPPORTED_HELM)} as it was published. Nothing was asked"
+        )
+    if reason is None:
+        try:
+            if patch.load()() is not False:
+                _applied.append(patch)
+        except Exception as error:  # whatever this Python, or another package, does here
+            if patch.otherwise is Otherwise.FAIL:
+                raise
+            reason = f"{type(error).__name__}: {one_line(str(error))}"
+    if reason is not None:
+        _left_out[patch.name] = reason
+        print(f"warning: going on without {patch.name}: {reason}", file=sys.stderr)
+
+
+def objection(patch: Patch, helm: str) -> str | None:
+    """Why a patch may not be applied to the HELM that is installed; None where it may."""
+    if patch.versions is None:
+        return None
+    if helm not in patch.versions:
+        return f"HELM {helm} is installed"
+    problems = (_problem_of(target, helm) for target in patch.helm_targets)
+    return next((problem for problem in problems if problem is not None), None)
+
+
+def _problem_of(target: str, helm: str) -> str | None:
+    """Why a target is not the one that is known."""
+    module, _, attribute = target.partition(":")
+    try:
+        spec = util.find_spec(module)
+        owner = importlib.import_module(module) if attribute and spec is not None else None
+    except ModuleNotFoundError as error:
+        # One of another package is no matter of HELM's version: the patch, or HELM, says what is missing.
+        is_helms = (error.name or "").partition(".")[0] == "helm"
+        return f"HELM has no module {error.name}" if is_helms else None
+    except Exception:  # neither is what else such a package raises while HELM imports it
+        return None
+    if spec is None:
+        return f"HELM has no module {module}"
+    if _is_changed(module, Path(spec.origin or ""), helm):
+        return f"{module} is not as in HELM {helm}"
+    try:
+        reduce(getattr, attribute.split(".") if attribute else (), owner)
+    except AttributeError:
+        return f"HELM has no {attribute} in {module}"
+    return None
+
+
+def _is_changed(module: str, file: Path, helm: str) -> bool:
+    known = _checked_files().get(helm, {}).get(module)
+    try:
+        return known is not None and hashlib.sha256(file.read_bytes()).hexdigest() != known
+    except OSError:  # HELM in an archive
+        return False
+
+
+@cache
+def _checked_files() -> dict[str, dict[str, str]]:
+    """Version of HELM -> module with targets -> SHA-256 of its file."""
+    text = (resources.files("eval_factory.helm_plugin.patches") / CHECKED_FILES).read_text(encoding="utf-8")
+    loaded: dict[str, dict[str, str]] = json.loads(text)
+    return loaded
+
+
+def warning() -> str | None:
+    """What a user should know of patches that could not be applied."""
+    helm = installed_helm()
+    if helm not in SUPPORTED_HELM:
+        supported = " and ".join(SUPPORTED_HELM)
+        return f"HELM {helm} is installed; {supported} is supported: it is run without patches"
+    if _left_out:
+        return "HELM is run without " + "; ".join(f"{name} ({reason})" for name, reason in _left_out.items())
+    return None
+
+
+def write_down(file: Path) -> None:
+    """Which were applied so far, and for which run specs, for the result's provenance."""
+    applied: list[dict[str, Any]] = [
+        {
+            "name": patch.name,
+            "run_specs": None if patch.run_specs is None else sorted(patch.run_specs),
+            "erratum": patch.erratum,
+        }
+        for patch in _applied
+    ]
+    write_atomic(file, json.dumps({"applied": applied, "left_out": _left_out}, indent=2) + "\n")

@@ -1,8 +1,8 @@
 """The process that executes queries for `sql.py`: a line of JSON in, a line of JSON out.
 
 SQLite can be busy inside one instruction for minutes, with gigabytes, and cannot be interrupted there; a process can be
-killed. This one is started by its path and imports the standard library and `core/parent.py` only, so that it is there
-within milliseconds.
+killed. This one is started by its path and imports the standard library and `core/this_process.py` only, so that it is
+there within milliseconds.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def serve(questions: TextIO, answers: TextIO) -> None:
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[3]))
-    from eval_factory.core.parent import end_with_parent
+    from eval_factory.core.this_process import end_with_parent
 
     limit_process()
     end_with_parent(os.getppid())  # the pipe is only looked at after a query

@@ -15,9 +15,9 @@ from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
 
-from eval_factory.helm.rubric_annotations import decisions_of
+from eval_factory.helm.criterion_output import decisions_of
 from eval_factory.helm_plugin.rubric.criterion_judge import criteria_of, is_answered
-from eval_factory.tasks.rubric.rubric_case import case_score, share_met
+from eval_factory.tasks.rubric_case import case_score, share_met
 
 
 class RubricMetric(Metric):  # type: ignore[misc]

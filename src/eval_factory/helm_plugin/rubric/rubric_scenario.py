@@ -19,11 +19,17 @@ from helm.common.general import ensure_file_downloaded
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
+from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, right_answers
 from eval_factory.tasks.file_problems import shortened
-from eval_factory.tasks.rubric.healthbench import PUBLISHED, WHOLE, published_url
-from eval_factory.tasks.rubric.rubric_case import HEALTHBENCH_METRIC, RUBRIC_RUN_SPEC, RubricCase
-from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, OWN, Form, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, read_rubric_file
+from eval_factory.tasks.rubric_case import (
+    HEALTHBENCH_METRIC,
+    PUBLISHED,
+    RUBRIC_RUN_SPEC,
+    WHOLE,
+    RubricCase,
+    published_url,
+)
 
 MAX_TOKENS = 2048
 """Of an answer: what the published sampler of HealthBench grants."""

@@ -14,8 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from eval_factory.core.annotations import Choice, Sample
-from eval_factory.core.rated_answers import Shown
+from eval_factory.core.annotations import Choice, Sample, Shown
 from eval_factory.report.page.document import DATA, SCRIPT, STYLE, page_environment, page_script, policy
 
 TEMPLATE = "rater_form.html.j2"

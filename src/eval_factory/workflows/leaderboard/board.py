@@ -14,21 +14,21 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.model import Line, Parallelism, Positive, Url, VariableName
 from eval_factory.config.rules import prescribed_roles
 from eval_factory.config.suite import Suite, build_suite
-from eval_factory.config.suite_names import name_of_type
+from eval_factory.config.suite_layers import name_of_type
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.plan.run_plan import slug_of
-from eval_factory.tasks.code_execution import refusal, wrong_processor
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
 from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
+from eval_factory.tasks.run_specs import refusal, wrong_processor
 from eval_factory.workflows.context import show_warnings
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.entries import DATA_PATH, Entry, of_any_model, read_entries
 from eval_factory.workflows.leaderboard.registry import Leaderboard
-from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, missing_of, refuse_unready
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked, missing_of, refuse_unready
 
 OF_AN_EARLIER_VERSION = ".leaderboard_state.json"
 NO_KEY = "no API key"

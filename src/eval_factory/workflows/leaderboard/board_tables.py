@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from eval_factory.core.atomic_files import write_atomic
 from eval_factory.core.errors import (
     EvalFactoryError,
     HelmError,
@@ -20,27 +19,25 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir
-from eval_factory.core.secrets import names_a_secret
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
-from eval_factory.helm.command import command_line
+from eval_factory.helm.command import command_line, helm_program
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.page_schema import page_models
-from eval_factory.helm.programs import helm_program
 from eval_factory.plan.run_plan import where_keys_go
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.context import HUB_TOKEN, RunContext
-from eval_factory.workflows.helm_summarize import summarize
+from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import Board
 from eval_factory.workflows.leaderboard.entries import Entry
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.suite_options import CellReport
-from eval_factory.workflows.view_runs import ViewedRun, lay_out, viewed_as
-from eval_factory.workflows.view_site import without_colons
+from eval_factory.workflows.suite.suite_report import CellReport
+from eval_factory.workflows.view_site import ViewedRun, lay_out, viewed_as, without_colons
 
 SCHEMA_VERSION = 2
 MOST_SHOWN = 10
@@ -83,8 +80,8 @@ def rows_of(board: Board, cells: Sequence[CellReport]) -> list[tuple[Row, int]]:
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[Row, int]:
     row = Row(entry.run, board.models[cell.target], FAILED, cell.reason, groups=entry.groups or ())
-    if cell.status not in ("complete", "partial"):
-        if cell.status == "waiting":
+    if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+        if cell.status == RunStatus.WAITING:
             return replace(row, state=WAITING), 0
         _, asks, more = (cell.reason or "").partition(ASKS_FOR_MORE)
         if asks:

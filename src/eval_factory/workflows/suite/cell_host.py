@@ -18,8 +18,8 @@ from typing import Any
 from typing_extensions import Self
 
 from eval_factory.executors.process import start_listening
+from eval_factory.workflows.suite.cell_outcome import CellSpec
 from eval_factory.workflows.suite.cell_process import MODULE, WITHOUT_FORK
-from eval_factory.workflows.suite.cell_spec import CellSpec
 
 GRACE_S = 15.0
 """A cell that is interrupted ends its helm-run first, which has a few seconds for it."""

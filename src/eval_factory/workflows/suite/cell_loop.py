@@ -1,23 +1,35 @@
-"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin."""
+"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin.
+
+Which cell is begun next, so that every endpoint has something to do. Pure.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.nouns import RunStatus
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
-from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, PARTIAL, Outcome, Then, Tried, outcome_of
-from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
-from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
+from eval_factory.workflows.suite.cell_outcome import (
+    FAILED,
+    MISSING,
+    PARTIAL,
+    CellSpec,
+    Outcome,
+    Then,
+    Tried,
+    end_of,
+    outcome_of,
+)
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -30,7 +42,33 @@ from eval_factory.workflows.suite.suite_journal import (
     SuiteJournal,
     cell_fields,
 )
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A cell that could be begun."""
+
+    number: int
+    """Its place in the suite."""
+    group: str
+    """The name of its endpoint's limits."""
+
+
+def next_cell(waiting: Sequence[Waiting], running: Collection[str], paused: Collection[str]) -> Waiting | None:
+    """The first cell of the endpoint that has the fewest cells running; None where every endpoint is paused.
+
+    So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored, another
+    asks.
+
+    Args:
+        running: the group of each cell that runs.
+        paused: groups whose endpoint is gone.
+    """
+    busy = Counter(running)
+    ready = [cell for cell in waiting if cell.group not in paused]
+    return min(ready, key=lambda cell: (busy[cell.group], cell.number), default=None)
+
 
 TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0
@@ -273,7 +311,7 @@ class CellLoop:
             self.journal.say(f"{reached}: no more cells are begun")
             self.stopped = f"{NOT_BEGUN}: {reached}"
 
-    def _leave(self, runs: list[CellRun], status: CellStatus, exit_code: int, reason: str) -> None:
+    def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun, or not again. One that has a result with gaps keeps it."""
         for run in runs:
             self._waiting.pop(run.planned.number, None)
@@ -281,7 +319,7 @@ class CellLoop:
         gone = {id(run) for run in runs}
         self._running = {number: run for number, run in self._running.items() if id(run) not in gone}
 
-    def _end(self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None) -> None:
+    def _end(self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None) -> None:
         cell = run.planned.cell
         self._tell_end(run, status, exit_code, reason)
         self.reports[run.planned.number] = CellReport(
@@ -289,7 +327,7 @@ class CellLoop:
         )
 
     def _tell_end(
-        self, run: CellRun, status: CellStatus, exit_code: int, reason: str | None, *, again: bool = False
+        self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None, *, again: bool = False
     ) -> None:
         """`again`: of an attempt, after which the cell waits for the next one."""
         told: dict[str, Any] = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}

@@ -1,11 +1,13 @@
-"""How a cell's process ended -> what becomes of the cell, of its endpoint and of the suite. Pure."""
+"""What the process of a cell is told, how it ends, and what follows from that."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from enum import Enum
+from pathlib import Path
+from typing import Any
 
-from eval_factory.analysis.suite_results import CellStatus
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     BusyError,
@@ -17,13 +19,82 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.workflows.suite.cell_spec import CellEnd
+from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.nouns import RunStatus
 
-COMPLETE: CellStatus = "complete"
-PARTIAL: CellStatus = "partial"
-FAILED: CellStatus = "failed"
-MISSING: CellStatus = "missing"
-WAITING: CellStatus = "waiting"
+
+@dataclass(frozen=True)
+class CellSpec:
+    """One attempt of one cell."""
+
+    number: int
+    """By which the suite knows the attempt again."""
+    run_config: str
+    log: str
+    """Where what `run_eval` would show on the screen goes."""
+    record: str
+    """Where the record of the end goes."""
+    fresh: bool = False
+    debug: bool = False
+    probed: tuple[str, ...] | None = None
+    """Roles whose endpoints answered the suite's own probe; None: the run asks them itself."""
+    limits: SharedLimitsSettings | None = None
+    """What the cell's requests share with those of others."""
+    served_at: str | None = None
+    """The addresses of its model's servers, with blanks between them, where the suite has started some."""
+
+    def line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def of_line(cls, line: str | bytes) -> CellSpec:
+        fields = json.loads(line)
+        probed, limits = fields.pop("probed"), fields.pop("limits")
+        return cls(
+            **fields,
+            probed=None if probed is None else tuple(probed),
+            limits=None if limits is None else SharedLimitsSettings(**limits),
+        )
+
+
+@dataclass(frozen=True)
+class CellEnd:
+    """How the process of a cell ended."""
+
+    returncode: int
+    """The exit code; negative: the signal that killed it."""
+    status: str | None = None
+    """`complete` or `partial`, where there is a result."""
+    not_reportable: str | None = None
+    error_type: str | None = None
+    error: str | None = None
+
+    @property
+    def has_result(self) -> bool:
+        return self.status is not None
+
+
+def end_of(returncode: int, record_file: Path) -> CellEnd:
+    """The end of a process, with what it said of it; one that was killed said nothing."""
+    try:
+        record: dict[str, Any] = json.loads(record_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return CellEnd(returncode)
+    error = record.get("error") or {}
+    return CellEnd(
+        returncode,
+        status=record.get("status"),
+        not_reportable=record.get("not_reportable"),
+        error_type=error.get("type"),
+        error=error.get("message"),
+    )
+
+
+COMPLETE = RunStatus.COMPLETE
+PARTIAL = RunStatus.PARTIAL
+FAILED = RunStatus.FAILED
+MISSING = RunStatus.MISSING
+WAITING = RunStatus.WAITING
 """Given to Slurm, where it goes on without this command."""
 CRASHES_FORGIVEN = 1
 """helm-run failed, or a process was killed: once it may have been bad luck."""
@@ -58,7 +129,7 @@ class Outcome:
     """Of one attempt."""
 
     then: Then
-    status: CellStatus
+    status: RunStatus
     """What the cell is if nothing more is done."""
     reason: str | None = None
     exit_code: int = 0
@@ -102,7 +173,7 @@ def _of_result(end: CellEnd, tried: Tried) -> Outcome:
     return Outcome(Then.ASK_AND_AGAIN if again else Then.REST, PARTIAL, gaps, NotReportableError.exit_code)
 
 
-def _of_something_missing(end: CellEnd, status: CellStatus, reason: str) -> Outcome:
+def _of_something_missing(end: CellEnd, status: RunStatus, reason: str) -> Outcome:
     code = PrerequisiteError.exit_code
     if end.error_type == EndpointUnreachableError.__name__:
         return Outcome(Then.PAUSE_ENDPOINT, status, reason, code, counts=False)

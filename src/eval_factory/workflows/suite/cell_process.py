@@ -9,6 +9,8 @@ standard input is a `CellSpec`; lines on standard output say which cell has begu
 
 Everything here ends with the suite: this process where its standard input ends, and a cell, with its helm-run, when
 this process does.
+
+What `evaluate` is asked for a cell.
 """
 
 from __future__ import annotations
@@ -24,22 +26,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.garbage import collect_rarely, keep_what_there_is
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.parent import end_with_parent
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.served_url import SERVED_AT
-from eval_factory.workflows.suite.cell_spec import CellSpec
+from eval_factory.core.safe_files import json_line, write_atomic
+from eval_factory.core.this_process import collect_rarely, end_with_parent, keep_what_there_is
+from eval_factory.core.urls import SERVED_AT
+from eval_factory.workflows.options import Options
+from eval_factory.workflows.suite.cell_outcome import CellSpec
 
 MODULE = "eval_factory.workflows.suite.cell_process"
 ONE_CELL = "--one-cell"
 """With the id of the process that starts it: one cell, whose spec is on standard input."""
 WITHOUT_FORK = "--without-fork"
 NEEDED = (
-    "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.local",
+    "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.progress",
     "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
-    "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
+    "eval_factory.report.screen", "eval_factory.report.write",
     "eval_factory.scoring.usage", "eval_factory.scoring.provenance",
     "eval_factory.scoring.provenance", "scipy.special", "scipy.stats",
 )  # fmt: skip
@@ -50,9 +51,8 @@ SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 def run_cell(spec: CellSpec, screen: TextIO) -> int:
     """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
     from eval_factory.config.evaluation import Request
-    from eval_factory.workflows.end_record import code_of_error, end_record, failure_record
     from eval_factory.workflows.evaluate import evaluate
-    from eval_factory.workflows.suite.cell_options import options_of
+    from eval_factory.workflows.options import code_of_error, end_record, failure_record
 
     if spec.served_at is not None:
         os.environ[SERVED_AT] = spec.served_at
@@ -70,6 +70,15 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     return code
 
 
+def options_of(spec: CellSpec) -> Options:
+    return Options(
+        fresh=spec.fresh,
+        debug=spec.debug,
+        probed=None if spec.probed is None else frozenset(spec.probed),
+        limits=spec.limits,
+    )
+
+
 def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
     """The traceback of what nobody expected, for whoever reads the log."""
     from eval_factory.core.errors import DEFECT_EXIT_CODE
@@ -79,8 +88,7 @@ def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
     import traceback
 
     from eval_factory.core.foreign_text import own_lines
-    from eval_factory.core.redaction import Redactor
-    from eval_factory.core.secrets import names_a_secret
+    from eval_factory.core.secrets import Redactor, names_a_secret
 
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
     screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
@@ -92,7 +100,7 @@ def be_the_cell(spec: CellSpec, parent: int) -> int:
     Args:
         parent: the id of the process that started it, and with which it ends.
     """
-    from eval_factory.core.signals import interrupt_on_signals
+    from eval_factory.core.this_process import interrupt_on_signals
 
     if os.getpgrp() != os.getpid():
         os.setsid()  # Ctrl-C in the terminal reaches the suite alone, which tells the cells

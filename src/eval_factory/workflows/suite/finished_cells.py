@@ -1,18 +1,23 @@
-"""Which cells are finished already, told from their folders without a process."""
+"""Results that are there already: told from their folders, taken over from others, put in their place."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.reportable import why_not_reportable
-from eval_factory.workflows.resume import DataRead, finished_run, read_state
+from eval_factory.workflows.resume import DataRead, finished_run, read_state, versions
 
 READ_WHEN_COLLECTED = frozenset(
     {
@@ -83,3 +88,132 @@ def _settings(config: Mapping[str, Any]) -> dict[str, str]:
     leaves = leaves_of({name: config[name] for name in ("config", "target")})
     said = {path: value for path, value in leaves if path not in OF_NO_RESULT and value is not None}
     return {path: json.dumps(value, sort_keys=True, default=str) for path, value in said.items()}
+
+
+BEGUN = "in-place"
+"""Under the suite's own files, while parts of a result are still to be moved: what stood there before is aside."""
+
+
+def move_into(copy: Path, target: Path, suite: SuiteDir) -> None:
+    """Put what is in `copy` into the folder of the run; what stood there is kept under the suite's own files.
+
+    Files of the user's own stay where they are.
+
+    Raises:
+        BusyError: somebody works there.
+    """
+    with RunDir(target).locked():
+        begun = suite.state / f"{BEGUN}-{copy.parent.name}"
+        if not begun.exists():
+            aside = suite.state / "set-aside" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+            for name in sorted({*_names_of_a_run(RunDir(target)), *(path.name for path in _to_move(copy))}):
+                if (target / name).exists():
+                    aside.mkdir(parents=True, exist_ok=True)
+                    (target / name).rename(aside / name)
+            begun.touch()
+        for path in _to_move(copy):
+            path.rename(target / path.name)
+        shutil.rmtree(copy)
+        begun.unlink()
+
+
+def _to_move(copy: Path) -> Iterator[Path]:
+    own = RunDir(copy)
+    left_out = {own.lock_file, own.lock_holder, own.marker}
+    found = sorted(path for path in copy.iterdir() if path not in left_out)
+    yield from sorted(found, key=lambda path: path == own.run_state)
+
+
+def _names_of_a_run(rundir: RunDir) -> Iterator[str]:
+    """What a run writes, and would be taken for a part of the other."""
+    kept = (rundir.run_config, rundir.run_state, rundir.own_data, rundir.checksums, rundir.attestation, rundir.packages)
+    folders = (rundir.responses, rundir.model_configs, rundir.helm, rundir.logs, rundir.shards)
+    yield from (path.name for path in (*rundir.results, *rundir.answers, *kept, *folders))
+
+
+NEVER_COPIED = ("*.part", "*.tmp")
+
+
+def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
+    """Identity -> the output folders of complete runs of this version, found in these folders and below them.
+
+    Raises:
+        ConfigError: one of them is not there.
+    """
+    found: dict[str, list[Path]] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"--reuse: there is no folder {folder}")
+        for root in _output_folders(folder):
+            state = read_state(RunDir(root))
+            if state is not None and state.complete and state.versions == versions():
+                found.setdefault(state.identity, []).append(root)
+    return {identity: tuple(roots) for identity, roots in found.items()}
+
+
+def _output_folders(folder: Path) -> Iterator[Path]:
+    for parent, names, files in os.walk(folder):  # which follows no links
+        if RunDir(Path(parent)).run_state.name in files:
+            names.clear()  # nothing in an output folder is another
+            yield Path(parent)
+        names.sort()
+
+
+def source_for(plan: Plan, known: Mapping[str, tuple[Path, ...]]) -> Path | None:
+    """An output folder, and not the cell's own, that holds what this plan would give."""
+    own = plan.rundir.root
+    return next((root for root in known.get(plan.identity, ()) if not _is_same(root, own)), None)
+
+
+def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
+    """Copy the folder into the cell's place. Whether it could be: somebody may be working in one of the two.
+
+    What stood in the cell's place is kept under the suite's own files.
+
+    Raises:
+        PrerequisiteError: it cannot be read, or written.
+    """
+    target = plan.rundir.root
+    copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        with RunDir(source).locked():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(RunDir(source), copy)
+        put_in_place(copy, target, suite)
+    except BusyError:
+        return False
+    except (OSError, shutil.Error) as error:
+        raise PrerequisiteError(f"--reuse: {source} cannot be copied to {target}: {error}") from error
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+    return True
+
+
+def _copy(source: RunDir, copy: Path) -> None:
+    """Byte for byte, but for the lock. cache.db with its write-ahead log: a killed run has not put the two together.
+
+    SQLite's third file is an index of the second, and is made anew.
+    """
+    own = (source.lock_file.name, source.lock_holder.name, source.answers[2].name)
+    shutil.copytree(source.root, copy, symlinks=True, ignore=shutil.ignore_patterns(*own, *NEVER_COPIED))
+
+
+def put_in_place(copy: Path, target: Path, suite: SuiteDir) -> None:
+    """Make the folder `copy` the cell's; what stood there is kept under the suite's own files.
+
+    Raises:
+        BusyError: somebody works there.
+    """
+    if isinstance(suite, RunSuiteDir):
+        move_into(copy, target, suite)
+        return
+    if target.exists():
+        with RunDir(target).locked():
+            aside = suite.state / "set-aside" / target.parent.name
+            aside.mkdir(parents=True, exist_ok=True)
+            target.rename(aside / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}")
+    copy.rename(target)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return other.exists() and one.samefile(other)

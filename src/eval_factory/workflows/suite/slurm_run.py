@@ -13,27 +13,24 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Evaluation, Request
 from eval_factory.config.run_executor import EXECUTOR, SLURM
 from eval_factory.config.suite import Suite, build_suite
-from eval_factory.config.suite_names import name_of_type
-from eval_factory.config.suite_shape import TOP
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.config.suite_layers import TOP, name_of_type
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.suite_dir import OF_ONE_RUN, RunSuiteDir
+from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
 from eval_factory.report.screen import summary
 from eval_factory.scoring.reportable import why_not_reportable
-from eval_factory.workflows.context import redactor_of, show_warnings
+from eval_factory.workflows.context import claim, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Evaluated, Options, Submitted
-from eval_factory.workflows.output_folder import claim
-from eval_factory.workflows.suite.checked_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.screen_lines import ScreenLines
-from eval_factory.workflows.suite.slurm_preview import script_lines
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
-from eval_factory.workflows.suite.suite_state import COMPLETE, PARTIAL, WAITING
+from eval_factory.workflows.suite.suite_journal import COMPLETE, PARTIAL, WAITING, ScreenLines
+from eval_factory.workflows.suite.suite_preview import script_lines
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 TARGET = "model"
 """What the one target of such a suite is called."""

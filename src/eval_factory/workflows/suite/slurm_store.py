@@ -1,26 +1,22 @@
-"""What a suite on Slurm keeps on disk, all of its state: plan, waves, of each cell its attempts and which one counts.
-
-Written by whoever submits and by the tasks, on whatever machines: a file is whole or not there, and what several may
-write at the same time is put in place by a step of which the first wins.
-"""
+"""What a suite on Slurm keeps on disk."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.atomic_files import write_atomic
-from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.executors.slurm_waves import Wave, job_name
+from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, PRIVATE_FOLDER, RunSuiteDir, SuiteDir
+from eval_factory.core.safe_files import json_line, write_atomic
+from eval_factory.executors.slurm import BatchJob, QueuedTask, Slurm, Wave, active, clean_up_script, job_name
 
 RUN_CONFIG = "run_config.yml"
 """In the folder of an attempt."""
@@ -253,3 +249,116 @@ def _read(path: Path) -> Ended | None:
         return Ended(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
+
+
+Say = Callable[[str], object]
+JUST_WRITTEN_S = 300.0
+"""Keys that are younger may be of tasks which sbatch is about to take."""
+
+
+def clean_up_after(
+    store: SlurmStore, wave: Wave, job: str, resources: Mapping[str, Any], slurm: Slurm, say: Say
+) -> None:
+    """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is said, and tried again.
+
+    Args:
+        job: the id of the wave's array, as Slurm has just said it.
+    """
+    script = store.clean_up_script(wave.number)
+    array = BatchJob(wave.job_name, len(wave.keys), 1, store.logs(wave.number).absolute(), resources, ())
+    write_atomic(script, clean_up_script(array, store.environment(wave.number).absolute()), mode=PRIVATE)
+    try:
+        slurm.submit(script, after=job)
+    except PrerequisiteError as error:
+        say(f"the keys of {wave.job_name} are deleted by its last task, or by the next command: {error}".split("\n")[0])
+    else:
+        store.clean_up_submitted(wave.number).touch()
+
+
+def clean_up_after_all(
+    store: SlurmStore, queued: Iterable[QueuedTask], resources: Mapping[str, Mapping[str, Any]], slurm: Slurm, say: Say
+) -> None:
+    """Of waves whose submitter was killed before he did: found by the names of their jobs.
+
+    Args:
+        resources: key -> what its task asks of Slurm.
+    """
+    jobs = {task.job_name: task.job_id for task in queued}
+    for wave in store.waves():
+        asked = next((resources[key] for key in wave.keys if key in resources), None)
+        is_there = store.environment(wave.number).exists() and not store.clean_up_submitted(wave.number).exists()
+        if wave.job_name in jobs and is_there and asked is not None:
+            clean_up_after(store, wave, jobs[wave.job_name], asked, slurm, say)
+
+
+def forget_keys(store: SlurmStore, queued: Iterable[QueuedTask], *, older_than_s: float = 0.0) -> None:
+    """Of waves that have no task any more. Nothing is raised: the folder may be another user's.
+
+    Args:
+        older_than_s: of who does not hold the suite; somebody may be submitting.
+    """
+    names = {task.job_name for task in queued}
+    for wave in store.waves():
+        file = store.environment(wave.number)
+        with suppress(OSError):
+            if wave.job_name not in names and time.time() - file.stat().st_mtime >= older_than_s:
+                file.unlink()
+
+
+MOST_NAMED = 3
+
+
+def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
+    """
+    Args:
+        output: of a run that is about to begin here: one that was submitted by itself, or as a cell of a suite.
+
+    Raises:
+        BusyError: Slurm has it.
+        PrerequisiteError: Slurm may have it, and does not say.
+    """
+    root = output.absolute()
+    slurm = slurm or Slurm(env)
+    if len(root.parts) > 3:
+        refuse_cells_in_slurm(SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm)
+    alone = RunSuiteDir(root / OF_ONE_RUN)
+    refuse_cells_in_slurm(alone, _in_slurm(alone, slurm), slurm)
+
+
+def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm) -> None:
+    """
+    Args:
+        cells: names of those that are about to begin here.
+
+    Raises:
+        BusyError: Slurm has one of them.
+        PrerequisiteError: Slurm may have one of them, and does not say.
+    """
+    if not cells:
+        return
+    queued = _in_slurm(folder, slurm)
+    found = [f"{queued[name].job_name} ({name}, {queued[name].state})" for name in cells if name in queued]
+    if found:
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        named = shlex.quote(str(folder.named))
+        raise BusyError(
+            f"{folder.named}: in Slurm already: {', '.join(found[:MOST_NAMED])}{more}\n"
+            f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
+            f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
+        )
+
+
+def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
+    """Name of a cell -> a task of it; nobody is asked where no task can be there."""
+    store = SlurmStore(folder)
+    if not store.open_waves():
+        return {}
+    try:
+        queued = active(slurm.queue(), store.waves())
+    except PrerequisiteError as error:
+        raise PrerequisiteError(
+            f"{folder.named}: its jobs may be in Slurm, which does not say: {str(error).partition(chr(10))[0]}\n"
+            "  run the same command again where Slurm answers; if all its jobs have ended, delete"
+            f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"
+        ) from error
+    return {key.rpartition("/")[0]: task for key, task in queued.items()}

@@ -1,41 +1,279 @@
-"""A suite on Slurm: submit what is missing, take over what is done, and go on from the suite's folder alone."""
+"""A suite on Slurm: submit what is missing, take over what is done, and go on from the suite's folder alone.
+
+The cells of a suite as jobs of Slurm: what each task has to know, which arrays there are, their batch scripts.
+
+What of the submitter's environment a task gets: by a file that only its user can read, and that goes away.
+
+`--fresh` on Slurm: the cells forget what they were answered, before anything is submitted.
+"""
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
+import shlex
+import shutil
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.core.atomic_files import write_atomic
+from eval_factory.config.suite import Suite
+from eval_factory.config.suite_model import LAUNCH, variables_of
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE
-from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError, Slurm
-from eval_factory.executors.slurm_reasons import OWN, in_words
-from eval_factory.executors.slurm_waves import Wanted, Wave, active, arrays, hopeless
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.executors.process import ALLOWED
+from eval_factory.executors.slurm import (
+    OWN,
+    BatchJob,
+    QueuedTask,
+    QueueUnknownError,
+    Slurm,
+    Wanted,
+    Wave,
+    active,
+    arrays,
+    batch_script,
+    hopeless,
+    in_words,
+    step_words,
+)
+from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
+from eval_factory.plan.run_plan import leaves_of
+from eval_factory.workflows.context import HUB_TOKEN, is_ours, start_over
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
-from eval_factory.workflows.suite.finished_cells import finished
+from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, finished, put_in_place
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.reuse import put_in_place
-from eval_factory.workflows.suite.slurm_clean_up import clean_up_after, clean_up_after_all, forget_keys
-from eval_factory.workflows.suite.slurm_environment import named_by_servers, secrets_of, write_environment
-from eval_factory.workflows.suite.slurm_fresh import begin_anew
-from eval_factory.workflows.suite.slurm_jobs import (
-    at_once,
-    key_of,
-    plan_line,
-    script_of,
-    wanted,
+from eval_factory.workflows.suite.slurm_store import (
+    Ended,
+    PlanLine,
+    SlurmStore,
+    cell_key,
+    clean_up_after,
+    clean_up_after_all,
+    forget_keys,
 )
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore, cell_key
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
-from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_report import CellReport
 
 if TYPE_CHECKING:
     from eval_factory.workflows.suite.run_suite import Work
+
+MODULE = "eval_factory.workflows.suite.slurm_worker"
+SERVERS = "servers"
+"""Beside what is asked of Slurm: for how many servers of a model."""
+_OF_ENDPOINTS = ("requests_per_minute", "tokens_per_minute")
+
+
+@dataclass(frozen=True)
+class Job:
+    """An array that is to be submitted."""
+
+    cells: Sequence[PlannedCell]
+    keys: Sequence[str]
+    resources: Mapping[str, Any]
+    at_once: int
+
+
+def key_of(planned: PlannedCell) -> str:
+    """Of a cell with all that its result depends on; a relative path, too."""
+    settings = {
+        path: value
+        for path, value in leaves_of(planned.plan.evaluation.as_dict())
+        if path not in OF_NO_RESULT and value is not None
+    }
+    said = json.dumps([planned.plan.identity, settings], sort_keys=True, default=str)
+    digest = hashlib.sha256(said.encode()).hexdigest()[:12]
+    return f"{planned.cell.target}/{planned.cell.evaluation}/{digest}"
+
+
+def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
+    """
+    Raises:
+        ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch script.
+    """
+    limits = [name for name, value in vars(suite.budget).items() if value is not None]
+    problems = [
+        f"suite.{name}: cannot be held by jobs on several machines together; suite.params.extra.{name} holds for"
+        " each cell: give every cell its part there, or choose executor local"
+        for name in limits
+    ]
+    problems += [
+        f"{target}: a job has no srun inside of suite.slurm.container, which starts each of its serve.replicas; put the"
+        " container into serve.command instead"
+        for target, serve in suite.serve.items()
+        if serve["replicas"] > 1 and suite.slurm[target]["container"]
+    ]
+    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    if redactor.tree(suite.slurm, known_only=True) != suite.slurm:
+        problems.append(
+            "suite.slurm: holds the value of a variable that is a secret (it is not shown), and is written into files;"
+            " keys reach the jobs without it"
+        )
+    if problems:
+        raise ConfigError(problems)
+
+
+def at_once(suite: Suite, cells: Iterable[PlannedCell]) -> dict[str, int]:
+    """Endpoint -> how many of its cells run at once: what is asked for, but no more than each can have a request of."""
+    found: dict[str, int] = {}
+    for planned in cells:
+        asked_for = 1 if planned.cell.target in suite.serve else suite.slurm[planned.cell.target]["tasks_at_once"]
+        most = min(asked_for, *_limits(planned).values())
+        found[planned.group] = min(most, found.get(planned.group, most))
+    return found
+
+
+def plan_line(planned: PlannedCell, suite: Suite, share: int, *, no_preflight: bool, debug: bool) -> PlanLine:
+    """
+    Args:
+        share: how many tasks have the endpoint's limits together.
+    """
+    document = copy.deepcopy(dict(planned.cell.document))
+    limits = _limits(planned)
+    document["config"]["params"]["parallelism"] = _part(limits["parallelism"], share)
+    for name in _OF_ENDPOINTS:
+        if name in limits:
+            document["target"]["api_endpoint"][name] = _part(limits[name], share)
+    cell = planned.cell
+    return PlanLine(
+        key_of(planned), cell.target, cell.evaluation, document, suite.max_attempts, no_preflight, debug,
+        served_of(suite, cell.target),
+    )  # fmt: skip
+
+
+def served_of(suite: Suite, target: str) -> dict[str, Any] | None:
+    """What a task needs to serve a target's model; None where somebody else does."""
+    if target not in suite.serve:
+        return None
+    at_once = min(suite.max_processes, suite.slurm[target]["cpus"])
+    serve, resources = suite.serve[target], suite.slurm[target]
+    if serve["replicas"] > 1:
+        serve = {**serve, LAUNCH: step_words(resources)}
+    return {"serve": serve, "max_processes": at_once, "max_outage_s": suite.max_outage_s}
+
+
+def wanted(planned: PlannedCell, suite: Suite, tasks_at_once: int) -> Wanted:
+    """The cell, as something to be submitted."""
+    serve, asked = suite.serve.get(planned.cell.target), suite.slurm[planned.cell.target]
+    resources = json.dumps(asked if serve is None else {**asked, SERVERS: serve["replicas"]}, sort_keys=True)
+    return Wanted(key_of(planned), planned.group, resources, tasks_at_once, serve is not None)
+
+
+def script_of(array: Sequence[Wanted], name: str, number: int, store: SlurmStore) -> str:
+    """The batch script of one wave."""
+    resources = json.loads(array[0].resources)
+    resources["python"] = resources["python"] or sys.executable
+    job = BatchJob(
+        servers=resources.pop(SERVERS, 1),
+        name=name,
+        tasks=1 if array[0].together else len(array),
+        at_once=array[0].at_once,
+        log=_absolute(store.logs(number)),
+        resources=resources,
+        argv=(
+            "-m",
+            MODULE,
+            str(_absolute(store.plan_file)),
+            str(_absolute(store.wave_file(number))),
+        ),
+    )
+    return batch_script(job)
+
+
+def _limits(planned: PlannedCell) -> dict[str, int]:
+    model = planned.plan.model
+    stated = {"parallelism": model.parallelism, **{name: getattr(model, name) for name in _OF_ENDPOINTS}}
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _part(limit: int, share: int) -> int:
+    return max(1, limit // share)
+
+
+def _absolute(path: Path) -> Path:
+    return path.absolute()
+
+
+OF_THE_MACHINE = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV",
+        "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "SYSTEMROOT",
+    }
+)  # fmt: skip
+"""The node, and the lines before the evaluation, say these themselves."""
+
+
+def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
+    """Names of variables that a cell reads, and that may be secret."""
+    names = {HUB_TOKEN, CREDENTIALS_VARIABLE}
+    for planned in cells:
+        evaluation = planned.plan.evaluation
+        names |= {*evaluation.key_names(), *evaluation.setting_names()}
+        for endpoint in planned.plan.endpoints:
+            names |= {*endpoint.key_names, *endpoint.secret_variables}
+    return names
+
+
+def named_by_servers(suite: Suite) -> set[str]:
+    """Names of variables that the servers of models get."""
+    return {name for serve in suite.serve.values() for name in variables_of(serve)}
+
+
+def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
+    names = {*(ALLOWED - OF_THE_MACHINE), *secrets}
+    kept = {name: value for name, value in env.items() if name in names}
+    write_atomic(path, json.dumps({"secrets": sorted(set(secrets) & kept.keys()), "values": kept}), mode=PRIVATE)
+
+
+def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
+    """Keys are the submitter's; of settings, what the node or the lines before the evaluation say comes first.
+
+    Raises:
+        FileNotFoundError: the wave has ended, or was cancelled.
+    """
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in kept["values"].items():
+        if name in kept["secrets"] or name not in env:
+            env[name] = value
+
+
+MOST_NAMED = 3
+
+
+def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) -> None:
+    """Delete attempts, answers and results of these cells; of none where one of them is in Slurm.
+
+    Raises:
+        BusyError: one of them waits or runs in Slurm, or somebody works in its folder.
+        QueueUnknownError: Slurm does not say.
+    """
+    queued = {cell_key(key) for key in active(slurm.queue(), store.waves())}
+    busy = [planned.cell.name for planned in cells if key_of(planned) in queued]
+    if busy:
+        folder = shlex.quote(str(store.suite.named))
+        more = f" and {len(busy) - MOST_NAMED} more" if len(busy) > MOST_NAMED else ""
+        raise BusyError(
+            f"--fresh: in Slurm already: {', '.join(busy[:MOST_NAMED])}{more}\n"
+            "  without --fresh the command takes them over; to begin anew, end them first:"
+            f" eval-factory suite cancel {folder}"
+        )
+    for planned in cells:
+        rundir = planned.plan.rundir
+        if is_ours(rundir):
+            with rundir.locked():
+                start_over(rundir)
+        cell = store.cell(key_of(planned))
+        for one in (cell, *cell.parts()):
+            shutil.rmtree(one.folder, ignore_errors=True)
+
 
 POLL_S = 3.0
 QUEUED = "queued in Slurm"
@@ -145,7 +383,7 @@ class SlurmRun:
         ended = next((found for wave in reversed(own) if (found := cell.ended(wave)) is not None), None)
         if ended is not None:
             has_result = ended.status == PARTIAL and self._take(planned, ended)
-            status: CellStatus = PARTIAL if has_result else MISSING if ended.status == MISSING else FAILED
+            status: RunStatus = PARTIAL if has_result else MISSING if ended.status == MISSING else FAILED
             self._end(planned, status, ended.exit_code, ended.reason, ended.attempts)
         elif key not in queued and len(own) >= self.work.suite.max_attempts:
             self._end(planned, MISSING, NotReportableError.exit_code, LOST, len(own))
@@ -238,7 +476,7 @@ class SlurmRun:
             )  # fmt: skip
 
     def _end(
-        self, planned: PlannedCell, status: CellStatus, exit_code: int, reason: str | None, attempts: int = 0
+        self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0
     ) -> None:
         cell = planned.cell
         told = {"attempt": attempts, "exit_code": exit_code, "status": status, "reason": reason}

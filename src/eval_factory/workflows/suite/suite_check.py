@@ -19,21 +19,27 @@ from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.own_files import LEADS_OUT, is_within
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.core.safe_files import LEADS_OUT, is_within
 from eval_factory.core.secrets import variables_in
-from eval_factory.core.suite_dir import SuiteDir
 from eval_factory.executors.progress import EventTail
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.checked_cells import CheckedCell, checked
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, reads_own_data
-from eval_factory.workflows.suite.slurm_status import PUBLISHED
-from eval_factory.workflows.suite.suite_state import COMPLETE, FAILED, MISSING, PARTIAL, UNFINISHED, CellState, state_of
-from eval_factory.workflows.suite.suite_status import ENDED, GOES, RUN_IT, same_command, status_of
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked
+from eval_factory.workflows.suite.suite_journal import (
+    COMPLETE,
+    FAILED,
+    MISSING,
+    PARTIAL,
+    UNFINISHED,
+    CellState,
+    state_of,
+)
+from eval_factory.workflows.suite.suite_status import ENDED, GOES, PUBLISHED, RUN_IT, same_command, status_of
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 NO_RESULT = "there is no result"

@@ -1,4 +1,4 @@
-"""What a suite will ask, take and cost, found out without asking: the sum of what its cells will."""
+"""What a suite would cost, cell by cell, before anything is asked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,40 @@ from typing import Any
 
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Budget
-from eval_factory.workflows.estimate import Estimate, estimate
-from eval_factory.workflows.estimate_figures import beyond, figures_in_words, lines_beyond, sum_of
-from eval_factory.workflows.suite.checked_cells import checked, missing_of, refuse_wrong
-from eval_factory.workflows.suite.shared_sizes import SharedSizes
+from eval_factory.plan.run_plan import Plan
+from eval_factory.workflows.estimate import (
+    Estimate,
+    PromptSizes,
+    beyond,
+    estimate,
+    figures_in_words,
+    lines_beyond,
+    own_scenarios,
+    prompt_sizes,
+    sum_of,
+)
+from eval_factory.workflows.suite.planned_cells import (
+    checked,
+    missing_of,
+    refuse_wrong,
+)
+
+
+class SharedSizes:
+    """Looks once for each configuration beside target and folder: HELM's requests depend on nothing else."""
+
+    def __init__(self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes) -> None:
+        self._look = look
+        self._known: dict[str, PromptSizes] = {}
+
+    def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
+        """As `prompt_sizes`. Where data were not found, a cell whose own folder has some is looked at itself."""
+        about = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
+        known = self._known.get(about)
+        if known is None or (known.requests is None and own_scenarios(plan).is_dir()):
+            known = self._known[about] = self._look(plan, env)
+        return known
+
 
 _AS_OF_A_SUITE = ("config.params.extra.prices", "suite.prices")
 

@@ -1,18 +1,26 @@
-"""A path that somebody gave -> the suite's folder that is meant."""
+"""The folder of a suite: found, held by one process, seen by others, its configs written."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import fcntl
+import json
 import os
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.config.suite import Suite
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.own_files import refuse_foreign
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import OF_ONE_RUN, SuiteDir, suite_dir
+from eval_factory.core.rundir import OF_ONE_RUN, Holder, RunDir, SuiteDir, open_lock, suite_dir
+from eval_factory.core.safe_files import refuse_foreign, write_atomic
+from eval_factory.endpoint.limit_server import PREFIX, SOCKET
+from eval_factory.report.documents import to_yaml
 
 MOST_NAMED = 3
 MOST_LOOKED_AT = 1000
@@ -74,3 +82,145 @@ def _folders_in(path: Path) -> list[Path]:
 
 def _shown(path: Path) -> str:
     return one_line(str(path), 1000)
+
+
+LOOKED_AT_S = 1.0
+"""Somebody who only looks whether it is held holds it for an instant."""
+POLL_S = 0.05
+
+
+@contextmanager
+def held(folder: SuiteDir) -> Iterator[None]:
+    """Make the folder, and hold it. Who holds it stands in the lock's file; the lock ends with this process.
+
+    Raises:
+        ConfigError: it is the output folder of one run.
+        BusyError: another process works on it.
+        PrerequisiteError: it cannot be made or locked.
+    """
+    if RunDir(folder.root).marker.is_file():
+        raise ConfigError(
+            f"suite.output_dir: {folder.root} is the output folder of one run\n  choose another folder for the suite"
+        )
+    try:
+        folder.state.mkdir(parents=True, exist_ok=True)
+        descriptor = open_lock(folder.lock)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"cannot write to the suite's folder {folder.root}: {error.strerror or error}\n"
+            "  choose another with suite.output_dir"
+        ) from error
+    try:
+        _take(descriptor, folder)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, Holder.this_process().as_json().encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, folder: SuiteDir) -> None:
+    from filelock import lock_descriptor
+
+    started = time.monotonic()
+    while True:
+        try:
+            if lock_descriptor(descriptor, blocking=False):
+                return
+        except OSError as error:
+            raise PrerequisiteError(
+                f"cannot lock {folder.lock}: {error.strerror or error}\n"
+                "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
+            ) from error
+        if time.monotonic() - started > LOOKED_AT_S:
+            holder = Holder.written_in(folder.lock) or "an unknown process"
+            raise BusyError(
+                f"{folder.root} is in use by another run_suite: {holder}\n"
+                f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
+            )
+        time.sleep(POLL_S)
+
+
+def lock_is_held(path: Path) -> bool:
+    """Whether any process holds the lock; it is tried for an instant, together with others who only look."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system that has no locks: nobody can hold one
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def may_hold(pid: int, path: Path, proc: Path = Path("/proc")) -> bool:
+    """Whether the process has the file open, as who holds its lock does; True where nobody can tell.
+
+    The number of a process that ended may be another's by now, which nobody may stop.
+    """
+    try:
+        lock = path.stat()
+        descriptors = list((proc / str(pid) / "fd").iterdir())
+    except OSError:
+        return True
+    return any(_is_same(descriptor, lock) for descriptor in descriptors)
+
+
+def _is_same(descriptor: Path, lock: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(descriptor.stat(), lock)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def remembered(address: str, folder: SuiteDir) -> Iterator[None]:
+    """Where the socket is, for as long as it is there; only who holds the suite's lock calls this."""
+    with contextlib.suppress(OSError):  # a full disk: then nobody takes it away
+        write_atomic(folder.socket, json.dumps({"host": socket.gethostname(), "address": address}))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            folder.socket.unlink()
+
+
+def take_away(folder: SuiteDir) -> None:
+    """What a killed invocation left; only who holds the suite's lock calls this, so that nobody uses it any more.
+
+    Nothing but our own socket in a folder that is named as ours is touched, and nothing of another machine.
+    """
+    try:
+        told = json.loads(folder.socket.read_text(encoding="utf-8"))
+        host, left = told["host"], Path(told["address"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return
+    if host != socket.gethostname():
+        return
+    if left.name == SOCKET and left.parent.name.startswith(PREFIX) and (not left.exists() or left.is_socket()):
+        with contextlib.suppress(OSError):
+            left.unlink(missing_ok=True)
+            left.parent.rmdir()
+    with contextlib.suppress(OSError):
+        folder.socket.unlink()
+
+
+OF_THE_SUITE = (
+    "# The suite as it was run, presets and extended files put in. Run it again: eval-factory run_suite --run_config"
+    " THIS_FILE\n# Where the folder was moved to another place, add --output_dir and that place.\n"
+)
+OF_A_CELL = "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
+
+
+def write_configs(suite: Suite) -> None:
+    """Write them anew. They name the variables of keys; a configuration that holds a key itself is refused before."""
+    for cell in suite.cells:
+        file = suite.folder.cell_config(cell.target, cell.evaluation)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, OF_A_CELL + to_yaml(cell.document))
+    write_atomic(suite.folder.config, OF_THE_SUITE + to_yaml(suite.document))

@@ -1,4 +1,4 @@
-"""SuiteDir.events: what happened to the cells of a suite, of one invocation after another, a JSON object a line."""
+"""A suite's events: written, reported to who looks on, what they come to, and the lines that a log shows of them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,42 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TextIO
 
-from eval_factory.core.jsonl import json_line
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite.suite_observer import SuiteObserver
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import PRIVATE, SuiteDir
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.secrets import Redactor
+
+
+class SuiteObserver(Protocol):
+    """Is told what happens, by the runner's own thread. It raises nothing that would end the suite."""
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """An event of the suite, as it stands in SuiteDir.events, once it is written there."""
+
+    def tick(self) -> None:
+        """Nothing new: a few times a second, so that what the cells do can be looked up and shown."""
+
+    def say(self, text: str) -> None:
+        """A line about the suite that is no event: a warning, what is waited for."""
+
+
+class NobodyLooks:
+    """The observer where nobody looks on."""
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
 
 SUITE_STARTED, SUITE_ENDED = "suite_started", "suite_ended"
 CELL_STARTED, CELL_ENDED = "cell_started", "cell_ended"
@@ -72,3 +100,199 @@ def _opened(path: os.PathLike[str]) -> int:
 def cell_fields(cell: Any) -> Mapping[str, str]:
     """How an event names a cell."""
     return {"target": cell.target, "evaluation": cell.evaluation}
+
+
+WAITING, RUNNING, PAUSED = RunStatus.WAITING, RunStatus.RUNNING, RunStatus.PAUSED
+COMPLETE, PARTIAL = RunStatus.COMPLETE, RunStatus.PARTIAL
+FAILED, MISSING = RunStatus.FAILED, RunStatus.MISSING
+UNFINISHED = (RUNNING, PAUSED, WAITING)
+"""What only a suite that runs can have."""
+STATUSES = (*UNFINISHED, COMPLETE, PARTIAL, FAILED, MISSING)
+
+WAS_STOPPED = "its suite was stopped while it ran"
+WAS_NOT_BEGUN = "not begun yet"
+
+
+@dataclass(frozen=True)
+class CellState:
+    """One cell, as the last event of it says."""
+
+    target: str
+    evaluation: str
+    status: RunStatus = WAITING
+    attempt: int = 0
+    """The number of the last one in this invocation; 0: not begun in it."""
+    reason: str | None = None
+    since: float | None = None
+    """Epoch seconds of the last event of the cell in this invocation."""
+    collected: bool = False
+    """Finished before: nothing was asked in this invocation."""
+    reused_from: str | None = None
+    so_far: RunStatus | None = None
+    """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
+    identity: str | None = None
+    """Of the run that has ended, where that is known: its folder may hold another since."""
+    before: CellState | None = None
+    """How it ended in an earlier invocation, for as long as this one has not come to it."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.target}/{self.evaluation}"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """An endpoint that is gone, and whose cells are kept waiting."""
+
+    group: str
+    """The name of the endpoint's limits."""
+    reason: str
+    cells: frozenset[str]
+    since: float | None
+
+
+@dataclass
+class SuiteState:
+    """All cells, in the order in which they are run."""
+
+    cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
+    pauses: dict[str, Pause] = field(default_factory=dict)
+    """By the name of the endpoint's limits."""
+    started: Mapping[str, Any] | None = None
+    """The last `suite_started`: of the invocation that all this is of."""
+    ended: Mapping[str, Any] | None = None
+    invocations: int = 0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """One more event; one that is not known, or of a cell that is not, changes nothing."""
+        kind = event.get("event")
+        if kind == SUITE_STARTED:
+            self._start(event)
+        elif kind == SUITE_ENDED:
+            self.ended = event
+        elif kind in (CELL_STARTED, CELL_ENDED):
+            self._take_of_cell(event)
+        elif kind == ENDPOINT_PAUSED:
+            self._pause(event)
+        elif kind == ENDPOINT_BACK:
+            self._go_on(str(event.get("group")))
+
+    def all_cells(self, *, is_running: bool) -> list[CellState]:
+        """
+        Args:
+            is_running: whether the suite's process lives; the cells of one that does not neither run nor wait.
+        """
+        return [cell if is_running else _left(cell) for cell in self.cells.values()]
+
+    def _start(self, event: Mapping[str, Any]) -> None:
+        earlier = {key: _left(cell) for key, cell in self.cells.items()}
+        keys = [_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
+        self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
+        self.pauses = {}
+        self.started, self.ended = event, None
+        self.invocations += 1
+
+    def _take_of_cell(self, event: Mapping[str, Any]) -> None:
+        key = _key(event)
+        cell = self.cells.get(key)
+        if cell is None:
+            return
+        changes: dict[str, Any] = {"since": _number(event.get("time")), "before": None}
+        changes["attempt"] = event.get("attempt") or cell.attempt
+        if event.get("event") == CELL_STARTED:
+            changes |= {"status": RUNNING, "reason": None}
+        else:
+            status = event.get("status")
+            ended = RunStatus(status) if status in STATUSES else FAILED
+            changes |= {"status": WAITING, "so_far": ended} if event.get("again") else {"status": ended, "so_far": None}
+            changes["reason"] = event.get("reason")
+            changes["collected"] = bool(event.get("collected"))
+            changes["reused_from"] = event.get("reused_from")
+            changes["identity"] = event.get("identity")
+        self.cells[key] = replace(cell, **changes)
+
+    def _pause(self, event: Mapping[str, Any]) -> None:
+        cells = frozenset(map(_name, event.get("cells") or []))
+        pause = Pause(str(event.get("group")), str(event.get("reason") or ""), cells, _number(event.get("time")))
+        self.pauses[pause.group] = pause
+        for key, cell in self.cells.items():
+            if cell.name in cells and cell.status != COMPLETE:
+                self.cells[key] = replace(cell, status=PAUSED)
+
+    def _go_on(self, group: str) -> None:
+        pause = self.pauses.pop(group, None)
+        for key, cell in self.cells.items():
+            if pause is not None and cell.name in pause.cells and cell.status == PAUSED:
+                self.cells[key] = replace(cell, status=WAITING)
+
+
+def state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
+    """The events of a suite from the first on, of several invocations one after another."""
+    state = SuiteState()
+    for event in events:
+        state.take(event)
+    return state
+
+
+def _left(cell: CellState) -> CellState:
+    """A cell whose suite is gone."""
+    if cell.status not in UNFINISHED:
+        return cell
+    if cell.before is not None:
+        return cell.before
+    reason = WAS_STOPPED if cell.status != WAITING or cell.attempt else WAS_NOT_BEGUN
+    ended = cell.so_far if cell.status != RUNNING or cell.so_far == PARTIAL else None
+    status = MISSING if ended is None else ended
+    return replace(cell, status=status, reason=cell.reason or reason)
+
+
+def _key(event: Mapping[str, Any]) -> tuple[str, str]:
+    return str(event.get("target")), str(event.get("evaluation"))
+
+
+def _name(cell: Any) -> str:
+    """A cell of an event: `target/evaluation`, or a mapping that says both."""
+    return "/".join(_key(cell)) if isinstance(cell, Mapping) else str(cell)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+class ScreenLines:
+    """Looks on and writes to `screen`; one that takes no more is written to no more, and ends no suite."""
+
+    def __init__(self, screen: TextIO) -> None:
+        self._screen: TextIO | None = screen
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        kind = event["event"]
+        if kind == SUITE_STARTED:
+            self.say(f"{event['total']} cell{'' if event['total'] == 1 else 's'}")
+        elif kind == CELL_STARTED:
+            again = f", attempt {event['attempt']}" if event["attempt"] > 1 else ""
+            self.say(f"{_cell(event)}: begun{again}")
+        elif kind == CELL_ENDED:
+            before = " before" if event["collected"] else ""
+            reason = f": {event['reason']}" if event["reason"] else ""
+            again = "; it waits for its next attempt" if event.get("again") else ""
+            self.say(f"{_cell(event)}: {event['status']}{before}{reason}{again}")
+        elif kind == ENDPOINT_PAUSED:
+            self.say(f"{event['group']} is waited for: {event['reason']}")
+        elif kind == ENDPOINT_BACK:
+            self.say(f"{event['group']} is back")
+
+    def tick(self) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        if self._screen is None:
+            return
+        try:
+            self._screen.write(one_line(text) + "\n")
+        except (OSError, ValueError):  # nobody reads it, or it is closed
+            self._screen = None
+
+
+def _cell(event: Mapping[str, Any]) -> str:
+    return f"{event['target']}/{event['evaluation']}"

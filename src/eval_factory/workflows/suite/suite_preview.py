@@ -1,26 +1,94 @@
-"""What `run_suite --dry_run` shows. It starts and writes nothing, and imports nothing that asks an endpoint."""
+"""What a suite would ask, before it asks anything: its cells, their requests, and what they cost at most."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.config.serve_model import served_lines
-from eval_factory.config.suite import Suite
-from eval_factory.config.suite_cells import combinations, origins_of
-from eval_factory.config.suite_shape import TOP
+from eval_factory.config.evaluation import Evaluation
+from eval_factory.config.suite import Suite, combinations, origins_of
+from eval_factory.config.suite_layers import TOP
+from eval_factory.config.suite_model import served_lines
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.roles import MODEL_ROLE
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import LimitOf, RunEndpoints, limits_of
+from eval_factory.executors.slurm import arrays, job_name
 from eval_factory.helm.command import command_line
-from eval_factory.plan.run_plan import where_keys_go
+from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
-from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, grouped, refuse_wrong
-from eval_factory.workflows.suite.planned_cells import refuse_unknown_prices
-from eval_factory.workflows.suite.request_counts import count_of, in_words, sum_of
+from eval_factory.workflows.suite.planned_cells import (
+    CheckedCell,
+    PlannedCell,
+    checked,
+    grouped,
+    refuse_unknown_prices,
+    refuse_wrong,
+)
+
+
+@dataclass(frozen=True)
+class RequestCount:
+    """Requests of a cell that begins from nothing, each answered at the first attempt."""
+
+    to_model: int | None
+    """None: nobody knows how many instances there are, and no limit is set."""
+    to_judges: int
+    at_most: bool = False
+    """Whether there may be fewer: the limit on the instances is known, and not how many there are."""
+    by_criterion: bool = False
+    """Whether judges are asked about each criterion of an answer, of which there may be more than the one that counts
+    here."""
+
+    @property
+    def total(self) -> int | None:
+        return None if self.to_model is None else self.to_model + self.to_judges
+
+
+def count_of(plan: Plan) -> RequestCount:
+    """A request an instance and trial to the model, and one to each judge."""
+    instances, at_most = _instances(plan.evaluation)
+    if instances is None:
+        return RequestCount(None, 0)
+    asked = instances * (plan.evaluation.run.config.params.extra.num_train_trials or 1)
+    judges = len(plan.judges) + len(plan.prescribed)
+    return RequestCount(asked, asked * judges, at_most, plan.evaluation.task.helm.rubric)
+
+
+def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
+    """How many are asked, and whether there may be fewer."""
+    limit, there = evaluation.run.config.params.limit_samples, evaluation.task.about.instances
+    extra = evaluation.run.config.params.extra
+    rules = evaluation.task.helm.parameters
+    part = any(rule.chooses_a_part and getattr(extra, name) is not None for name, rule in rules.items())
+    if there is None:
+        return limit, limit is not None
+    return (there if limit is None else min(limit, there)), part
+
+
+def sum_of(counts: Iterable[RequestCount]) -> RequestCount:
+    """Of those that are known."""
+    known = [count for count in counts if count.to_model is not None]
+    return RequestCount(
+        sum(count.to_model or 0 for count in known),
+        sum(count.to_judges for count in known),
+        any(count.at_most for count in known),
+        any(count.by_criterion for count in known),
+    )
+
+
+def in_words(count: RequestCount) -> str:
+    """`at most 120 requests to the model, 360 to judges`."""
+    if count.to_model is None:
+        return "an unknown number of requests"
+    bound = "at most " if count.at_most else ""
+    more = " or more" if count.by_criterion else ""
+    judges = f", {count.to_judges:,}{more} to judges" if count.to_judges else ""
+    return f"{bound}{count.to_model:,} request{'' if count.to_model == 1 else 's'} to the model{judges}"
+
 
 PROGRAM = "eval-factory"
 
@@ -40,8 +108,6 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     redactor = Redactor.from_environment(env, [*dict.fromkeys(keys), HUB_TOKEN])
     lines = list(_lines(suite, cells, debug=debug))
     if suite.executor == "slurm":
-        from eval_factory.workflows.suite.slurm_preview import script_lines
-
         lines += script_lines(suite, cells, env)
     text = redactor.text("\n".join(lines) + "\n")
     return DryRun(own_lines(text), tuple(would_stop))
@@ -135,3 +201,31 @@ def _limit_text(limit: LimitOf) -> str:
         "tokens a minute": limit.tokens_per_minute,
     }
     return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number is not None)
+
+
+USUAL_LARGEST_ARRAY = 1000
+"""Slurm's own default; the command asks scontrol."""
+UNKNOWN_ID = "ID"
+
+
+def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, str]) -> Iterator[str]:
+    """
+    Raises:
+        ConfigError: the suite says what jobs cannot keep.
+    """
+    # imported here, as what an estimate needs: a dry run of a local suite is to be quick
+    from eval_factory.workflows.suite.slurm_store import SlurmStore
+    from eval_factory.workflows.suite.slurm_suite import at_once, refuse_what_slurm_cannot, script_of, wanted
+
+    refuse_what_slurm_cannot(suite, env)
+    planned = [
+        PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
+        for number, one in enumerate(cells)
+        if one.plan is not None
+    ]
+    tasks, store = at_once(suite, planned), SlurmStore(suite.folder)
+    found = arrays((wanted(one, suite, tasks[one.group]) for one in planned), USUAL_LARGEST_ARRAY)
+    yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
+    for number, array in enumerate(found, 1):
+        yield f"\n# {store.script(number)}: {', '.join(one.key.rpartition('/')[0] for one in array)}"
+        yield script_of(array, job_name(UNKNOWN_ID, number), number, store).rstrip("\n")

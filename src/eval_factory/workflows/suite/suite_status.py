@@ -1,42 +1,149 @@
-"""Where a suite stands, for somebody who looks from another terminal: read from the disk alone.
-
-Whether it runs is told by its lock, not by its process's number: after SIGKILL or a reboot that may be another's.
-"""
+"""Where a suite stands, for who looks at it from any machine: its events, its cells' folders, and what Slurm says."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import socket
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core import logs as event_names
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.lock_holder import Holder, is_running
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import RunSuiteDir, SuiteDir
-from eval_factory.executors.progress import EventTail
-from eval_factory.workflows.suite.cell_job import CellJob
-from eval_factory.workflows.suite.cell_progress import CellFollower, CellProgress, is_number
-from eval_factory.workflows.suite.slurm_status import QueueReader
-from eval_factory.workflows.suite.suite_budget import total
-from eval_factory.workflows.suite.suite_lock import lock_is_held, may_hold
-from eval_factory.workflows.suite.suite_spending import SpendingReader
-from eval_factory.workflows.suite.suite_state import (
+from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir, is_running
+from eval_factory.executors.progress import EventTail, short_figures
+from eval_factory.executors.slurm import QueuedTask, Slurm, Wave, active, clean_up_name, in_words
+from eval_factory.workflows.suite.slurm_store import JUST_WRITTEN_S, CellStore, SlurmStore, forget_keys
+from eval_factory.workflows.suite.suite_budget import SpendingReader, total
+from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
+from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
+    FAILED,
     MISSING,
     PARTIAL,
     RUNNING,
     STATUSES,
+    WAITING,
     CellState,
     Pause,
     SuiteState,
 )
+
+
+@dataclass(frozen=True)
+class CellJob:
+    """Of the last wave that the cell is in."""
+
+    task: str | None
+    """As Slurm speaks of it, with what it waits for; None where it is not queued any more."""
+    attempts: int
+    """How often the cell was begun in that wave."""
+    log: Path
+    """What Slurm and the task say of themselves."""
+    work: Path | None
+    """The folder of the last attempt, an output folder; None before there is one, and once it became the cell's."""
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        work = None if self.work is None else str(self.work)
+        return {"task": self.task, "attempts": self.attempts, "log": str(self.log), "work_folder": work}
+
+
+STARTING = "starting"
+"""Before helm-run tells anything: it is imported, the endpoint is asked one question."""
+
+_COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
+_MUCH_ROOM = 1000
+
+
+@dataclass(frozen=True)
+class CellProgress:
+    """The last phase that was told, and what is done in it."""
+
+    phase: str = STARTING
+    phase_since: float | None = None
+    """Epoch seconds."""
+    counts: Mapping[str, Any] | None = None
+    """The last `progress` event of the phase."""
+    run: tuple[int, int] = (1, 1)
+    """The number of the run, and of how many, where a cell is several of HELM's runs."""
+
+    def figures(self, room: int = _MUCH_ROOM) -> str:
+        """`120/1000, 2 failed, 37 s left, 24.0/s`: as many of these as there are columns for."""
+        if self.counts is None:
+            return ""
+        return short_figures(dict(self.counts), self.elapsed_s, room)
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the beginning of the phase to the last count."""
+        if self.counts is None or self.phase_since is None:
+            return 0.0
+        return max(0.0, float(self.counts["time"]) - self.phase_since)
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return float(self.counts["done"]) / self.elapsed_s if self.counts is not None and self.elapsed_s > 0 else 0.0
+
+    @property
+    def left_s(self) -> float | None:
+        """None where nobody knows."""
+        if self.counts is None or not self.counts["total"] or not self.rate:
+            return None
+        return max(0.0, float(self.counts["total"] - self.counts["done"]) / self.rate)
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        told = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
+        number, of = self.run
+        return {
+            "phase": self.phase, "phase_since": self.phase_since, "run": number, "runs": of,
+            "counts": told, "requests_per_s": round(self.rate, 3),
+            "left_s": None if self.left_s is None else round(self.left_s, 1),
+        }  # fmt: skip
+
+
+class CellFollower:
+    """Reads on in a cell's events; those of earlier attempts are left out."""
+
+    def __init__(self, folder: Path, since: float) -> None:
+        """`since`: when the cell was started, in epoch seconds."""
+        self._tail = EventTail(RunDir(folder).events, None)
+        self._since = since
+        self.progress = CellProgress()
+
+    def look(self) -> CellProgress:
+        """Where the cell is now."""
+        for event in self._tail.new():
+            if is_number(event.get("time")) and event["time"] >= self._since:
+                self.progress = after(self.progress, event)
+        return self.progress
+
+
+def after(progress: CellProgress, event: Mapping[str, Any]) -> CellProgress:
+    """One more event; those that say nothing of the progress change nothing."""
+    kind = event.get("event")
+    if kind == event_names.PHASE:
+        number, of = event.get("number"), event.get("of")
+        run = (number, of) if isinstance(number, int) and isinstance(of, int) else progress.run
+        return CellProgress(str(event.get("phase")), event["time"], None, run)
+    if kind == event_names.PROGRESS and all(is_number(event.get(name)) for name in _COUNTS):
+        counts = {**event, "role": str(event.get("role"))}
+        return CellProgress(progress.phase, progress.phase_since, counts, progress.run)
+    return progress
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one that can be counted with."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
 
 GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
@@ -329,3 +436,147 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+INTERVAL_S = 5.0
+"""How long what squeue says is good enough: it asks one program for a whole cluster."""
+POLL_S = 0.5
+LONGEST_S = 120.0
+NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
+PUBLISHED = "its job has ended: the same command takes the result over"
+TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
+_AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
+
+
+class QueueReader:
+    """Asks Slurm now and then, and only while it may have something of the suite."""
+
+    def __init__(
+        self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._clock = SlurmStore(folder), clock
+        self._slurm = slurm or Slurm(os.environ)
+        self._known: tuple[float, dict[str, QueuedTask] | None] | None = None
+        self._followers: dict[Path, CellFollower] = {}
+        self._spent = SpendingReader()
+
+    def over(self, status: SuiteStatus) -> SuiteStatus:
+        """The status that the suite's own files give, with what its jobs do."""
+        if not self._store.is_there():
+            return status
+        plan, known_waves = self._store.plan(), self._store.waves()
+        latest = {(line.target, line.evaluation): line.key for line in plan}
+        queued = self._queued() if self._store.open_waves() else {}
+        if queued is not None and status.state != "running":
+            forget_keys(self._store, queued.values(), older_than_s=JUST_WRITTEN_S)
+        tasks = {} if queued is None else dict(of_cells(queued))
+        waves = {key: wave for wave in known_waves for key in wave.keys}
+        by_job = {(wave.job_name, key): wave for wave in known_waves for key in wave.keys}
+        cells = []
+        for cell in status.cells:
+            key = latest.get((cell.state.target, cell.state.evaluation))
+            if key in waves and key is not None and cell.state.status != COMPLETE:
+                task = tasks.get(cell.state.name)
+                wave = waves[key] if task is None else by_job.get((task.job_name, key), waves[key])
+                cell = self._cell(cell, key, wave, task, known=queued is not None)
+            cells.append(cell)
+        status = replace(status, cells=tuple(cells))
+        return replace(status, state="running", pid=None, host=None) if tasks and status.state != "running" else status
+
+    def _cell(self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, *, known: bool) -> CellStatus:
+        store, told = self._store.cell(key), None if task is None else _in_words(task)
+        attempts = store.attempts()
+        work = attempts[-1] / "out" if attempts and (attempts[-1] / "out").is_dir() else None
+        begun = store.attempts_of(wave.number)
+        job = CellJob(told, begun, self._store.task_log(wave, key), work)
+        state = replace(cell.state, attempt=max(cell.state.attempt, begun))
+        spent = cell.spent if work is None else self._spent.look(work, str(task and task.state))
+        cell = replace(cell, job=job, spent=spent)
+        if task is None:
+            why = _why_not_queued(state, store, wave, known=known)
+            status = WAITING if why == PUBLISHED else state.status
+            return replace(cell, state=replace(state, status=status, reason=why))
+        status = RUNNING if task.state in _AT_WORK else WAITING
+        progress = self._follower(work).look() if status == RUNNING and work is not None else None
+        return replace(cell, state=replace(state, status=status, reason=told), progress=progress)
+
+    def _follower(self, work: Path) -> CellFollower:
+        if work not in self._followers:
+            self._followers[work] = CellFollower(work, 0.0)
+        return self._followers[work]
+
+    def _queued(self) -> dict[str, QueuedTask] | None:
+        """None where Slurm does not say."""
+        now = self._clock()
+        if self._known is None or now - self._known[0] >= INTERVAL_S:
+            try:
+                found: dict[str, QueuedTask] | None = active(self._slurm.queue(), self._store.waves())
+            except PrerequisiteError:
+                found = None
+            self._known = (now, found)
+        return self._known[1]
+
+
+def of_cells(queued: Mapping[str, QueuedTask]) -> Iterator[tuple[str, QueuedTask]]:
+    """Cell -> its task; of several one that is at work, which comes last."""
+    for key, task in sorted(queued.items(), key=lambda item: item[1].state in _AT_WORK):
+        yield key.rpartition("/")[0], task
+
+
+def _in_words(task: QueuedTask) -> str:
+    waits = task.state == "PENDING" and task.reason.strip("()") not in ("", "None")
+    why = f", {in_words(task.reason, f'{task.job_id}_{task.index}')}" if waits else ""
+    return f"Slurm: {task.job_name} task {task.index}, {task.state}{why}"
+
+
+def _why_not_queued(state: CellState, store: CellStore, wave: Wave, *, known: bool) -> str | None:
+    """What a cell comes to that is not in the queue, before the command has taken it over."""
+    if store.done() is not None:
+        return PUBLISHED
+    if not known:
+        return NOT_KNOWN
+    if state.status in (FAILED, PARTIAL):
+        return state.reason
+    ended = store.ended(wave.number)
+    if ended is not None:
+        return f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
+    return state.reason if state.status == WAITING else TASK_GONE
+
+
+def cancel_jobs(
+    folder: SuiteDir,
+    say: Callable[[str], object],
+    slurm: Slurm | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """End every job of the suite, and wait until none is left; whoever waits for them stops waiting.
+
+    Returns:
+        Whether there were any.
+
+    Raises:
+        PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
+    """
+    store = SlurmStore(folder)
+    if not store.is_there():
+        return False
+    slurm = slurm or Slurm(os.environ)
+    waves = store.waves()
+    names = sorted({task.job_name for task in active(slurm.queue(), waves).values()})
+    if names:
+        store.cancelled.touch()
+    for name in names:
+        slurm.cancel(name)
+        slurm.cancel(clean_up_name(name))
+        say(f"asked Slurm to end {name} ...")
+    started = time.monotonic()
+    while names and active(slurm.queue(), waves):
+        if time.monotonic() - started > LONGEST_S:
+            raise PrerequisiteError(
+                f"{folder.root}: jobs were cancelled and have not ended after {LONGEST_S:.0f} s: {', '.join(names)}\n"
+                "  see squeue, then run it again"
+            )
+        sleep(POLL_S)
+    for wave in waves:
+        store.environment(wave.number).unlink(missing_ok=True)
+    return bool(names)

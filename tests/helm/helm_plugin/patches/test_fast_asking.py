@@ -19,7 +19,7 @@ from helm.common.authentication import Authentication
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult
 
 from eval_factory.endpoint import bridge
-from eval_factory.helm_plugin.patches.fast_asking import asked_in_one_thread
+from eval_factory.helm_plugin.patches.speed import asked_in_one_thread
 
 
 class Context:

@@ -10,18 +10,18 @@ from types import ModuleType
 
 import pytest
 
-from eval_factory.helm import names, versions
-from eval_factory.helm_plugin.patches import apply, patch_registry
+from eval_factory.helm import names, packages
+from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
-from eval_factory.tasks.custom.conversation_table import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.errata import load_errata
+from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.run_specs import load_index
 
 ids = [patch.name for patch in PATCHES]
 FAILING = [patch for patch in PATCHES if patch.otherwise is Otherwise.FAIL]
 STARTS_QUICKLY = """
 import sys
-from eval_factory.helm_plugin.patches import apply
+from eval_factory.helm_plugin.patches import patch_registry
 print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("helm", "datasets", "nltk", "pandas")))
 """
 
@@ -49,14 +49,14 @@ def test_it_has_a_test_of_its_own(patch: Patch) -> None:
 
 @pytest.mark.parametrize("patch", PATCHES, ids=ids)
 def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
-    assert apply.objection(patch, versions.installed_helm()) is None
+    assert patch_registry.objection(patch, packages.installed_helm()) is None
     for target in patch.helm_targets:
-        assert target.partition(":")[0] in apply._checked_files()[versions.installed_helm()]
+        assert target.partition(":")[0] in patch_registry._checked_files()[packages.installed_helm()]
 
 
 def test_every_supported_version_was_checked() -> None:
-    assert set(apply._checked_files()) == set(versions.SUPPORTED_HELM)
-    assert all(patch.versions in (None, versions.SUPPORTED_HELM) for patch in PATCHES)
+    assert set(patch_registry._checked_files()) == set(packages.SUPPORTED_HELM)
+    assert all(patch.versions in (None, packages.SUPPORTED_HELM) for patch in PATCHES)
 
 
 def test_what_touches_helm_is_guarded_by_its_version() -> None:
@@ -92,8 +92,8 @@ def test_a_run_that_has_to_stop_stops_before_anything_is_asked() -> None:
 def test_the_run_specs_that_need_a_supported_helm() -> None:
     """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
     assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions"}
-    assert frozenset().union(*(patch.run_specs or () for patch in FAILING)) == versions.NEEDS_PATCHES
-    assert set(load_index().run_specs) | OTHERS >= versions.NEEDS_PATCHES
+    assert frozenset().union(*(patch.run_specs or () for patch in FAILING)) == packages.NEEDS_PATCHES
+    assert set(load_index().run_specs) | OTHERS >= packages.NEEDS_PATCHES
 
 
 def test_every_run_spec_of_a_patch_is_one_of_helms() -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from eval_factory.plan.run_plan import make_plan
-from eval_factory.tasks.custom.definition import METRICS
+from eval_factory.tasks.custom_benchmark import METRICS
 from unit.builders import evaluation
 from unit.tasks.custom.test_definition import JURY, custom, write
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.workflows.suite.cell_outcome import CellSpec, end_of
 from eval_factory.workflows.suite.cell_process import SAFE_TO_FORK
-from eval_factory.workflows.suite.cell_spec import CellSpec, end_of
 from integration.support import program_environment
 
 WAIT_S = 60.0
@@ -137,7 +137,7 @@ DRIVER = """
 import os, sys, time
 from pathlib import Path
 from eval_factory.workflows.suite.cell_host import CellHost
-from eval_factory.workflows.suite.cell_spec import CellSpec
+from eval_factory.workflows.suite.cell_outcome import CellSpec
 host = CellHost(os.environ, Path(sys.argv[1]), fork=False)
 host.begin(CellSpec.of_line(sys.argv[2]))
 while True:

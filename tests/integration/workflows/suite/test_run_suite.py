@@ -18,10 +18,10 @@ import yaml
 
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_observer import NobodyLooks
-from eval_factory.workflows.suite.suite_options import SuiteOptions, SuiteReport
+from eval_factory.workflows.suite.suite_journal import NobodyLooks
+from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from integration.support import program_environment, varied_answer
 
@@ -33,10 +33,10 @@ import os, sys
 from pathlib import Path
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import EvalFactoryError
-from eval_factory.core.signals import interrupt_on_signals
+from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_observer import NobodyLooks
-from eval_factory.workflows.suite.suite_options import SuiteOptions
+from eval_factory.workflows.suite.suite_journal import NobodyLooks
+from eval_factory.workflows.suite.suite_report import SuiteOptions
 interrupt_on_signals()
 try:
     suite = build_suite(Path(sys.argv[1]), env=os.environ)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import AskedEndpoint, FailureCause, Score, TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.exports import stored_facts
+from eval_factory.core.secrets import Redactor
+from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
 from eval_factory.tasks.framework import load_framework
@@ -131,7 +132,7 @@ def test_the_digest_tells_results_apart_and_not_folders() -> None:
         with_scores(one, exact_match=replace(score, value=0.5, stats=replace(score.stats, count=5))),
         with_scores(one, other=score),
         replace(one, result=replace(one.result, task="other")),
-        replace(one, result=replace(one.result, status="other")),
+        replace(one, result=replace(one.result, status=RunStatus.PARTIAL)),
         *(
             replace(one, result=replace(one.result, provenance=changed_provenance))
             for changed_provenance in (

@@ -12,22 +12,24 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.comparability_results import Comparability, Deviation
 from eval_factory.core.results import (
+    Comparability,
+    Deviation,
     FailureCause,
     Floor,
     JudgeCounts,
     JuryReport,
+    PairAgreement,
     RankCorrelation,
+    RubricReport,
+    RubricVotes,
     SpentByRole,
     TaskResult,
     Usage,
 )
-from eval_factory.core.rubric_results import PairAgreement, RubricReport, RubricVotes
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
-from eval_factory.report.page.instance_data import InstancePacker
-from eval_factory.report.page.rubric_data import Lost
+from eval_factory.report.page.instance_data import InstancePacker, Lost
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.scoring.test_collect import FOUR, result_of, state
@@ -92,7 +94,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_that_others_wrote_is_markup(re
         assert not {"src", "style", "onerror", "onclick", "action", "srcset"} & attributes.keys(), tag
         assert (attributes.get("href") or "#").startswith("#")
     assert [attributes.get("type") for tag, attributes in elements if tag == "script"] == [
-        "application/x-eval-factory", "application/x-eval-factory", "application/x-eval-factory", None,
+        "application/x-eval-factory", "application/x-eval-factory", None,
     ]  # fmt: skip
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "http" not in text.replace("http-equiv", "")

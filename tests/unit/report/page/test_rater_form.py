@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from eval_factory.core.annotations import AnswerKey, Choice, Question
-from eval_factory.core.rated_answers import YES_NO, Shown
+from eval_factory.core.annotations import YES_NO, AnswerKey, Choice, Question, Shown
 from eval_factory.report.page.rater_form import form_data, form_script, in_a_script, key_of, rater_form
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import SAMPLE

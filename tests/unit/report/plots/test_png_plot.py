@@ -10,10 +10,9 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image, ImageFont
 
-from eval_factory.report.plots.drawing import Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text
-from eval_factory.report.plots.estimate_plots import Estimate, dot_plot
-from eval_factory.report.plots.png_plot import OTHER_FONT, other_font, png, size_of
-from eval_factory.report.plots.svg_plot import COLOURS, svg
+from eval_factory.report.drawing import COLOURS, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
+from eval_factory.report.plot_files import OTHER_FONT, other_font, png, size_of
+from eval_factory.report.plot_kinds import Estimate, dot_plot
 
 SCALE = 300 / 96
 

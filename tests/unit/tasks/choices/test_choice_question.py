@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.choices.choice_question import (
+from eval_factory.tasks.choice_question import (
     LETTERS,
     ChoiceQuestion,
     RowFaultError,

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from eval_factory.data.sources import load_sources
-from eval_factory.tasks.choices.published_files import PUBLISHED, read_choice_file
-from eval_factory.tasks.choices.published_forms import EVERY_TIER, FORMS
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, PUBLISHED, read_choice_file
 from published_rows import (
     afrimed_row,
     careqa_row,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.choices.choice_question import RowFaultError
-from eval_factory.tasks.choices.published_forms import FORMS, afrimed_qa, careqa, longhealth, medxpertqa, metamedqa
+from eval_factory.tasks.choice_question import RowFaultError
+from eval_factory.tasks.published_choices import FORMS, afrimed_qa, careqa, longhealth, medxpertqa, metamedqa
 from published_rows import afrimed_row, careqa_row, longhealth_patients, medxpertqa_row, metamedqa_row
 
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.custom.conversation_table import Conversation, holds_conversations, read_conversations
-from eval_factory.tasks.custom.definition import Benchmark, load_benchmark
-from eval_factory.tasks.rubric.rubric_case import RUBRIC_RUN_SPEC
+from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
+from eval_factory.tasks.message_files import Conversation, holds_conversations, read_conversations
+from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from unit.builders import evaluation
 
 SECRET = "Mrs Example, 12 High Street"

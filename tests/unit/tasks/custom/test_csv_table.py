@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.tasks.custom.csv_table import TableError, columns_of, rows_below, rows_of
+from eval_factory.tasks.file_problems import TableError, columns_of, rows_below, rows_of
 
 SOUND = [
     ["q", "a"], ["007", "None"], ["a,b", 'say "A"'], ["one\r\ntwo\rthree\nfour", " x "], ["", "NA"], ['"', ""], ["ü", "1.10"],

@@ -13,7 +13,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.jury_form import HELMS_FORM, form_of
 from eval_factory.plan.run_plan import identity_of, make_plan
-from eval_factory.tasks.custom.definition import load_benchmark
+from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
 from unit.builders import evaluation
 

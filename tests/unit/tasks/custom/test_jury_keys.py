@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.jury_form import HELMS_FORM
-from eval_factory.tasks.custom.definition import load_benchmark
-from eval_factory.tasks.custom.jury_keys import jury_form_of, jury_keys
+from eval_factory.tasks.custom_benchmark import load_benchmark
+from eval_factory.tasks.prompt_check import jury_form_of, jury_keys
 from unit.tasks.custom.test_definition import JURY, write
 
 GOOD = [{"name": "accuracy", "description": "it is right"}]

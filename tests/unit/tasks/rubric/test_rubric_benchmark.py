@@ -13,8 +13,8 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import sha256_of
 from eval_factory.helm.model_files import benchmark as benchmark_file
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.tasks.custom.definition import load_benchmark
-from eval_factory.tasks.rubric.rubric_case import RUBRIC_RUN_SPEC
+from eval_factory.tasks.custom_benchmark import load_benchmark
+from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from unit.builders import evaluation, plan
 
 CASE: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.rubric.rubric_case import (
+from eval_factory.tasks.rubric_case import (
     Criterion,
     RubricCase,
     case_bounds,

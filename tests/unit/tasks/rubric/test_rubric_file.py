@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.rubric.rubric_case import Criterion
-from eval_factory.tasks.rubric.rubric_file import HEALTHBENCH, OWN, Form, faults_of, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, faults_of, read_rubric_file
+from eval_factory.tasks.rubric_case import Criterion
 
 SECRET = "Mrs Example, 12 High Street"
 USER = {"role": "user", "content": SECRET}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError, NotReportableError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.leaderboard import board_tables
 from eval_factory.workflows.leaderboard.board_tables import (
     FAILED,
@@ -26,7 +26,7 @@ from eval_factory.workflows.leaderboard.board_tables import (
     summary,
     write_rows,
 )
-from eval_factory.workflows.suite.suite_options import CellReport
+from eval_factory.workflows.suite.suite_report import CellReport
 from stored_results import instance, result, written
 from unit.workflows.leaderboard.test_board import board
 from unit.workflows.test_view_runs import finished

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.workflows.suite.cell_job import CellJob
+from eval_factory.workflows.suite.suite_status import CellJob
 
 
 def test_for_programs() -> None:

@@ -12,17 +12,16 @@ import pytest
 
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget, Purse, Spending
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_loop import CellLoop
-from eval_factory.workflows.suite.cell_spec import CellSpec
+from eval_factory.workflows.suite.cell_outcome import CellSpec
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_journal import SuiteJournal
-from eval_factory.workflows.suite.suite_observer import NobodyLooks
-from eval_factory.workflows.suite.suite_options import SuiteOptions
+from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.suite_report import SuiteOptions
 from unit.builders import plan
 
 COMPLETE: dict[str, Any] = {"exit_code": 0, "status": "complete"}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.suite.cell_options import options_of
-from eval_factory.workflows.suite.cell_spec import CellSpec
+from eval_factory.workflows.suite.cell_outcome import CellSpec
+from eval_factory.workflows.suite.cell_process import options_of
 
 LIMITS = SharedLimitsSettings("/socket", {"model": "group"})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.workflows.suite.cell_progress import STARTING, CellFollower, CellProgress, after, is_number
+from eval_factory.workflows.suite.suite_status import STARTING, CellFollower, CellProgress, after, is_number
 from suite_by_hand import cell_events, phase, progress, suite_folder
 
 

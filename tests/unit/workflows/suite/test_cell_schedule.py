@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from eval_factory.workflows.suite.cell_schedule import Waiting, next_cell
+from eval_factory.workflows.suite.cell_loop import Waiting, next_cell
 
 
 def waiting(*groups: str) -> list[Waiting]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.workflows.suite.cell_spec import CellEnd, CellSpec, end_of
+from eval_factory.workflows.suite.cell_outcome import CellEnd, CellSpec, end_of
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from eval_factory.config.suite import Cell
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.suite import checked_cells
-from eval_factory.workflows.suite.checked_cells import CheckedCell, checked, named, refuse_unready, refuse_wrong
+from eval_factory.workflows.suite import planned_cells
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked, named, refuse_unready, refuse_wrong
 from suites import ENDPOINT, suite, target
 
 NO_DATA = {"type": "shc_bmt_med", "params": {"extra": {"data_path": "/nowhere.csv"}}}
@@ -60,7 +60,7 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         looked.append(task.name)
         return ["data_path: there is no such file", "it needs:"] if task.name == "shc_bmt_med" else []
 
-    monkeypatch.setattr(checked_cells, "data_faults", data_faults)
+    monkeypatch.setattr(planned_cells, "data_faults", data_faults)
     found = cells(evaluations=["pubmed_qa", NO_DATA])
     assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
     refuse_wrong(found)
@@ -82,7 +82,7 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         if run_spec == "medec":
             raise PrerequisiteError(f"{task} needs a package")
 
-    monkeypatch.setattr(checked_cells, "look_for_packages", look)
+    monkeypatch.setattr(planned_cells, "look_for_packages", look)
     assert refused(cells(), PrerequisiteError) == "every cell of medec: medec needs a package\nnothing was asked"
 
 
@@ -108,7 +108,7 @@ def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_a_bundle_is_looked_through_once_for_all_targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from eval_factory.workflows import prepare_data
+    from eval_factory.workflows import prepare
 
     looked: list[str] = []
 
@@ -116,7 +116,7 @@ def test_a_bundle_is_looked_through_once_for_all_targets(monkeypatch: pytest.Mon
         looked.append(plan.rundir.root.as_posix())
         raise ConfigError("in it") if plan.task_name == "medec" else PrerequisiteError("not there")
 
-    monkeypatch.setattr(prepare_data, "find_bundle", find_bundle)
+    monkeypatch.setattr(prepare, "find_bundle", find_bundle)
     cells()
     assert looked == []
     found = cells(params={"extra": {"data_dir": str(tmp_path)}})

@@ -9,9 +9,8 @@ from typing import Any, cast
 import pytest
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
-from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
+from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_probe import Answer
 
 GONE = Answer(answered=False, error=EndpointUnreachableError("nobody"))
 SILENT = Answer(answered=False, warning="slow")

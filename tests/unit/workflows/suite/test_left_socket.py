@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.endpoint.shared_limits import PREFIX, SOCKET
-from eval_factory.workflows.suite.left_socket import remembered, take_away
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.endpoint.limit_server import PREFIX, SOCKET
+from eval_factory.workflows.suite.suite_folder import remembered, take_away
 
 
 @pytest.fixture

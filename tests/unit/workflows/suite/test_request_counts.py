@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.workflows.suite.request_counts import RequestCount, count_of, in_words, sum_of
+from eval_factory.workflows.suite.suite_preview import RequestCount, count_of, in_words, sum_of
 from unit.builders import plan
 
 DATA = {"config.params.extra.data_path": "/x"}

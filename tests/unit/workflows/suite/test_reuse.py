@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
-from eval_factory.workflows.suite.reuse import finished_below, source_for, take_over
+from eval_factory.workflows.suite.finished_cells import finished_below, source_for, take_over
 from unit.builders import evaluation
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import BusyError
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import RunSuiteDir
-from eval_factory.workflows.suite.reuse import put_in_place
+from eval_factory.core.rundir import RunDir, RunSuiteDir
+from eval_factory.workflows.suite.finished_cells import put_in_place
 
 
 class Place:

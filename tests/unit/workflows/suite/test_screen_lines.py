@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from eval_factory.workflows.suite.screen_lines import ScreenLines
+from eval_factory.workflows.suite.suite_journal import ScreenLines
 
 CELL = {"target": "small", "evaluation": "pubmed_qa"}
 EVENTS: list[dict[str, Any]] = [

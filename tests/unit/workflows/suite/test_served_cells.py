@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
-from eval_factory.workflows.suite import served_cells
+from eval_factory.workflows.suite import run_suite
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.run_suite import Work
-from eval_factory.workflows.suite.served_cells import asks_server, run_by_server, server_environment, server_spec
-from eval_factory.workflows.suite.suite_journal import SuiteJournal
-from eval_factory.workflows.suite.suite_observer import NobodyLooks
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteOptions
+from eval_factory.workflows.suite.run_suite import Work, asks_server, run_by_server, server_environment, server_spec
+from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from slurm_cells import cells_of
 
 ENV = {"OPENAI_API_KEY": "sk-012345678901234567890", "MINE": "m", "MY_TOKEN": "a-secret-value-0123456", "PATH": "/bin"}
@@ -77,7 +75,7 @@ class World:
         self.happened: list[str] = []
         self.broken: set[str] = set()
         self.lost: set[str] = set()
-        self.status: CellStatus = "complete"
+        self.status = RunStatus.COMPLETE
         self.stop_after: str | None = None
 
     def run(self, work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
@@ -97,7 +95,7 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(tmp_path / "s")
-    monkeypatch.setattr(served_cells, "ServedModel", lambda spec, *_: Server(world, spec))
+    monkeypatch.setattr(run_suite, "ServedModel", lambda spec, *_: Server(world, spec))
     return world
 
 
@@ -115,21 +113,23 @@ def test_nothing_is_served_for_nobody(world: World) -> None:
     for planned in world.work.cells:
         cell = planned.cell
         if cell.target != "c":
-            world.work.reports[planned.number] = CellReport(cell.target, cell.evaluation, "complete", cell.folder, 0)
+            world.work.reports[planned.number] = CellReport(
+                cell.target, cell.evaluation, RunStatus.COMPLETE, cell.folder, 0
+            )
     run_by_server(world.work, world.run)
     assert world.happened == ["start c", "run c 2", "end c"]
 
 
 def test_what_only_is_collected_needs_no_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_cells, "is_complete_run", lambda _plan: True)
+    monkeypatch.setattr(run_suite, "is_complete_run", lambda _plan: True)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "run a 2 without", "run c 2 without"]
 
 
 def test_fresh_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path / "s", fresh=True)
-    monkeypatch.setattr(served_cells, "ServedModel", lambda spec, *_: Server(world, spec))
-    monkeypatch.setattr(served_cells, "is_complete_run", lambda _plan: True)
+    monkeypatch.setattr(run_suite, "ServedModel", lambda spec, *_: Server(world, spec))
+    monkeypatch.setattr(run_suite, "is_complete_run", lambda _plan: True)
     run_by_server(world.work, world.run)
     assert "start a" in world.happened
 
@@ -137,7 +137,7 @@ def test_fresh_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.broken = {"a"}
     first = world.work.cells[0]
-    monkeypatch.setattr(served_cells, "keeps_partial_result", lambda plan: plan is first.plan)
+    monkeypatch.setattr(run_suite, "keeps_partial_result", lambda plan: plan is first.plan)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "start a", "end a", "start c", "run c 2", "end c"]
     reason = "not begun: the server of a is not ready"
@@ -155,7 +155,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
 )
 def test_the_log_of_a_server_that_stayed_is_named_where_cells_are_not_complete(
-    status: CellStatus, lost: bool, told: bool, world: World
+    status: RunStatus, lost: bool, told: bool, world: World
 ) -> None:
     """A model may hang while its health URL answers. One that was lost has been told of."""
     world.status, world.lost = status, {"a", "c"} if lost else set()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prompt_sizes import PromptSizes, own_scenarios
-from eval_factory.workflows.suite.shared_sizes import SharedSizes
+from eval_factory.workflows.estimate import PromptSizes, own_scenarios
+from eval_factory.workflows.suite.suite_estimate import SharedSizes
 from unit.builders import plan
 
 KNOWN, NOT_HERE = PromptSizes(7, 100, 10), PromptSizes(None, reason="its data are not here")

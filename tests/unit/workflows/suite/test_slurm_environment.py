@@ -5,12 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.workflows.suite.slurm_environment import (
-    named_by_servers,
-    secrets_of,
-    take_environment,
-    write_environment,
-)
+from eval_factory.workflows.suite.slurm_suite import named_by_servers, secrets_of, take_environment, write_environment
 from slurm_cells import ENV, cells_of
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.executors.slurm_waves import Wanted
-from eval_factory.workflows.suite import slurm_served, slurm_worker
-from eval_factory.workflows.suite.slurm_jobs import (
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.executors.slurm import Wanted
+from eval_factory.workflows.suite import slurm_worker
+from eval_factory.workflows.suite.slurm_store import SlurmStore
+from eval_factory.workflows.suite.slurm_suite import (
     MODULE,
-    MODULE_OF_SERVED,
     at_once,
     key_of,
     plan_line,
@@ -21,7 +21,6 @@ from eval_factory.workflows.suite.slurm_jobs import (
     script_of,
     wanted,
 )
-from eval_factory.workflows.suite.slurm_store import SlurmStore
 from slurm_cells import ENV, cells_of
 
 
@@ -129,8 +128,8 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
     store = SlurmStore(SuiteDir(tmp_path))
     text = script_of([asked[0], asked[0]], "n", 1, store)
     assert "#SBATCH --array=0-0%1\n" in text
-    assert f"-m {MODULE_OF_SERVED} " in text
-    assert slurm_served.__name__ == MODULE_OF_SERVED
+    assert f"-m {MODULE} " in text
+    assert slurm_worker.__name__ == MODULE
 
 
 def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None:

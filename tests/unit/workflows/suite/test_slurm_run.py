@@ -18,17 +18,16 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import RunSuiteDir
-from eval_factory.executors.slurm_commands import QueuedTask
+from eval_factory.core.rundir import RunDir, RunSuiteDir
+from eval_factory.executors.slurm import QueuedTask
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.options import Evaluated, Options, Submitted
 from eval_factory.workflows.suite import run_suite, slurm_run
 from eval_factory.workflows.suite.planned_cells import plan_cells
-from eval_factory.workflows.suite.slurm_jobs import key_of
 from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from eval_factory.workflows.suite.slurm_suite import key_of
 from slurm_cells import ENV, ScriptedSlurm
 from stored_results import right_or_wrong
 

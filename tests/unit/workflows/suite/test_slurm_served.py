@@ -11,15 +11,20 @@ import pytest
 
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite import slurm_served
-from eval_factory.workflows.suite.slurm_environment import write_environment
-from eval_factory.workflows.suite.slurm_served import KEYS_ARE_GONE, main, work
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
-from eval_factory.workflows.suite.slurm_takeover import ENDED, Takeover
-from eval_factory.workflows.suite.slurm_worker import MOST_STARTS
-from eval_factory.workflows.suite.suite_observer import SuiteObserver
-from eval_factory.workflows.suite.suite_options import SuiteOptions
+from eval_factory.workflows.suite.slurm_suite import write_environment
+from eval_factory.workflows.suite.slurm_worker import (
+    ENDED,
+    KEYS_ARE_GONE,
+    MOST_STARTS,
+    Takeover,
+    main,
+    work_served,
+)
+from eval_factory.workflows.suite.suite_journal import SuiteObserver
+from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 KEYS = ("t/e/0a1b", "t/f/0a1b")
 SERVED = {"serve": {"command": "x {port}", "env": []}, "max_processes": 3, "max_outage_s": 9.0}
@@ -47,7 +52,7 @@ class Task:
         write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
         self.suites: list[Suite] = []
         self.does: Callable[[Suite, SuiteObserver], object] = lambda *_: None
-        monkeypatch.setattr(slurm_served, "run_suite", self._run)
+        monkeypatch.setattr(slurm_worker, "run_suite", self._run)
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
         self.cells = [self.store.cell(key) for key in KEYS]
 
@@ -61,7 +66,7 @@ class Task:
 
     def work(self, does: Callable[[Suite, SuiteObserver], object]) -> int:
         self.does = does
-        return work(self.store.plan_file, self.store.wave_file(1))
+        return work_served(self.store.plan_file, self.store.wave_file(1))
 
 
 def end(screen: SuiteObserver, evaluation: str, status: str, code: int, **more: Any) -> None:
@@ -138,8 +143,8 @@ def test_a_newer_start_of_the_task_ends_this_one(task: Task, monkeypatch: pytest
             takeovers.append(self)
 
     takeovers: list[Takeover] = []
-    monkeypatch.setattr(slurm_served, "wait_for_older", wait)
-    monkeypatch.setattr(slurm_served, "Takeover", Looking)
+    monkeypatch.setattr(slurm_worker, "wait_for_older", wait)
+    monkeypatch.setattr(slurm_worker, "Takeover", Looking)
 
     def taken_over(_: Suite, screen: SuiteObserver) -> None:
         end(screen, "e", "complete", 0)
@@ -218,7 +223,7 @@ def test_keys_that_are_gone(task: Task) -> None:
 
 def test_an_interrupt_ends_the_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(slurm_served, "interrupt_on_signals", lambda: None)
+    monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

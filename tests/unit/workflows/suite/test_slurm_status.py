@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.executors.slurm_commands import QueuedTask
-from eval_factory.workflows.suite.slurm_status import GONE, NOT_KNOWN, PUBLISHED, QueueReader, cancel_jobs
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.executors.slurm import QueuedTask
 from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
-from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_status import (
+    NOT_KNOWN,
+    PUBLISHED,
+    TASK_GONE,
+    QueueReader,
+    SuiteStatus,
+    cancel_jobs,
+    status_of,
+)
 from slurm_cells import ScriptedSlurm
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
@@ -59,7 +67,7 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
     name = jobs.wave.job_name
     assert told(found) == [
         ("running", f"Slurm: {name} task 0, RUNNING"), ("waiting", f"Slurm: {name} task 1, PENDING, Resources: nodes that others use"),
-        ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", GONE),
+        ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", TASK_GONE),
     ]  # fmt: skip
     assert (found.state, found.pid, found.host) == ("running", None, None)
 
@@ -90,7 +98,7 @@ def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
     jobs.store.environment(1).unlink()
-    assert told(jobs.look())[0] == ("missing", GONE)
+    assert told(jobs.look())[0] == ("missing", TASK_GONE)
     assert jobs.slurm.silent == 9
 
 
@@ -192,7 +200,9 @@ def test_what_became_of_a_task_that_failed_is_said_before_it_is_taken_over(jobs:
 def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     status = jobs.look()
-    waiting = replace(status.cells[0], state=replace(status.cells[0].state, status="waiting", reason=None), job=None)
+    waiting = replace(
+        status.cells[0], state=replace(status.cells[0].state, status=RunStatus.WAITING, reason=None), job=None
+    )
     found = jobs.reader.over(replace(status, cells=(waiting,)))
     assert told(found) == [("waiting", None)]
 

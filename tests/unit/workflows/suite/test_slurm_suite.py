@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.executors.slurm_commands import QueuedTask, QueueUnknownError
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.secrets import Redactor
+from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.run_suite import Work
-from eval_factory.workflows.suite.slurm_jobs import key_of
 from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
-from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, run_on_slurm
-from eval_factory.workflows.suite.suite_journal import SuiteJournal
-from eval_factory.workflows.suite.suite_observer import NobodyLooks
-from eval_factory.workflows.suite.suite_options import SuiteOptions
+from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, key_of, run_on_slurm
+from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
 
 

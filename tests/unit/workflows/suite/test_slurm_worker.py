@@ -12,15 +12,13 @@ from typing import Any, TextIO
 import pytest
 import yaml
 
-from eval_factory.core.rundir import RunDir
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
 from eval_factory.workflows.suite import slurm_worker
-from eval_factory.workflows.suite.cell_spec import CellSpec
-from eval_factory.workflows.suite.slurm_environment import write_environment
+from eval_factory.workflows.suite.cell_outcome import CellSpec
 from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
-from eval_factory.workflows.suite.slurm_takeover import Takeover
-from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, copy_answers, main, work
+from eval_factory.workflows.suite.slurm_suite import write_environment
+from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, Takeover, copy_answers, main, work
 
 KEY = "t/e/0a1b"
 COMPLETE = {"exit_code": 0, "status": "complete", "not_reportable": None}

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.lock_holder import Holder
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite import suite_cancel
-from eval_factory.workflows.suite.suite_cancel import cancel, ignores_interrupts
+from eval_factory.core.rundir import Holder, SuiteDir
+from eval_factory.workflows.suite import suite_logs
+from eval_factory.workflows.suite.suite_logs import cancel, ignores_interrupts
 from suite_by_hand import ended, held, started, suite_folder, tell
 
 
@@ -165,7 +164,7 @@ def test_jobs_of_slurm_are_ended_first(
         asked.append(which)
         return True
 
-    monkeypatch.setattr(suite_cancel, "cancel_jobs", cancel_jobs)
+    monkeypatch.setattr(suite_logs, "cancel_jobs", cancel_jobs)
     after = cancel(folder, print)
     assert after is not None
     assert asked == [folder]
@@ -176,10 +175,10 @@ def test_who_waits_for_jobs_on_another_machine_sees_their_end(
     tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = suite_folder(tmp_path, started())
-    monkeypatch.setattr(suite_cancel, "cancel_jobs", lambda *_: True)
-    monkeypatch.setattr(suite_cancel, "holder_now", lambda _: Holder(7, "elsewhere", "now"))
+    monkeypatch.setattr(suite_logs, "cancel_jobs", lambda *_: True)
+    monkeypatch.setattr(suite_logs, "holder_now", lambda _: Holder(7, "elsewhere", "now"))
     assert cancel(folder, print) is not None
-    monkeypatch.setattr(suite_cancel, "cancel_jobs", lambda *_: False)
+    monkeypatch.setattr(suite_logs, "cancel_jobs", lambda *_: False)
     with pytest.raises(PrerequisiteError, match="runs on elsewhere"):
         cancel(folder, print)
     assert not killed

@@ -13,13 +13,13 @@ from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import suite_check
-from eval_factory.workflows.suite.checked_cells import checked
-from eval_factory.workflows.suite.slurm_status import PUBLISHED
+from eval_factory.workflows.suite.planned_cells import checked
 from eval_factory.workflows.suite.suite_check import (
     ANOTHER,
     LOOK,
@@ -30,7 +30,7 @@ from eval_factory.workflows.suite.suite_check import (
     check,
     verify_suite,
 )
-from eval_factory.workflows.suite.suite_status import RUN_IT, status_of
+from eval_factory.workflows.suite.suite_status import PUBLISHED, RUN_IT, status_of
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
 from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell
@@ -142,7 +142,7 @@ def test_of_what_slurm_has_or_had_it_is_told_whether_it_goes_on(
 ) -> None:
     folder = suite(tmp_path)
     (cell,) = (status := status_of(folder)).cells
-    waiting = replace(cell, state=replace(cell.state, status="waiting", reason=reason))
+    waiting = replace(cell, state=replace(cell.state, status=RunStatus.WAITING, reason=reason))
     monkeypatch.setattr(suite_check, "status_of", lambda _: replace(status, cells=(waiting,)))
     found = only(folder)
     assert (found.status, found.reason, *found.to_do) == ("waiting", *expected)
@@ -243,7 +243,7 @@ def test_a_cell_that_is_taken_out_of_the_table_or_said_to_have_failed(tabled: Su
     done = altered_table(tabled).cells
     write_suite_results(suite_results(done[:1]), tabled)
     assert "targets[1]" in {one.field for one in altered_table(tabled).findings}
-    failed = [done[0], replace(done[1], status="failed", reason="no luck")]
+    failed = [done[0], replace(done[1], status=RunStatus.FAILED, reason="no luck")]
     write_suite_results(suite_results(failed), tabled)
     assert {"cells[1].status", "cells[1].value"} <= {one.field for one in altered_table(tabled).findings}
     tell(tabled.events, started(PAIR), cell_ended("b/qa", "failed"), ended())
@@ -257,7 +257,7 @@ def test_a_cell_that_no_run_came_to_is_what_the_table_says(tabled: SuiteDir) -> 
     assert {"targets[2]", "cells[2]"} <= {one.field for one in altered_table(tabled).findings}
     done = [
         *altered_table(tabled).cells[:2],
-        FinishedCell("c", "qa", "missing", tabled.root / "c" / "qa", "interrupted"),
+        FinishedCell("c", "qa", RunStatus.MISSING, tabled.root / "c" / "qa", "interrupted"),
     ]
     write_suite_results(suite_results(done), tabled)
     assert altered_table(tabled).findings == []
@@ -316,7 +316,7 @@ def test_a_configuration_and_a_table_have_the_same_cells_and_runs(tmp_path: Path
     finish(plan)
     tell(folder.events, cell_ended(QA), ended())
     write_suite_results(
-        suite_results([FinishedCell("small", "sample_medical_qa", "complete", plan.rundir.root)]), folder
+        suite_results([FinishedCell("small", "sample_medical_qa", RunStatus.COMPLETE, plan.rundir.root)]), folder
     )
 
     def of_the_configuration() -> list[tuple[str, str]]:

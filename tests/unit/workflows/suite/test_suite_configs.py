@@ -5,7 +5,7 @@ from pathlib import Path
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.suite.suite_configs import write_configs
+from eval_factory.workflows.suite.suite_folder import write_configs
 from suites import ENDPOINT, suite
 
 

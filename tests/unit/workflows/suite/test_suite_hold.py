@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite import suite_hold
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.workflows.suite import suite_folder
 
 
 def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_hold, "LOOKED_AT_S", 0.1)
+    monkeypatch.setattr(suite_folder, "LOOKED_AT_S", 0.1)
     folder = SuiteDir(tmp_path / "suite")
-    with suite_hold.held(folder):
+    with suite_folder.held(folder):
         assert json.loads(folder.lock.read_text())["pid"] == os.getpid()
         with (
             pytest.raises(BusyError, match=rf"in use by another run_suite: process {os.getpid()} on"),
-            suite_hold.held(folder),
+            suite_folder.held(folder),
         ):
             pass
-    with suite_hold.held(folder):
+    with suite_folder.held(folder):
         pass
 
 
@@ -38,20 +38,20 @@ def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch
         slept.append(seconds)
         fcntl.flock(looking, fcntl.LOCK_UN)
 
-    monkeypatch.setattr("eval_factory.workflows.suite.suite_hold.time.sleep", sleep)
-    with suite_hold.held(folder):
+    monkeypatch.setattr("eval_factory.workflows.suite.suite_folder.time.sleep", sleep)
+    with suite_folder.held(folder):
         assert len(slept) == 1
     os.close(looking)
 
 
 def test_the_folder_of_one_run_is_no_suites(tmp_path: Path) -> None:
     (tmp_path / ".eval-factory").touch()
-    with pytest.raises(ConfigError, match="is the output folder of one run"), suite_hold.held(SuiteDir(tmp_path)):
+    with pytest.raises(ConfigError, match="is the output folder of one run"), suite_folder.held(SuiteDir(tmp_path)):
         pass
     assert not SuiteDir(tmp_path).state.exists()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PrerequisiteError, match="choose another with"), suite_hold.held(SuiteDir(tmp_path / "file")):
+    with pytest.raises(PrerequisiteError, match="choose another with"), suite_folder.held(SuiteDir(tmp_path / "file")):
         pass

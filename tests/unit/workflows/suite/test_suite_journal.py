@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.redaction import Redactor
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.secrets import Redactor
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteJournal
 
 KEY = "a-known-key-value-1"

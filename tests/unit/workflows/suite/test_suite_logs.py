@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_logs
-from eval_factory.workflows.suite.cell_job import CellJob
-from eval_factory.workflows.suite.slurm_status import NOT_KNOWN
 from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show
-from eval_factory.workflows.suite.suite_status import SuiteReader, SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
 from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
 
 
@@ -125,7 +124,7 @@ class Scripted:
     def look(self) -> SuiteStatus:
         status, job, reason = self.steps.pop(0)()
         cell = self.status.cells[0]
-        cell = replace(cell, state=replace(cell.state, status=status, reason=reason), job=job)
+        cell = replace(cell, state=replace(cell.state, status=RunStatus(status), reason=reason), job=job)
         return replace(self.status, cells=(cell,))
 
 

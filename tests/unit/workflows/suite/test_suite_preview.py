@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import command_line
 from eval_factory.workflows.options import DryRun
-from eval_factory.workflows.suite.checked_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked
 from eval_factory.workflows.suite.suite_preview import preview_suite
 from suites import ENDPOINT, suite, target
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from eval_factory.config.suite import Cell
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
-from eval_factory.core.redaction import Redactor
+from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointProbe
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_probe import Answer, EndpointProbe
 from unit.builders import plan
 
 JURY: dict[str, Any] = {"config.type": "aci_bench"}

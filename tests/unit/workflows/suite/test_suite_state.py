@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.workflows.suite.suite_state import WAS_NOT_BEGUN, WAS_STOPPED, CellState, SuiteState, state_of
+from eval_factory.core.nouns import RunStatus
+from eval_factory.workflows.suite.suite_journal import WAS_NOT_BEGUN, WAS_STOPPED, CellState, SuiteState, state_of
 from suite_by_hand import CELLS, back, cell_ended, cell_started, ended, paused, started
 
 
@@ -27,12 +28,12 @@ def test_cells_wait_in_their_order() -> None:
 
 def test_a_cell_that_is_begun() -> None:
     state = state_of([started(), cell_started("big/qa", attempt=2)])
-    assert cell(state, "big/qa") == CellState("big", "qa", status="running", attempt=2, since=110.0)
+    assert cell(state, "big/qa") == CellState("big", "qa", status=RunStatus.RUNNING, attempt=2, since=110.0)
     assert list(statuses(state).values()).count("waiting") == 3
 
 
-@pytest.mark.parametrize("status", ["complete", "partial", "failed", "missing"])
-def test_a_cell_that_ended(status: str) -> None:
+@pytest.mark.parametrize("status", [RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.MISSING])
+def test_a_cell_that_ended(status: RunStatus) -> None:
     state = state_of([started(), cell_started("big/qa"), cell_ended("big/qa", status, reason="why")])
     assert cell(state, "big/qa") == CellState("big", "qa", status=status, attempt=1, reason="why", since=120.0)
 

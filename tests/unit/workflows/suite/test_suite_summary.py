@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Budget, Spending
-from eval_factory.core.suite_dir import SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_budget import limit_reached
-from eval_factory.workflows.suite.suite_options import CellReport
-from eval_factory.workflows.suite.suite_summary import summary_of
+from eval_factory.workflows.suite.suite_report import CellReport, summary_of
 
 FOLDER = SuiteDir(Path("/s"))
 

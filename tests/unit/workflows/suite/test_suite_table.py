@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.workflows.suite import suite_table
-from eval_factory.workflows.suite.suite_options import CellReport
-from eval_factory.workflows.suite.suite_table import write_table
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.workflows.suite import suite_report
+from eval_factory.workflows.suite.suite_report import CellReport, write_table
 from stored_suite import cell
 
 
@@ -20,7 +20,7 @@ def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
 
 
 def test_cells_whose_results_can_be_read_stay_as_they_are(tmp_path: Path) -> None:
-    cells = (reported(tmp_path, "small"), CellReport("big", "medec", "missing", tmp_path / "big", 1, "why"))
+    cells = (reported(tmp_path, "small"), CellReport("big", "medec", RunStatus.MISSING, tmp_path / "big", 1, "why"))
     table = write_table(cells, SuiteDir(tmp_path))
     assert (table.cells, table.problem) == (cells, None)
     assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
@@ -42,7 +42,7 @@ def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(suite_table, "write_suite_results", full)
+    monkeypatch.setattr(suite_report, "write_suite_results", full)
     cells = (reported(tmp_path, "small"),)
     table = write_table(cells, SuiteDir(tmp_path))
     assert table.cells == cells

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_results import CellStatus
-from eval_factory.core.suite_dir import SuiteDir
-from eval_factory.report.data_frames import INSTANCE_COLUMNS
-from eval_factory.report.notebook_display import MOST_NOTES
-from eval_factory.workflows.suite.suite_options import CellReport, SuiteReport
-from eval_factory.workflows.suite.suite_views import CELL_COLUMNS
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.report.result_views import INSTANCE_COLUMNS, MOST_NOTES
+from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport
 from stored_results import instance, result, written
 
 
@@ -26,7 +24,7 @@ def rows_of(found: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def cell(folder: Path, status: CellStatus, **changes: Any) -> CellReport:
+def cell(folder: Path, status: RunStatus, **changes: Any) -> CellReport:
     told = CellReport("small", "pubmed_qa", status, folder, 0 if status == "complete" else 3)
     return replace(told, **changes)
 
@@ -42,9 +40,16 @@ def report(tmp_path: Path) -> SuiteReport:
     )
     part = replace(result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False)
     cells = (
-        cell(written(tmp_path / "a", whole), "complete", collected=True),
-        cell(written(tmp_path / "b", part), "partial", evaluation="medec", reason="1 failed", attempts=2, exit_code=1),
-        cell(tmp_path / "c", "failed", target="large", reason="no <b>key</b>", attempts=1),
+        cell(written(tmp_path / "a", whole), RunStatus.COMPLETE, collected=True),
+        cell(
+            written(tmp_path / "b", part),
+            RunStatus.PARTIAL,
+            evaluation="medec",
+            reason="1 failed",
+            attempts=2,
+            exit_code=1,
+        ),
+        cell(tmp_path / "c", RunStatus.FAILED, target="large", reason="no <b>key</b>", attempts=1),
     )
     return SuiteReport(SuiteDir(tmp_path), cells, 3, "partial", "summary")
 
@@ -93,7 +98,7 @@ def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) ->
     assert "<b>1 of 3 cells complete</b>" in html
     assert "<ul>\n<li>small/medec: 1 failed</li>\n<li>large/pubmed_qa: no &lt;b&gt;key&lt;/b&gt;</li>\n</ul>" in html
     assert f"<p>table: {report.folder.results_html}</p>" in html
-    many = replace(report, cells=tuple(cell(Path("x"), "missing") for _ in range(MOST_NOTES + 1)))
+    many = replace(report, cells=tuple(cell(Path("x"), RunStatus.MISSING) for _ in range(MOST_NOTES + 1)))
     assert "<li>small/pubmed_qa: missing</li>" in many._repr_html_()
     assert "<li>1 more</li>" in many._repr_html_()
 

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""The README's pictures: the page of a result, and the table of a suite, on the embedded endpoint.
+
+Needs Debian's chromium on PATH.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+PROGRAM = str(Path(sys.executable).parent / "eval-factory")
+
+
+def picture(page: Path, name: str, height: int) -> None:
+    """What a browser shows of the page without scrolling, as PNG."""
+    flags = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1"]
+    size = [f"--window-size=1000,{height}", "--virtual-time-budget=5000", f"--screenshot={PICTURES / name}"]
+    subprocess.run(["chromium", *flags, *size, page.as_uri()], check=True, capture_output=True)
+
+
+def main() -> None:
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder) / "suite"
+        subprocess.run([PROGRAM, "run_suite", "--preset", "smoke", "--output_dir", str(suite), "--quiet"], check=False)
+        picture(suite / "suite_results.html", "suite.png", 560)
+        picture(next(suite.glob("*/sample_medical_qa/report.html")), "report.png", 820)
+
+
+if __name__ == "__main__":
+    main()

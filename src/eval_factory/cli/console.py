@@ -1,0 +1,261 @@
+"""What commands share: streams that outlive their reader, widths, tables, and paths with a home folder."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import json
+import os
+import re
+import select
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, TextIO, cast
+
+import click
+
+from eval_factory.core.safe_files import expanded
+
+_STANDARD = (0, 1, 2)
+
+
+class Lasting(io.TextIOBase):
+    """A stream of a run, whose result stands in files: where nobody reads this one, the run goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(ValueError):  # closed
+            try:
+                self._stream.write(text)
+                self._stream.flush()
+            except OSError:
+                silence(self._stream)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
+        for line in lines:
+            self.write(line)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The stream's: who writes to it looks which letters it can show."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        return not self._stream.closed and self._stream.isatty()
+
+
+def lasting(stream: TextIO) -> TextIO:
+    return cast(TextIO, Lasting(stream))
+
+
+def write_record(stdout: TextIO, record: Mapping[str, Any]) -> None:
+    """In ASCII, which every stream takes; a number that JSON does not know is null."""
+    from eval_factory.core.safe_files import json_line
+
+    stdout.write(json.dumps(json.loads(json_line(dict(record)))) + "\n")
+
+
+def silence(stream: TextIO) -> None:
+    """Let what is written from now on, and what is still in its buffer, go nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)
+
+
+def flush_or_silence(stream: TextIO) -> None:
+    """Empty the buffer, so that nothing is left that the interpreter would fail to write when it ends."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        silence(stream)
+
+
+def nobody_reads(stream: TextIO) -> bool:
+    """Whether the reader of a pipe, or the terminal, is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        watched = select.poll()
+        watched.register(stream.fileno(), 0)
+        return any(event & (select.POLLERR | select.POLLHUP | select.POLLNVAL) for _, event in watched.poll(0))
+    return False
+
+
+def make_ready() -> None:
+    """Begin again in UTF-8 where the locale has another encoding; open what is closed, so that writing cannot fail.
+
+    Paths, run configs and HELM's files are UTF-8, and a path that is not can be printed and written by nobody.
+    """
+    for descriptor in _STANDARD:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    if not _is_utf_8(sys.getfilesystemencoding()) and os.environ.get("PYTHONUTF8") != "1":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - the same program
+    os.environ["PYTHONUTF8"] = "1"  # of helm-run
+    os.environ.pop("PYTHONIOENCODING", None)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the end
+        elif isinstance(stream, io.TextIOWrapper) and not _is_utf_8(stream.encoding):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _is_utf_8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-8"
+
+
+WIDTH = 80
+"""Columns of what is printed, on a wide terminal and where there is none."""
+NARROWEST = 20
+_ENDS_IN_A_PATH = r" *results: "
+_WORD = r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )"
+"""What is in short parentheses, such as an interval, stays together; between two blanks is an empty word."""
+_HANGING = 4
+"""By how much further the second line of a long one is indented."""
+
+
+def columns(stream: TextIO) -> int:
+    """How wide a text may be: a terminal's columns, but for a very narrow one; 80 elsewhere."""
+    if not stream.isatty():
+        return WIDTH
+    import shutil  # imported here, as it imports four ways to compress files
+
+    found = shutil.get_terminal_size((WIDTH, 24)).columns
+    return min(WIDTH, max(NARROWEST, found))
+
+
+def wrapped(text: str, width: int = WIDTH) -> str:
+    """Each line that is wider on several, the further ones indented.
+
+    A path is never broken, so that it can be copied, and that of the results stays beside the word, for programs that
+    look for it. Any other word that is wider than a line is broken.
+    """
+    return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
+
+
+def _parts(line: str, width: int) -> Iterator[str]:
+    from rich.cells import cell_len  # imported here: `ls` is to be quick
+
+    if cell_len(line) <= width or re.match(_ENDS_IN_A_PATH, line):
+        yield line
+        return
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    further = indent + " " * _HANGING
+    written = indent
+    for word in re.findall(_WORD, line.lstrip(" ")):
+        for piece in _pieces(word, width - len(further)):
+            if not written.strip():
+                written += piece
+            elif cell_len(written) + 1 + cell_len(piece) <= width:
+                written += f" {piece}"
+            else:
+                yield written.rstrip(" ")
+                written = further + piece
+    yield written.rstrip(" ")
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    from rich.cells import cell_len, chop_cells
+
+    if cell_len(word) <= width or os.sep in word:
+        return [word]
+    if " " in word:
+        return [piece for part in word.split(" ") for piece in _pieces(part, width)]
+    return chop_cells(word, width)
+
+
+NUMBERS = frozenset({"instances", "data size", "size"})
+FOLDED = frozenset({"what it measures", "parameters", "needs", "where"})
+"""Columns whose cells are broken into lines; all others are shown whole, or not at all."""
+
+LEAST_FOLDED = 20
+"""Characters in a line of such a column."""
+
+_TEXT = "what it measures"
+_GAP = 2
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
+    """The first column names things. Where the terminal is too narrow, columns are left out, the last one first, and
+    below that what is left stands under each name.
+
+    rich is imported only here: it costs a tenth of a second.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [list(row) for row in rows]
+    console = Console(file=file or sys.stdout, highlight=False)
+    widths = [_least_width(name, [row[number] for row in rows]) for number, name in enumerate(columns)]
+    shown = columns_that_fit(columns, widths, console.width)
+    if not shown:
+        _show_below_each_other(columns, rows, console.width, console.file)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number in shown:
+        name = columns[number]
+        right = name in NUMBERS
+        table.add_column(name, justify="right" if right else "left", overflow="fold", min_width=widths[number])
+    for row in rows:
+        table.add_row(*(Text(row[number]) for number in shown))
+    console.print(table)
+    left_out = [name for number, name in enumerate(columns) if number not in shown]
+    if left_out:
+        console.print(Text(f"a wider terminal shows: {', '.join(left_out)}", style="dim"))
+
+
+def _least_width(name: str, cells: Iterable[str]) -> int:
+    longest = max((len(line) for cell in (name, *cells) for line in cell.splitlines()), default=0)
+    return min(longest, LEAST_FOLDED) if name in FOLDED else longest
+
+
+def columns_that_fit(columns: Sequence[str], widths: Sequence[int], available: int) -> list[int]:
+    """The numbers of the columns to show; none where not even the names and the text about them fit."""
+    text = _text_column(columns)
+    shown = list(range(len(columns)))
+    while sum(widths[number] for number in shown) + _GAP * (len(shown) - 1) > available:
+        spare = [number for number in shown if number not in (0, text)]
+        if not spare:
+            return []
+        shown.remove(spare[-1])
+    return shown
+
+
+def _text_column(columns: Sequence[str]) -> int:
+    """The column that stays with the names."""
+    if _TEXT in columns:
+        return columns.index(_TEXT)
+    return next((number for number, name in enumerate(columns) if name in FOLDED), len(columns) - 1)
+
+
+def _show_below_each_other(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int, file: IO[str]) -> None:
+    text = _text_column(columns)
+    for row in rows:
+        lines = textwrap.wrap(row[text], max(width, LEAST_FOLDED), initial_indent="  ", subsequent_indent="  ")
+        file.writelines(f"{line}\n" for line in (row[0], *lines))
+
+
+class HomePath(click.Path):
+    """A path in which `~` is a home folder: a shell leaves it as it is in `--to=~/bundle`."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            value = expanded(os.fspath(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)

@@ -1,0 +1,304 @@
+"""`verify`, `reproduce`, `view`, `annotate` and `export`: what can be done with an output folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eval_factory.cli.console import HomePath, lasting
+from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.report.every_eval_ever import RELATIONSHIPS
+
+if TYPE_CHECKING:
+    from eval_factory.api import StoredResult, Verified
+    from eval_factory.core.annotations import Sample
+
+MOST_SHOWN = 20
+"""Findings of one file; `--json` has all."""
+
+
+@click.command("verify")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
+@click.pass_context
+def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None:
+    """Check that output folders are what they say they are.
+
+    Compares each file with SHA256SUMS, collects the result again from HELM's files and the journal, and names what
+    was altered. Nothing is changed; no key and no network are needed. Exit code: 0 intact, 1 altered, 3 no result.
+    """
+    from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
+
+    found = [api.verify(folder) for folder in folders]
+    if as_json:
+        click.echo(json.dumps([_record(one) for one in found], indent=2))
+    else:
+        for one in found:
+            click.echo(own_lines(shown(one)))
+    ctx.exit(max(one.exit_code for one in found))
+
+
+def _record(one: Verified) -> dict[str, object]:
+    record = asdict(one)
+    return {**record, "folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code}
+
+
+def shown(one: Verified) -> str:
+    """The outcome of one folder, then a line for each finding and note."""
+    if one.findings:
+        outcome = f"altered: {len(one.findings)} finding{'s' * (len(one.findings) != 1)}"
+    else:
+        outcome = "intact" if one.unreadable is None else f"cannot be verified: {one.unreadable}"
+    lines = [f"{one.folder}: {outcome}"]
+    told: Counter[str] = Counter()
+    for finding in one.findings:
+        told[finding.file] += 1
+        if told[finding.file] <= MOST_SHOWN:
+            lines.append(f"  {finding}")
+    more = {file: count - MOST_SHOWN for file, count in told.items() if count > MOST_SHOWN}
+    lines += [f"  {file}: {count} more findings (--json shows them)" for file, count in more.items()]
+    lines += [f"  note: {note}" for note in one.notes]
+    return "\n".join(printable(line) for line in lines)
+
+
+@click.command("reproduce")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option("--run", "run_it", is_flag=True, help="Run it in --output_dir, and compare the two results.")
+@click.option("--output_dir", type=HomePath(), default=None, help="A new folder, for the run config and the result.")
+def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
+    """Write the run config that does the evaluation of DIR again, and say what is another now.
+
+    The run config goes to standard output, or into --output_dir as reproduce.yml. With --run it is run there. Exit
+    code: 0 where the same was asked, whatever the scores; 1 where prompts or data differ.
+    """
+    from eval_factory import api
+
+    screen = lasting(sys.stderr)
+    if run_it and output_dir is None:
+        raise ConfigError("reproduce --run: give the new folder with --output_dir; the original is never written to")
+    if output_dir is None or not run_it:
+        prepared = api.reproduce(folder, output_dir)
+        screen.writelines(f"{printable(line)}\n" for line in prepared.lines())
+        click.echo(prepared.run_config if prepared.file is None else str(prepared.file), nl=prepared.file is not None)
+        return
+    again = api.run_again(folder, output_dir, screen=screen)
+    with not_to_be_hung_up():
+        stdout = lasting(sys.stdout)
+        stdout.write(again.evaluated.summary + "\n")
+        stdout.writelines(own_lines(f"  {line}") + "\n" for line in (*again.scores, *again.differences))
+    if not again.is_the_same:
+        raise NotReportableError(f"{output_dir} is not the same evaluation as {folder}: {'; '.join(again.differences)}")
+
+
+HIGHEST_PORT = 65535
+
+
+@click.command("view")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("--export", "target", type=HomePath(), default=None, help="Write the pages into this new folder instead.")
+@click.option("--port", type=click.IntRange(0, HIGHEST_PORT), default=0, help="Port on 127.0.0.1; a free one if 0.")
+@click.option("--no_browser", is_flag=True, help="Print the address, and open no browser.")
+def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: bool) -> None:
+    """Show results in HELM's own web pages: every prompt, request and answer, and HELM's tables.
+
+    DIR is the output folder of a run; several are shown side by side. The pages are served on this machine alone until
+    Ctrl-C. They ask no other host, and nothing in DIR is changed. Exit code: 0, 3 no result, 4 helm-summarize failed.
+    """
+    from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
+
+    screen = lasting(sys.stderr)
+    if target is not None:
+        if port or no_browser:
+            raise ConfigError("view --export writes files and serves nothing: leave out --port and --no_browser")
+        pages = api.export_pages(folders, target, screen=screen)
+        screen.write(own_lines("\n".join(pages.lines())) + "\n")
+        screen.write(f"to look at them:\n  {preview_command(pages.folder)}\n  then open http://127.0.0.1:8000/\n")
+        click.echo(str(pages.folder))
+        return
+    with api.served_pages(folders, port=port, screen=screen) as pages:
+        screen.write(own_lines("\n".join(pages.lines())) + "\n")
+        lasting(sys.stdout).write(f"{pages.address}\n")
+        screen.write("the address holds a secret and works on this machine alone; Ctrl-C ends it\n")
+        if pages.address is not None and not no_browser and may_open(os.environ):
+            import webbrowser
+
+            webbrowser.open(pages.address)
+        pages.wait()
+
+
+def preview_command(folder: Path) -> str:
+    """For a shell. The pages are opened through a server: browsers load no modules from files."""
+    return f"python -m http.server --bind 127.0.0.1 --directory {shlex.quote(str(folder))}"
+
+
+def may_open(env: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Whether there is a browser with a window; one for terminals (lynx) would take ours, and show nothing."""
+    return platform in ("darwin", "win32") or any(env.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+
+
+@click.group("annotate")
+def annotate() -> None:
+    """Have people rate a blinded sample of a result's answers; correct the score by it."""
+
+
+@annotate.command("export")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option("--out", type=HomePath(), required=True, help="A new folder for the sheets; give it to the raters.")
+@click.option("--n", "count", type=int, default=100, show_default=True, help="Answers to rate.")
+@click.option("--raters", type=int, default=3, show_default=True, help="People; each rates all of these answers.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another one draws another sample.")
+@click.option(
+    "--kind", type=click.Choice(["ratings", "criteria"]), default=None,
+    help="Whole ratings, or each criterion of a rubric: met or not. Criteria where the result has a rubric.",
+)  # fmt: skip
+@click.option("--no_reference", is_flag=True, help="Do not show the benchmark's own answer.")
+def export_sheets(folder: Path, out: Path, count: int, raters: int, **given: Any) -> None:
+    """Draw a sample of the answers in DIR, and write a sheet for each rater: CSV and an HTML form.
+
+    The sample is stratified by score and group. Model, judges, scores and ids are hidden; what the codes stand for is
+    kept in DIR/annotations.
+    """
+    from eval_factory.report.reader import one_run
+    from eval_factory.workflows import annotate as workflow
+
+    options = workflow.SheetOptions(
+        out, count, raters, given["seed"], given["kind"], with_reference=not given["no_reference"]
+    )
+    folder = one_run(folder, "annotate export")
+    made = workflow.export_sheets(folder, options)
+    asked = sum(len(one.questions) for one in made.sample.answers)
+    lines = [
+        f"sheet {made.sample.id}: {len(made.sample.answers)} of {made.answers} answers, {asked} ratings a rater",
+        *(f"  {number} answers of: {name}" for name, number in _by_stratum(made.sample)),
+        f"  for the raters: {out} (a form and a table each; one of them is enough)",
+        f"  not for them: {made.kept}, which says what the codes stand for",
+        f"  what comes back: eval-factory annotate import {folder} FILE...",
+    ]
+    click.echo(own_lines("\n".join(lines)))
+
+
+def _by_stratum(sample: Sample) -> list[tuple[str, int]]:
+    return [(name, sum(one.stratum == place for one in sample.answers)) for place, name in enumerate(sample.strata)]
+
+
+@annotate.command("import")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.argument("sheets", type=HomePath(), nargs=-1, required=True, metavar="SHEET...")
+def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
+    """Take the ratings of SHEETs (CSV) into the result in DIR, and correct its score by them.
+
+    Every row is checked, and nothing is imported where one is wrong. Ratings may come in parts; the same rater's sheet
+    again replaces what was imported of it. The files of the result are written anew, and `verify` finds them intact.
+    """
+    from eval_factory.report.reader import one_run
+    from eval_factory.report.sentences import clinician_lines
+    from eval_factory.workflows.annotate import import_sheets
+
+    made = import_sheets(one_run(folder, "annotate import"), sheets)
+    lines = [f"{made.ratings} ratings imported; {made.empty} rows were left empty" if made.empty
+             else f"{made.ratings} ratings imported"]  # fmt: skip
+    lines += [f"  {line}" for line in clinician_lines(made.clinicians)]
+    lines += [f"  note: {note}" for note in made.notes]
+    lines.append(f"  results: {made.stored.folder / 'evaluation_config.yaml'}")
+    click.echo(own_lines("\n".join(lines)))
+
+
+@annotate.command("plan")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option(
+    "--half_width",
+    type=float,
+    default=None,
+    help="Half of the width that the interval may have, in units of the score.",
+)
+def plan(folder: Path, half_width: float | None) -> None:
+    """How many answers of DIR have to be rated for an interval of a wanted width.
+
+    It depends on how closely the judges follow the people: a line for each correlation, and for the one that was
+    measured where ratings were imported.
+    """
+    from eval_factory.report.reader import run_folders
+    from eval_factory.workflows.annotate import plan_of
+
+    runs = run_folders([folder])
+    for run in runs:
+        head = [f"{run}:"] if len(runs) > 1 else []
+        click.echo(own_lines("\n".join([*head, *plan_of(run, half_width).lines()])))
+
+
+_FOLDER = HomePath()
+
+
+@click.group("export")
+def export() -> None:
+    """Finished results in the formats of other programs."""
+
+
+@export.command("eee")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("-o", "--output", type=HomePath(), required=True, help="Folder in which data/ is written.")
+@click.option("--organization", default="unknown", help="Who evaluated.")
+@click.option(
+    "--relationship", type=click.Choice(RELATIONSHIPS), default="other", help="Of who evaluated to who made the model."
+)
+@click.option("--developer", default=None, help="Who made the model, where its id does not say it (org/model).")
+def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship: str, developer: str | None) -> None:
+    """Records of Every Eval Ever 0.3.0: the scores, and the instances where the benchmark's data are public."""
+    from eval_factory.report.every_eval_ever import Publisher, write_records
+
+    publisher = Publisher(organization, relationship, developer)
+    for stored in _results(folders):
+        for path in write_records(stored, output, publisher, now=time.time()):
+            click.echo(str(path))
+
+
+@export.command("hf")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option("-o", "--output", type=HomePath(), default=None, help="A model repository; printed if not given.")
+@click.option("--task_id", default="default", help="What the data set's eval.yaml on the Hub calls the task.")
+@click.option("--allow_not_reportable", is_flag=True, help="Export a score that may not be reported; its notes say it.")
+def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:
+    """The main score as an entry of .eval_results/ in a model repository of the Hugging Face Hub."""
+    from eval_factory.report import hub_results
+    from eval_factory.report.reader import load_result, one_run
+
+    stored = load_result(one_run(folder, "export hf"))
+    text = hub_results.entry(stored, task_id=task_id, allow_not_reportable=allow_not_reportable)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        click.echo(str(hub_results.write_entry(stored, output, text)))
+
+
+@export.command("mlflow")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("--tracking_uri", required=True, help="The tracking server, such as http://127.0.0.1:5000.")
+@click.option("--experiment", default="eval-factory", show_default=True)
+@click.option("--with_texts", is_flag=True, help="Send answers too where the benchmark's data are not public.")
+def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_texts: bool) -> None:
+    """A run of an MLflow server for each result; the same result twice is one run."""
+    from eval_factory.report import mlflow_runs
+
+    runs = [mlflow_runs.run_of(stored, with_texts=with_texts) for stored in _results(folders)]
+    client = mlflow_runs.connect(tracking_uri)
+    for run in runs:
+        logged = mlflow_runs.log_run(run, client, experiment)
+        click.echo(f"{run.name}: run {logged.run_id}" + (" (was there already)" if logged.was_there else ""))
+
+
+def _results(folders: Sequence[Path]) -> list[StoredResult]:
+    from eval_factory.report.reader import load_result, run_folders
+
+    return [load_result(folder) for folder in run_folders(folders)]

@@ -1,0 +1,310 @@
+"""`compare`, `gate` and `report`: what results say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from eval_factory.cli.console import HomePath, lasting
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.core.foreign_text import own_lines, printable
+from eval_factory.core.rundir import SuiteDir
+
+if TYPE_CHECKING:
+    from eval_factory.analysis.comparison import Compared, Comparison
+    from eval_factory.report.drawing import Drawing
+
+
+@click.command("compare")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="A B [C...]")
+@click.option(
+    "--metric", default=None, help="A score's name, such as exact_match.corrected; the main metric if not given."
+)
+@click.option(
+    "--margin",
+    type=float,
+    default=None,
+    help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.",
+)
+@click.option(
+    "--allow", multiple=True, metavar="REASON,...", help="Compare in spite of these reasons; may be repeated."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
+@click.option("--texts", "with_texts", is_flag=True, help="Print what was asked and answered where the two differ.")
+def compare(
+    folders: tuple[Path, ...],
+    metric: str | None,
+    margin: float | None,
+    allow: tuple[str, ...],
+    **how: bool,
+) -> None:
+    """Compare the results in output folders, on the instances that all of them answered.
+
+    Exit code 1: they cannot be compared; the reasons are printed, each with the name under which --allow accepts it.
+    """
+    from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
+    from eval_factory.analysis import comparison_report as report
+    from eval_factory.analysis.comparison_report import texts_of_flips
+
+    if how["as_json"] and how["as_markdown"]:
+        raise ConfigError("compare: give one of --json and --markdown")
+    if how["with_texts"] and (len(folders) != 2 or how["as_markdown"]):
+        raise ConfigError("compare: --texts is for two folders, with --json or as text")
+    names = [name.strip() for part in allow for name in part.split(",") if name.strip()]
+    compared = api.compare(folders, metric=metric, margin=margin, allow=names)
+    texts = texts_of_flips(compared.comparisons[0]) if how["with_texts"] and compared.comparable else None
+    if how["as_json"]:
+        told = json.dumps(report.document(compared, texts), indent=2) + "\n"
+    else:
+        told = own_lines(report.markdown(compared) if how["as_markdown"] else report.text(compared, texts))
+    lasting(sys.stdout).write(told)
+    if not compared.comparable:
+        raise NotReportableError(f"the results cannot be compared: {_next_step(compared)}")
+
+
+def _next_step(compared: Compared) -> str:
+    from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
+
+    found = {reason.name for reason in compared.reasons}
+    names = ", ".join(sorted(found))
+    return names if found & NEVER_ACCEPTED else f"{names}; to compare all the same: --allow {','.join(sorted(found))}"
+
+
+JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The file that GitHub Actions shows as Markdown on a job's page."""
+
+_FOLDER_OPTIONS = ("--candidate", "--baseline")
+_POLICY_ENDINGS = (".yml", ".yaml")
+
+
+class _FoldersUpToNextOption(click.Command):
+    """`--candidate A B` is `--candidate A --candidate B`, as a shell writes `--candidate runs/*`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(spread(args)))
+
+
+def spread(args: Iterable[str]) -> Iterable[str]:
+    """Each folder after one of the options gets the option's name in front; a policy's file does not."""
+    option, named = None, False
+    for arg in args:
+        if arg.startswith("-"):
+            option = arg if arg in _FOLDER_OPTIONS else None
+            named = False
+        elif option is not None and named and not arg.endswith(_POLICY_ENDINGS):
+            yield option
+        else:
+            named = option is not None
+        yield arg
+
+
+@click.command("gate", cls=_FoldersUpToNextOption)
+@click.argument("policy", type=HomePath())
+@click.option("--candidate", type=HomePath(), multiple=True, help="Output folder(s) of what is to be let through.")
+@click.option("--baseline", type=HomePath(), multiple=True, help="Output folder(s) of what it is compared with.")
+@click.option("--junit", type=HomePath(), default=None, help="Write JUnit XML to this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
+@click.option("--attest", type=HomePath(), default=None, metavar="DIR", help="Write in-toto statements, to be signed.")
+@click.option("--evaluator", default=None, metavar="URI", help="Who ran the evaluation, for --attest.")
+@click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
+def gate(
+    policy: Path,
+    candidate: tuple[Path, ...],
+    baseline: tuple[Path, ...],
+    junit: Path | None,
+    attest: Path | None,
+    evaluator: str | None,
+    **flags: bool,
+) -> None:
+    """Hold results against POLICY. Each folder is an output folder, or holds some.
+
+    Exit code 1: a limit is broken, or the sample is too small to say.
+    """
+    from eval_factory import api  # imported here: `ls` is to be quick
+    from eval_factory.analysis import gate_report
+
+    if flags["to_lock"]:
+        _lock(policy, [*candidate, *baseline])
+        return
+    if not candidate:
+        raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
+    if (attest is None) != (evaluator is None):
+        raise ConfigError("gate: --attest DIR and --evaluator URI belong together: a statement says who ran it")
+    result = api.gate(policy, candidate, baseline)
+    found = json.dumps(gate_report.document(result), indent=2) + "\n" if flags["as_json"] else gate_report.text(result)
+    lasting(sys.stdout).write(own_lines(found))
+    if junit is not None:
+        with _named(junit):
+            gate_report.write_junit(result, junit)
+    if attest is not None and evaluator is not None:
+        with _named(attest):
+            gate_report.write_statements(result, attest, evaluator)
+    if summary := os.environ.get(JOB_SUMMARY):
+        with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
+            file.write(gate_report.markdown(result))
+    if result.exit_code:
+        counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
+        raise NotReportableError(printable(f"gate: {result.outcome}: {', '.join(counting)}"))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A report that cannot be written is said by its name; what was found is on the screen by then."""
+    try:
+        yield
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
+        ) from None
+
+
+def _lock(policy: Path, folders: list[Path]) -> None:
+    from eval_factory.analysis import gate_policy
+
+    if folders:
+        raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
+    path = gate_policy.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
+    click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
+
+
+PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
+
+
+@click.command("report")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("-o", "--output", type=HomePath(), default=None, help="Write the page to this file.")
+@click.option("--for", "purpose", type=click.Choice(PURPOSES), help="Write this instead, to standard output or -o.")
+@click.option(
+    "--plots", type=HomePath(), default=None, metavar="DIR", help="Write the plots to this folder, as SVG and PNG."
+)
+@click.option("--no-text", "no_text", is_flag=True, help="Leave out every prompt, answer, reference and judge's words.")
+def report(
+    folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None, no_text: bool
+) -> None:
+    """Write the page of one result, or of several beside each other, with every instance in it.
+
+    DIR is the output folder of a run, or that of a suite, which stands for its runs. --for writes what a paper needs:
+    of one run, of a suite, or of runs beside each other the TRIPOD-LLM checklist, the methods section, and tables with
+    intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
+    """
+    from eval_factory.report.reader import compared_runs, is_suite, run_folders
+
+    if purpose is not None:
+        from eval_factory.analysis.paper import written_for
+
+        _write(written_for(purpose, folders), output)
+        return
+    if plots is not None:
+        write_plots(run_folders(folders), plots)
+        if output is None:
+            return
+    from eval_factory.core.rundir import PRIVATE
+    from eval_factory.core.safe_files import write_atomic
+    from eval_factory.report.page.document import page_of
+    from eval_factory.report.reader import load_result
+
+    runs = run_folders(folders)
+    if len(runs) > 1:
+        from eval_factory.analysis.comparison_page import page_of_several
+
+        if output is None:
+            own = "; ".join(f"{SuiteDir(one).results_html} is the suite's own" for one in folders if is_suite(one))
+            said = f" ({own})" if own else ""
+            raise ConfigError(f"report: several folders have one page between them{said}; say where: -o page.html")
+        text = page_of_several(compared_runs(folders, "report"), with_texts=not no_text)
+    else:
+        stored = load_result(runs[0])
+        text = page_of(stored, with_texts=not no_text)
+        if output is None:
+            output = stored.folder / ("report-without-texts.html" if no_text else "report.html")
+            _look_at_checksums(output, text)
+    write_atomic(output, text, mode=PRIVATE)
+    click.echo(str(output))
+
+
+def _write(text: str, output: Path | None) -> None:
+    """To standard output, or to a file, whose path is then printed."""
+    from eval_factory.core.safe_files import write_atomic
+
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_atomic(output, text)
+        click.echo(str(output))
+
+
+def _look_at_checksums(page: Path, text: str) -> None:
+    """Another version's page is another one: written over the run's, `verify` would call the result altered.
+
+    Raises:
+        ConfigError: SHA256SUMS lists another page of this name.
+    """
+    checksums = page.parent / "SHA256SUMS"
+    listed = checksums.read_text(encoding="utf-8", errors="surrogateescape") if checksums.is_file() else ""
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    if f"  {page.name}\n" in listed and f"{digest}  {page.name}\n" not in listed:
+        raise ConfigError(
+            f"report: {page} is part of the result (SHA256SUMS), and this version's page differs: give -o page.html"
+        )
+
+
+def write_plots(folders: Sequence[Path], target: Path) -> None:
+    """Print each file that was written. Of several results, those of the first one begin with `a-`, and so on.
+
+    Raises:
+        EvalFactoryError: a folder holds no result.
+    """
+    from eval_factory.report.plot_files import write_plot_files
+
+    for path in write_plot_files(drawings_of(folders), target):
+        click.echo(str(path))
+
+
+def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
+    """Where results do not compare, the reason is on standard error, and there is no plot of how they differ.
+
+    Raises:
+        EvalFactoryError: a folder holds no result.
+    """
+    from eval_factory.report.reader import load_result
+    from eval_factory.report.result_plots import plots_of
+
+    results = [load_result(folder).result for folder in folders]
+    if len(results) == 1:
+        return plots_of(results[0])
+    from eval_factory import api  # imports scipy
+
+    compared = api.compare(folders)
+    if not compared.comparable:
+        names = ", ".join(reason.name for reason in compared.reasons)
+        more = "'eval-factory compare' with the same folders tells more"
+        click.echo(f"warning: no plot of differences: the results cannot be compared ({names}); {more}", err=True)
+    each = {
+        f"{model.label.lower()}-{name}": drawing
+        for model, result in zip(compared.models, results, strict=True)
+        for name, drawing in plots_of(result).items()
+    }
+    return each | {f"difference-{one.a.label}-{one.b.label}".lower(): _difference(one) for one in compared.comparisons}
+
+
+def _difference(one: Comparison) -> Drawing:
+    from eval_factory.report.plot_kinds import Estimate, difference_plot
+
+    found = one.paired
+    names = (f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})")
+    return difference_plot(
+        f"{one.task}: {one.metric}, {one.b.name} minus {one.a.name}",
+        [Estimate(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
+        names=names, axis_label=f"{one.b.label} minus {one.a.label}", margin=one.margin,
+        higher_is_better=one.higher_is_better,
+    )  # fmt: skip

@@ -1,0 +1,211 @@
+"""`run_eval`, and what it prints: a summary, one line (`--quiet`), or records for other programs (`--json`)."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
+from eval_factory.core.errors import ConfigError, InterruptedRunError, NotReportableError
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.this_process import not_to_be_hung_up
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.options import DryRun, Evaluated, Submitted
+
+JSON_FLAG = "--json"
+SUBMITTED = "submitted"
+"""The status of a run that has no result yet."""
+
+
+@dataclass
+class RunOutput:
+    """Of one run."""
+
+    quiet: bool = False
+    as_json: bool = False
+    stdout: TextIO = field(default_factory=lambda: lasting(sys.stdout))
+    _ended: bool = False
+
+    def screen(self) -> TextIO:
+        """Where progress and warnings go."""
+        return io.StringIO() if self.quiet else lasting(sys.stderr)
+
+    def launched(self, record: Mapping[str, Any]) -> None:
+        if self.as_json:
+            write_record(self.stdout, record)
+
+    def ended(self, evaluated: Evaluated) -> None:
+        """The result, on standard output."""
+        from eval_factory.report.screen import headline
+        from eval_factory.workflows.options import end_record
+
+        with not_to_be_hung_up():
+            if self.as_json:
+                self._write_end(end_record(evaluated))
+            elif self.quiet:
+                self.stdout.write(own_lines(headline(evaluated.result)) + "\n")
+            else:
+                self.stdout.write(wrapped(evaluated.summary, columns(self.stdout)) + "\n")
+
+    def submitted(self, job: Submitted) -> None:
+        """That the run goes on in Slurm, and what to do next."""
+        if self.as_json:
+            record = {"event": "end", "exit_code": 0, "status": SUBMITTED, "output_dir": str(job.folder), "error": None}
+            self._write_end(record)
+        else:
+            text = job.summary.split("\n")[0] if self.quiet else job.summary
+            self.stdout.write(own_lines(text) + "\n")
+
+    @contextmanager
+    def failures_reported(self) -> Iterator[None]:
+        """What ends the run, as a record too; it is raised all the same."""
+        try:
+            yield
+        except BaseException as error:
+            is_good_end = isinstance(error, click.exceptions.Exit) and error.exit_code == 0  # click ends `--help` so
+            if self.as_json and not self._ended and not is_good_end:
+                self._write_end(failure_record(error))
+            raise
+
+    def _write_end(self, record: Mapping[str, Any]) -> None:
+        self._ended = True
+        write_record(self.stdout, record)
+
+
+class RecordingCommand(click.Command):
+    """With `--json`, what is wrong with the command line is a record too."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with RunOutput(as_json=JSON_FLAG in args).failures_reported():
+            return super().make_context(info_name, args, parent, **extra)
+
+
+def failure_record(error: BaseException) -> dict[str, Any]:
+    """Of a run that has no result."""
+    from eval_factory.workflows.options import failure_record as record_of_failure
+
+    message = error.format_message() if isinstance(error, click.ClickException) else None
+    return record_of_failure(error, code_of(error), message)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code that `main` ends the program with for an error."""
+    if isinstance(error, click.Abort):
+        return InterruptedRunError.exit_code
+    if isinstance(error, click.ClickException):
+        return ConfigError.exit_code
+    from eval_factory.workflows.options import code_of_error
+
+    return code_of_error(error)
+
+
+_PARAMS = (
+    "limit_samples", "parallelism", "max_new_tokens", "max_retries", "request_timeout", "temperature", "top_p",
+)  # fmt: skip
+_EXTRA = ("data_dir", "shards", "max_cost", "max_requests", "max_tokens_total", "max_wall_s")
+FLAGS = {
+    "output_dir": "config.output_dir",
+    "eval_type": "config.type",
+    "model_id": "target.api_endpoint.model_id",
+    "model_type": "target.api_endpoint.type",
+    "model_url": "target.api_endpoint.url",
+    "api_key_name": "target.api_endpoint.api_key",
+    "executor": "executor",
+    **{name: f"config.params.{name}" for name in _PARAMS},
+    **{name: f"config.params.extra.{name}" for name in _EXTRA},
+}
+"""Flag -> the value of the run config that it stands for."""
+SWITCHES = ("offline", "allow_code_execution")
+"""The same, of `config.params.extra`: true where they are there."""
+
+
+@click.command("run_eval", cls=RecordingCommand)
+@click.option("--run_config", type=HomePath(), default=None, help="The run config (YAML).")
+@click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
+@click.option("--eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
+@click.option("--model_id", default=None, help="The model's id at the endpoint.")
+@click.option("--model_type", default=None, help="chat or completions.")
+@click.option("--model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
+@click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
+@click.option("--limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
+@click.option("--parallelism", type=int, default=None, help="Requests at the same time.")
+@click.option(
+    "--max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given."
+)
+@click.option("--temperature", type=float, default=None, help="The benchmark's if not given.")
+@click.option("--top_p", type=float, default=None, help="1 if not given.")
+@click.option("--request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
+@click.option("--max_retries", type=int, default=None, help="Further attempts where one fails.")
+@click.option(
+    "--data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it."
+)
+@click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
+@click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
+@click.option("--shards", default=None, hidden=True)  # of earlier versions: config/model.py says what to do now
+@click.option(
+    "--executor", type=click.Choice(["local", "slurm"]), default=None, help="Where the run happens; local if not given."
+)
+@click.option("--wait", is_flag=True, help="Wait for the end of a job of Slurm, which else only is submitted.")
+@click.option("--max_cost", type=float, default=None, help="US dollars at which the run stops, judges included.")
+@click.option("--max_requests", type=int, default=None, help="Requests after which the run stops, retries included.")
+@click.option("--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers at which it stops.")
+@click.option("--max_wall_s", type=float, default=None, help="Seconds after which nothing more is asked.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+@click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
+@click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint.")
+@click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
+@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@click.option("--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON record when the run starts and one when it ends.")
+@click.option("--debug", is_flag=True, help="The same as before the command.")
+@click.pass_context
+def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **given: Any) -> None:
+    """Run one evaluation."""
+    flags: dict[str, Any] = {path: given[name] for name, path in FLAGS.items() if given[name] is not None}
+    flags |= {f"config.params.extra.{name}": True for name in SWITCHES if given[name]}
+    quiet, as_json = given["quiet"], given["as_json"]
+    output = RunOutput(quiet=quiet, as_json=as_json)
+    with output.failures_reported():
+        from eval_factory import api  # imported here, as all that runs something: `--help` is to be quick
+
+        options = api.Options(
+            fresh=given["fresh"],
+            debug=given["debug"] or ctx.obj["debug"],
+            no_preflight=given["no_preflight"],
+            on_launch=output.launched,
+        )
+        how: dict[str, Any] = {"flags": flags, "overrides": overrides, "options": options, "screen": output.screen()}
+        if given["dry_run"] and (quiet or as_json):
+            raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
+        if given["dry_run"]:
+            show_dry_run(api.dry_run(run_config, **how), how["screen"])
+            return
+        if given["estimate"]:
+            found = api.estimate(run_config, flags=flags, overrides=overrides)
+            click.echo(json.dumps(found.as_dict()) if as_json else found.to_text())
+            return
+        evaluated = (api.evaluate if given["wait"] else api.submit)(run_config, **how)
+        if isinstance(evaluated, api.Submitted):
+            output.submitted(evaluated)
+            return
+        output.ended(evaluated)
+        if evaluated.not_reportable is not None:
+            raise NotReportableError(evaluated.not_reportable)
+
+
+def show_dry_run(found: DryRun, screen: TextIO) -> None:
+    sys.stdout.write(found.text)
+    sys.stdout.flush()
+    screen.writelines(f"warning: a run would stop: {line}\n" for line in found.would_stop[:1])
+    screen.writelines(f"  {line}\n" for line in found.would_stop[1:])

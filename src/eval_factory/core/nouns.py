@@ -1,0 +1,55 @@
+"""Words that several rooms mean the same by, in records, files and messages: each is said once, here."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+MODEL_ROLE = "model"
+"""The evaluated model among the endpoints of a run; every other role is a judge's name."""
+
+
+class Word(str, Enum):
+    """A text out of a few: it compares, sorts, formats and is written as that text."""
+
+    # Python 3.12 would format it as `Word.NAME`
+    __str__ = str.__str__
+    __format__ = str.__format__  # type: ignore[assignment]
+
+
+class RunStatus(Word):
+    """Where a run stands. A suite or a result is complete or partial; a run of a suite may be any of these."""
+
+    COMPLETE = "complete"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    MISSING = "missing"
+    WAITING = "waiting"
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class Verdict(Word):
+    """Of a gate: a limit is kept, broken, or the sample is too small to say."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Evidence(Word):
+    """What a sample says of a claim such as `not worse by more than a margin`."""
+
+    SHOWN = "shown"
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
+
+
+class AttemptState(Word):
+    """What became of an attempt to get an answer, as the journal of requests has it."""
+
+    ANSWERED = "answered"
+    CACHED = "cached"
+    RETRIED = "retried"
+    FAILED = "failed"
+    REFUSED = "refused"
+    """Sent, and sent again at once: without a field, or with a new token; or none can be answered."""

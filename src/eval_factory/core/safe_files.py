@@ -1,0 +1,240 @@
+"""Files that stay whole, and files that somebody else may have made.
+
+A reader finds a file of ours old or new and never in part: it is written beside, synchronized, then renamed. A folder
+with results may come from anybody: a link in it could show a file of the reader's own, and a FIFO or a device could
+keep the reader waiting for ever, so only regular files that lie in the folder are read.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from eval_factory.core.errors import PrerequisiteError
+
+PUBLIC = 0o644
+MOST_THREADS = 8
+
+_together: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_together", default=None)
+"""(what was written, the name that it gets), in their order."""
+
+
+@contextmanager
+def atomic_file(path: Path, *, mode: int = PUBLIC) -> Iterator[TextIO]:
+    """A file to write to, so that a reader sees the old file or the new one, never a part.
+
+    The user's umask takes away from `mode`, as from every other file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    others = _together.get()
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            if others is None:
+                os.fsync(file.fileno())
+        if others is None:
+            temporary.replace(path)
+        else:
+            others.append((temporary, path))
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
+    """Write `text`, whole or in parts, as `atomic_file` does."""
+    with atomic_file(path, mode=mode) as file:
+        file.writelines([text] if isinstance(text, str) else text)
+
+
+@contextmanager
+def renamed_together() -> Iterator[None]:
+    """Files that are written inside, in this thread, get their names at its end, in the order in which they came.
+
+    All are on the disk before: it is waited for once, and not for each file. Where anything fails the old files stay.
+    """
+    written: list[tuple[Path, Path]] = []
+    token = _together.set(written)
+    try:
+        yield
+        _bring_to_the_disk([temporary for temporary, _ in written])
+        for temporary, path in written:
+            temporary.replace(path)
+    finally:
+        _together.reset(token)
+        for temporary, _ in written:
+            temporary.unlink(missing_ok=True)
+
+
+def _bring_to_the_disk(files: list[Path]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    if files:
+        with ThreadPoolExecutor(min(MOST_THREADS, len(files))) as pool:
+            list(pool.map(_synchronize, files))
+
+
+def _synchronize(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+MAX_BYTES = 16 * 1024**3
+MAX_BYTES_OF_YAML = 256 * 1024**2
+"""A document is read in one piece."""
+LEADS_OUT = "leads out of the folder {folder}"
+NOT_REGULAR = "is no regular file"
+TOO_LARGE = "is larger than any file that eval-factory writes"
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # to open a FIFO must not wait for its writer
+
+
+def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
+    """A regular file, open for reading; nothing is read of anything else.
+
+    Args:
+        inside: the folder that it has to lie in, wherever links lead; anywhere if not given.
+
+    Raises:
+        OSError: there is none, it is something else, or it lies elsewhere; `strerror` says which.
+    """
+    if inside is not None and not is_within(path, inside):
+        raise OSError(errno.EPERM, LEADS_OUT.format(folder=inside), str(path))
+    descriptor = os.open(path, _FLAGS) if inside is None else os.open(os.path.realpath(path), _FLAGS | os.O_NOFOLLOW)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Whether a path leads to the folder, or into it, when all links are followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """What is not to be read, and why, of these paths in the folder and of all below them.
+
+    A link to a file or folder in the folder is none of it; neither is one that leads nowhere.
+    """
+    base, seen = os.path.realpath(folder), set[tuple[int, int]]()
+    left = [(path, True) for path in reversed(list(paths))]
+    while left:
+        path, may_lead_out = left.pop()
+        try:
+            found = path.stat()
+        except OSError:  # not there
+            continue
+        if may_lead_out and not Path(os.path.realpath(path)).is_relative_to(base):
+            yield path, LEADS_OUT.format(folder=folder)
+        elif stat.S_ISDIR(found.st_mode):
+            if (found.st_dev, found.st_ino) not in seen:  # links may lead in a circle
+                seen.add((found.st_dev, found.st_ino))
+                with os.scandir(path) as entries:
+                    left += [(Path(entry.path), entry.is_symlink()) for entry in entries]
+        elif not stat.S_ISREG(found.st_mode):
+            yield path, NOT_REGULAR
+        elif found.st_size > (MAX_BYTES_OF_YAML if path.suffix in (".yaml", ".yml") else MAX_BYTES):
+            yield path, TOO_LARGE
+
+
+def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
+    """
+    Raises:
+        PrerequisiteError: a path is one of `foreign_files`; with all of them.
+    """
+    found = [f"{path}: {why}, so it was not read" for path, why in foreign_files(folder, paths)]
+    if found:
+        raise PrerequisiteError("\n".join([*found, "  put the file itself there, or have the folder from a copy"]))
+
+
+LARGEST_INTEGER_BITS = 8_192
+"""Python refuses to write out, and most readers to read, what is much larger."""
+
+_ESCAPED = (
+    "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+"""Line breaks to some readers (U+0085, U+2028, U+2029), control and format characters, halves of surrogate pairs. A
+pattern that is compiled at its first use: it takes a millisecond."""
+
+
+_encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # made once: it takes time
+
+
+def json_line(value: Any) -> str:
+    """JSON without a line break. Numbers that JSON does not know (NaN, Infinity), or that nobody can read, are null.
+
+    What is escaped is the same text again when it is read.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
+    try:
+        text = _encoded(value)
+    except ValueError:
+        text = _encoded(_readable(value))
+    return text if text.isascii() and "\x7f" not in text else re.sub(_ESCAPED, _escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if value.bit_length() <= LARGEST_INTEGER_BITS else None
+    if isinstance(value, Mapping):
+        return {key: _readable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_readable(item) for item in value]
+    return value
+
+
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""In bytes: what Linux takes of a part of a path, and of a whole one."""
+
+
+def expanded(text: str) -> str:
+    """The path with the home folder in place of `~` or `~user`.
+
+    Raises:
+        ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
+    """
+    if len(os.fsencode(text)) > LONGEST_PATH or any(len(os.fsencode(p)) > LONGEST_NAME for p in text.split("/")):
+        raise ValueError(f"is too long for a path ({LONGEST_NAME} bytes a name, {LONGEST_PATH} in all)")
+    path = os.path.expanduser(text)
+    if path.startswith("~") and path == text:
+        whose = text.partition("/")[0]
+        unknown = "there is no home folder" if whose == "~" else f"there is no user {whose[1:]!r}"
+        raise ValueError(f"{unknown}; write ./{text} for a path that begins with {whose!r}")
+    return path
+
+
+def cache_folder(env: Mapping[str, str]) -> Path:
+    """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
+    given = Path(env.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache") / "eval-factory"

@@ -1,0 +1,140 @@
+"""What holds for the process as a whole: its signals, its parent, its garbage, its time.
+
+It imports the standard library only, for processes that have to be there within milliseconds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
+"""None on Windows."""
+
+
+def interrupt_on_signals() -> None:
+    """SIGTERM and SIGHUP become a KeyboardInterrupt; what `nohup` told to ignore SIGHUP goes on doing so."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is signal.SIG_DFL:
+        signal.signal(_HANGUP, _interrupt)
+
+
+def forget_interrupts() -> None:
+    """Let the exit code be the one that is asked for.
+
+    An interrupt inside an `exec` of text (a dataclass is made so) is noted by CPython even where it is caught, and
+    `python -m` then ends with SIGINT instead of the code. The next `exec` of text takes the note away.
+    """
+    exec("")  # noqa: S102
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    if number == _HANGUP:  # the kernel sends it, and then the shell: the second must not interrupt the tidying
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def not_to_be_hung_up() -> Iterator[None]:
+    """What is nearly done is brought to its end, whether anybody still looks at it or not."""
+    if _HANGUP is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if signal.getsignal(_HANGUP) is None:  # the handler of a program in C that Python runs in: it could not be put back
+        yield
+        return
+    before = signal.signal(_HANGUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(_HANGUP, before)
+
+
+PARENT_CHECK_S = 0.1
+
+
+def end_with_parent(parent: int | None) -> None:
+    """End at once where the parent is gone already; else as soon as it is.
+
+    A process whose parent ends is given to another one: its parent's id is no longer this one.
+
+    Args:
+        parent: the id of the process that started this one; None: nobody is watched.
+    """
+    if parent is None:
+        return
+    if os.getppid() != parent:
+        _end()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_CHECK_S)
+        _end()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _end() -> None:
+    """With all that was started here. Answers are committed as they come, so there is nothing to tidy."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
+
+
+THRESHOLD = 100_000
+"""Objects made since the last look, Python's own value being 700. The dry run of a suite makes fewer, and one
+look takes 10 ms."""
+
+
+def keep_what_there_is() -> None:
+    """Python looks no more at what was made so far: it lives to the end of the process."""
+    gc.freeze()
+
+
+def collect_rarely() -> None:
+    """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
+    gc.set_threshold(THRESHOLD, 20, 20)
+    atexit.register(gc.freeze)
+
+
+Clock = Callable[[], float]
+"""Seconds; only differences of them mean anything."""
+
+
+class OutOfTime(Exception):
+    """The work took what it may take, and is not done."""
+
+
+class TimeLimit:
+    """So many seconds of work, which begin with the first `running` block and stand still between two of them."""
+
+    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self.seconds = seconds
+        self.spent = 0.0
+        self._last: float | None = None
+
+    def __enter__(self) -> None:
+        self._last = self._clock()
+
+    def __exit__(self, *_: object) -> None:
+        self._count()
+        self._last = None
+
+    def check(self) -> None:
+        """Raises OutOfTime."""
+        self._count()
+        if self.spent > self.seconds:
+            raise OutOfTime
+
+    def _count(self) -> None:
+        if self._last is not None:
+            now = self._clock()
+            self.spent += now - self._last
+            self._last = now

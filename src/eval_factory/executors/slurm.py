@@ -1,0 +1,373 @@
+"""Slurm: its commands, the reasons why a task waits, and the batch scripts of arrays of tasks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import one_line
+from eval_factory.executors.process import Captured, run_captured
+
+TIMEOUT_S = 60.0
+SEEN_BY_SLURM = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SLURM_CONF",
+    "SLURM_CLUSTERS", "SLURM_JWT",
+)  # fmt: skip
+"""No key; and no SBATCH_* or SQUEUE_*, which would stand over what a batch script says."""
+_FIELDS = "%j|%F|%K|%T|%r"
+_JOB_ID = re.compile(r"(\d+)(;.*)?")
+_LARGEST_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
+Run = Callable[[Sequence[str], Mapping[str, str], float], Captured]
+
+
+class QueueUnknownError(PrerequisiteError):
+    """Slurm does not say what is queued: nobody may take that for an empty queue."""
+
+
+@dataclass(frozen=True)
+class QueuedTask:
+    """A task of an array that waits or runs."""
+
+    job_name: str
+    job_id: str
+    """Of the array. Slurm may use it again after a crash: good for a message, and for `cancel` right now."""
+    index: int
+    state: str
+    """As Slurm says it: PENDING, RUNNING, COMPLETING ..."""
+    reason: str
+    """Why it waits."""
+
+
+class Slurm:
+    """The Slurm that this machine's commands speak to."""
+
+    def __init__(self, env: Mapping[str, str], run: Run = run_captured) -> None:
+        self._env = {name: env[name] for name in SEEN_BY_SLURM if name in env}
+        self._run = run
+
+    def submit(self, script: Path, after: str | None = None) -> str:
+        """Returns the job's id.
+
+        Args:
+            after: the id of a job; this one begins when no task of it is left, however they ended.
+
+        Raises:
+            PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the same.
+        """
+        dependency = [] if after is None else [f"--dependency=afterany:{after}"]
+        done = self._do(["sbatch", "--parsable", *dependency, str(script)])
+        found = _JOB_ID.fullmatch(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else None
+        if done.returncode or found is None:
+            raise PrerequisiteError(
+                f"sbatch does not take {script}: {_said(done)}\n"
+                "  set suite.slurm right (account, partition, time, ...), then run the same command again"
+            )
+        return found[1]
+
+    def queue(self) -> tuple[QueuedTask, ...]:
+        """Every task of this user's arrays that waits or runs.
+
+        Raises:
+            QueueUnknownError: squeue fails, or says what cannot be read.
+        """
+        argv = ["squeue", "--noheader", "--array", f"--user={os.getuid()}", f"--format={_FIELDS}"]
+        done = self._do(argv)
+        if done.returncode:
+            raise QueueUnknownError(
+                f"squeue does not say what is queued: {_said(done)}\n  run the same command again when Slurm answers"
+            )
+        return tuple(parse_queue(done.stdout))
+
+    def cancel(self, name: str, tasks: Sequence[QueuedTask] = ()) -> None:
+        """Every job of this name, or only these tasks of it.
+
+        Raises:
+            PrerequisiteError: scancel fails.
+        """
+        chosen = [f"{task.job_id}_{task.index}" for task in tasks]
+        done = self._do(["scancel", f"--user={os.getuid()}", f"--name={name}", *chosen])
+        if done.returncode and "Invalid job id" not in done.stderr:  # it has ended meanwhile
+            raise PrerequisiteError(f"scancel does not cancel {name}: {_said(done)}\n  run it again")
+
+    def largest_array(self) -> int:
+        """How many tasks an array may have.
+
+        Raises:
+            PrerequisiteError: scontrol does not say.
+        """
+        done = self._do(["scontrol", "show", "config"])
+        found = _LARGEST_ARRAY.search(done.stdout)
+        if done.returncode or found is None:
+            raise PrerequisiteError(
+                f"scontrol does not say how Slurm is set up: {_said(done)}\n"
+                "  is this a machine from which jobs are submitted?"
+            )
+        return max(1, int(found[1]) - 1)
+
+    def _do(self, argv: Sequence[str]) -> Captured:
+        try:
+            return self._run(argv, self._env, TIMEOUT_S)
+        except FileNotFoundError:
+            raise PrerequisiteError(
+                f"{argv[0]} is not there: executor slurm needs Slurm's commands\n"
+                "  run it on a login node of a cluster, or choose --executor local"
+            ) from None
+
+
+def parse_queue(text: str) -> Iterable[QueuedTask]:
+    """
+    Raises:
+        QueueUnknownError: a line is not as it was asked for.
+    """
+    for line in text.splitlines():
+        name, *others = line.rsplit("|", 4)
+        if len(others) != 4:
+            raise QueueUnknownError(f"squeue says what cannot be read: {one_line(line, 200)}")
+        job_id, index, state, reason = others
+        if index.isdecimal():  # of no array: none of ours
+            yield QueuedTask(name, job_id, int(index), state, reason)
+
+
+def _said(done: Captured) -> str:
+    lines = (done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}").splitlines()
+    return one_line(lines[-1], 300)
+
+
+NEVER = frozenset(
+    {
+        "AccountNotAllowed", "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS",
+        "JobHoldMaxRequeue", "PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed",
+        "ReservationDeleted", "launch_failed_requeued_held", "job_requeued_in_held_state",
+    }
+)  # fmt: skip
+"""What one task asks for is not to be had, or Slurm itself has given up: nothing but another request helps."""
+_ONE_TASK_ALONE = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
+"""Limits of a single job. Those of a user, an account or a group (`PerUser`, `Grp`) are free again when others end."""
+_WORDS = {
+    "BeginTime": "its time to start has not come; Slurm waits two minutes where a task could not start",
+    "Cleaning": "it is put back into the queue after a lost node",
+    "JobHeldAdmin": "an administrator holds it, and has to release it",
+    "JobHeldUser": "you hold it: scontrol release {job} lets it go on",
+    "Licenses": "licenses that others use",
+    "NodeDown": "a node that is down",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "Priority": "others come first",
+    "Prolog": "its node is made ready",
+    "ReqNodeNotAvail": "its nodes are down, drained or reserved",
+    "Resources": "nodes that others use",
+}
+_LIMITS = re.compile(r"(QOS|Assoc|Max)\w*")
+OWN = frozenset({"", "None", "JobArrayTaskLimit"})
+"""Nothing is said yet, or the suite's own `tasks_at_once` has been reached."""
+
+
+def can_never_start(reason: str) -> bool:
+    """Whether a task that waits for this has to be submitted in another way. What is held may be released: it waits."""
+    name = _name(reason).replace(" ", "_")
+    return name in NEVER or _ONE_TASK_ALONE.fullmatch(name) is not None
+
+
+def in_words(reason: str, job: str) -> str:
+    """`Priority: others come first`; Slurm's own words where there are no plainer ones."""
+    name = _name(reason)
+    found = _WORDS.get(name.partition(",")[0])
+    if found is None and _LIMITS.fullmatch(name):
+        found = "a limit of the account or QOS, until other jobs have ended"
+    return name if found is None else f"{name}: {found.format(job=job)}"
+
+
+def _name(reason: str) -> str:
+    return reason.strip().strip("()")
+
+
+@dataclass(frozen=True)
+class Wave:
+    """One array that was submitted, or was about to be."""
+
+    number: int
+    job_name: str
+    keys: tuple[str, ...]
+    """What each of its tasks does, by the task's number."""
+    together: bool = False
+    """One task does all of them."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Something that is to be done."""
+
+    key: str
+    group: str
+    """Things of one group are asked of one endpoint."""
+    resources: str
+    """Things with the same text go into one array."""
+    at_once: int
+    together: bool = False
+    """All things of its group are done by one task: they ask one server, which the task starts."""
+
+
+def job_name(suite_id: str, number: int) -> str:
+    return f"ef-{suite_id}-w{number}"
+
+
+def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
+    """Key -> its task that waits or runs; of several the one that runs."""
+    known = {wave.job_name: wave for wave in waves}
+    found: dict[str, QueuedTask] = {}
+    for task in queue:
+        wave = known.get(task.job_name)
+        for key in () if wave is None else _keys_of(wave, task.index):
+            if key not in found or task.state == "RUNNING":
+                found[key] = task
+    return found
+
+
+def _keys_of(wave: Wave, task: int) -> tuple[str, ...]:
+    return wave.keys if wave.together else wave.keys[task : task + 1]
+
+
+def hopeless(tasks: Mapping[str, QueuedTask]) -> dict[str, QueuedTask]:
+    """Those that wait for what never comes."""
+    return {key: task for key, task in tasks.items() if task.state == "PENDING" and can_never_start(task.reason)}
+
+
+def arrays(wanted: Iterable[Wanted], largest: int) -> Iterator[Sequence[Wanted]]:
+    """One array for each endpoint and resources, and more where Slurm takes no array so large.
+
+    What is done together is an array of one task, however much it is.
+    """
+    together: dict[tuple[str, str], list[Wanted]] = {}
+    for one in wanted:
+        together.setdefault((one.group, one.resources), []).append(one)
+    for same in together.values():
+        size = len(same) if same[0].together else largest
+        for start in range(0, len(same), size):
+            yield same[start : start + size]
+
+
+WARNED_S = 30
+"""Seconds before the end of its time that a task is told (SIGTERM), so that it ends what it began."""
+
+CLEAN_UP_MEMORY, CLEAN_UP_MINUTES = "100M", 10
+CLEAN_UP_LOOKS, CLEAN_UP_PAUSE_S = 50, 10
+"""Within the job's own time."""
+_OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)")
+"""What of `extra` a job that deletes a file does not ask for."""
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """An array of tasks."""
+
+    name: str
+    tasks: int
+    at_once: int
+    """Tasks of it that run at once."""
+    log: Path
+    """A folder; each task has a file of its own in it, to which a further start of the task is added."""
+    resources: Mapping[str, Any]
+    """Every key of suite.slurm."""
+    argv: Sequence[str]
+    """What each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0."""
+    servers: int = 1
+    """Of a model, that each task starts as steps; the resources are asked for each of them."""
+
+
+def batch_script(job: BatchJob) -> str:
+    """Whatever is lost starts again, nothing of the submitter's environment comes along, and the worker is the batch
+    process itself, so that signals reach it.
+    """
+    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in _options(job)), "", *job.resources["prologue"]]
+    return "\n".join([*lines, f"exec {_command(job)}"]) + "\n"
+
+
+def _options(job: BatchJob) -> Iterator[str]:
+    asked = job.resources
+    yield f"--job-name={job.name}"
+    yield f"--array=0-{job.tasks - 1}%{min(job.at_once, job.tasks)}"
+    yield from ("--nodes=1", "--ntasks=1") if job.servers == 1 else (f"--ntasks={job.servers}",)
+    yield f"--cpus-per-task={asked['cpus']}"
+    for name in ("account", "partition", "qos", "time"):
+        if asked[name] is not None:
+            yield f"--{name}={asked[name]}"
+    if asked["mem"] is not None:  # Slurm's own is of a node, which may have several servers
+        each = asked["mem"] if job.servers == 1 else _part_of_memory(asked["mem"], asked["cpus"])
+        yield f"--{'mem' if job.servers == 1 else 'mem-per-cpu'}={each}"
+    if asked["gpus"] is not None:
+        yield f"--{'gpus' if job.servers == 1 else 'gpus-per-task'}={asked['gpus']}"
+    yield f"--output={_file_pattern(job.log, '%a.log')}"
+    yield "--open-mode=append"
+    yield "--requeue"
+    yield f"--signal=B:TERM@{WARNED_S}"
+    yield "--export=NONE"
+    yield from asked["extra"]
+
+
+def _part_of_memory(text: str, parts: int) -> str:
+    number, unit = (text[:-1], text[-1]) if text[-1].isalpha() else (text, "M")
+    return f"{-(-int(number) * 1024 ** ('KMGT'.index(unit)) // parts)}K"
+
+
+def step_words(asked: Mapping[str, Any]) -> list[str]:
+    """What starts a program as a step of the job that this is in, with the resources of one of its servers.
+
+    It shares the memory of the job on its node, and what goes into it, comes from it and ends it goes through srun.
+    """
+    gpus = [] if asked["gpus"] is None else [f"--gpus-per-task={asked['gpus']}"]
+    cpus = f"--cpus-per-task={asked['cpus']}"
+    return ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0", cpus, *gpus]
+
+
+def clean_up_script(job: BatchJob, file: Path) -> str:
+    """A small job that deletes a file when no task of `job` is left, however the tasks ended.
+
+    It is submitted to begin after them. Slurm takes a job that it has forgotten for one that has
+    ended, so it looks for the tasks by their name before it deletes; where it cannot, it leaves the file alone.
+    """
+    asked = job.resources
+    lines = [f"--job-name={clean_up_name(job.name)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
+    lines += [f"--mem={CLEAN_UP_MEMORY}", f"--time={CLEAN_UP_MINUTES}"]
+    lines += [f"--{name}={asked[name]}" for name in ("account", "partition", "qos") if asked[name] is not None]
+    lines += [f"--output={_file_pattern(job.log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
+    look = f"left=$(squeue --noheader --name={job.name} --format=%T) || left=unknown"
+    return "\n".join(
+        [
+            "#!/bin/bash", *(f"#SBATCH {line}" for line in (*lines, *filter(_is_of_any_job, asked["extra"]))), "",
+            f"for ((i = 0; i < {CLEAN_UP_LOOKS}; i++)); do",
+            f"  {look}",
+            f'  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}',
+            f"  sleep {CLEAN_UP_PAUSE_S}",
+            "done",
+            "exit 1",
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def _is_of_any_job(option: str) -> bool:
+    return _OF_LARGE_JOBS.match(option) is None
+
+
+def clean_up_name(name: str) -> str:
+    """Of the job that cleans up after the job of this name."""
+    return f"{name}-clean-up"
+
+
+def _file_pattern(folder: Path, name: str) -> str:
+    """As sbatch reads it: `%` begins a pattern. A backslash helps before a quote, and not before a space (22.05)."""
+    text = f"{str(folder).replace('%', '%%')}/{name}"
+    if not any(character in " \"'\\#" for character in text):
+        return text
+    return '"' + "".join(f"\\{character}" if character in '"\\' else character for character in text) + '"'
+
+
+def _command(job: BatchJob) -> str:
+    words = [job.resources["python"], *job.argv]
+    container = job.resources["container"]
+    return " ".join([*([container] if container else []), shlex.join(words)])

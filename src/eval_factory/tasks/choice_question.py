@@ -1,0 +1,228 @@
+"""A multiple-choice question, whatever file it was published in, and how the cells of such a file are read.
+
+Messages name the column and never quote what it holds.
+
+In which other orders the choices of a question may be shown, and which questions keep the order that they have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+Row = Mapping[str, Any]
+"""Column -> what stands there: text, number, mapping, or None for nothing."""
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+FEWEST_CHOICES = 2
+_OPTION_MARK = re.compile(r"(?:^[ \t]*[(\[]?([A-Z])[.:)\]]|(?<=[ \t])\(?([A-Z])\))[ \t]+(?=\S)", re.MULTILINE)
+
+
+class RowFaultError(ValueError):
+    """What is wrong with one column of one row."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(f"column {column}: {reason}")
+
+
+@dataclass(frozen=True)
+class ChoiceQuestion:
+    id: str
+    """Empty where the published form has none: its place in the file then names it."""
+    question: str
+    choices: tuple[str, ...]
+    right: int
+    """Which of the choices, from 0."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Column -> what scores are shown apart by: specialty, country."""
+    cluster: tuple[str, str] | None = None
+    """What questions share, and its name: `("patient", "patient_01")`."""
+
+    @property
+    def letter(self) -> str:
+        return LETTERS[self.right]
+
+    def extra_data(self) -> dict[str, str]:
+        """What is kept beside the instance."""
+        return {**self.groups, **dict([self.cluster] if self.cluster else [])}
+
+    def table_row(self) -> dict[str, str]:
+        """As a row of a table: question, choices A to the last, the right letter, groups and what is shared."""
+        choices = dict(zip(LETTERS, self.choices, strict=False))
+        return {"id": self.id, "question": self.question, **choices, "correct": self.letter, **self.extra_data()}
+
+
+def options_shown(prompt: str) -> dict[str, str]:
+    """Letter -> text of the options that a text lists, at the start of lines (`A. fever`) or as `A) fever B) cough`.
+
+    Of several lists the longest, of equals the last one; empty where none goes from A to B at least.
+    """
+    parts = _OPTION_MARK.split(prompt)
+    listed: list[dict[str, str]] = []
+    for at_line, within, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        letter = at_line or within
+        if letter == LETTERS[0]:
+            listed.append({})
+        if listed and letter == LETTERS[len(listed[-1]) % len(LETTERS)]:
+            listed[-1][letter] = text.partition("\n")[0].strip()
+    longest = max(reversed(listed), key=len, default={})
+    return longest if len(longest) >= FEWEST_CHOICES else {}
+
+
+def is_blank(value: Any) -> bool:
+    """Nothing: no cell, NaN (what a table reader makes of an empty cell), or text of spaces."""
+    return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
+
+
+def text_of(row: Row, column: str) -> str:
+    """The text of a cell that has to be filled.
+
+    Raises:
+        RowFaultError: it is not.
+    """
+    if column not in row:
+        raise RowFaultError(column, "is missing")
+    value = row[column]
+    if is_blank(value):
+        raise RowFaultError(column, "is empty")
+    if not isinstance(value, str):
+        raise RowFaultError(column, "must be text")
+    return value.strip()
+
+
+def groups_of(row: Row, columns: Iterable[str]) -> dict[str, str]:
+    """Of those columns that are filled."""
+    return {name: str(row[name]).strip() for name in columns if not is_blank(row.get(name))}
+
+
+def chosen(choices: Mapping[str, Any], right: str, answer_column: str, choices_column: str) -> tuple[list[str], int]:
+    """The choices that are there, in order, and which of them is right.
+
+    Args:
+        choices: its name in the published form -> its text; one without text is none.
+        right: the name of the right one.
+        answer_column: the column that says which is right.
+        choices_column: the column that holds the choices.
+
+    Raises:
+        RowFaultError: there are too few or too many, one is no text, or none of them is the right one.
+    """
+    kept = {name: text for name, text in choices.items() if not is_blank(text)}
+    if any(not isinstance(text, str) for text in kept.values()):
+        raise RowFaultError(choices_column, "each choice must be text")
+    if not FEWEST_CHOICES <= len(kept) <= len(LETTERS):
+        raise RowFaultError(choices_column, f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(kept)}")
+    if right not in kept:
+        raise RowFaultError(answer_column, f"must be one of {', '.join(kept)}")
+    return [text.strip() for text in kept.values()], list(kept).index(right)
+
+
+def lettered(row: Row, column: str) -> dict[str, Any]:
+    """A mapping from letters, in their order.
+
+    Raises:
+        RowFaultError: the cell holds none.
+    """
+    value = row.get(column)
+    if value is None:
+        raise RowFaultError(column, "is missing")
+    if not isinstance(value, Mapping) or any(name not in LETTERS or len(name) != 1 for name in value):
+        raise RowFaultError(column, 'must be an object such as {"A": "...", "B": "..."}')
+    return {name: value[name] for name in sorted(value)}
+
+
+MOST_ORDERS = 24
+"""As many as four choices have."""
+NAME = "choice_order_"
+"""How HELM's files call the instances in another order: `choice_order_2` ..."""
+
+REFERS, LABELS, ALONE = "a choice refers to others", "the choices are labels", "one choice"
+"""Why a question keeps its order."""
+
+_LABEL = r"(?:[a-h]|[1-9]|i{1,3}|iv|vi{0,3})"
+_NAMED = rf"(?:(?:option|choice|answer|statement|opci[oó]n|respuesta)(?:e?s)?\s+)?[(\"']?{_LABEL}[)\"'.]?"
+_AND = r"(?:\s*(?:,|;|&|\+|/)\s*(?:and\s+|or\s+|y\s+|o\s+)?|\s+(?:and|or|y|o|e)\s+)"
+_SEVERAL = rf"{_NAMED}(?:{_AND}{_NAMED})+"
+_OTHERS = (
+    r"(?:above|these|those|preceding|previous|foregoing|following|below|others?|other\s+\w+|options|choices|answers"
+    r"|listed\s+\w+)"
+)
+_NOUN = r"(?:option|choice|answer|statement|opci[oó]n|respuesta)"
+_HOW_MANY = r"(?:all|none|any|both|neither|either|each|some|two|three|more than one|one)"
+_RIGHT_ES = r"(?:correct|ciert|fals|verdader|incorrect)"
+_REFERENCES = (
+    rf"\b{_HOW_MANY}\s+of\s+(?:the\s+)?{_OTHERS}\b",
+    r"\b(?:all|none|both|any)\s+(?:the\s+)?(?:above|options|choices|answers)\b",
+    r"\b(?:mentioned|listed|stated|given)\s+above\b|\babove[- ]mentioned\b",
+    rf"\b(?:both|either|neither|only|all\s+(?:but|except))\s+{_NAMED}(?:(?:\s+nor\s+|{_AND}){_NAMED})+(?![\w-])",
+    rf"^\W*{_SEVERAL}(?:\s+(?:only|alone|both|are|is|son|es)\b.*)?\W*$",
+    rf"^\W*(?:only|solo|sólo|all\s+(?:but|except))\s+{_NAMED}\W*$",
+    rf"^\W*(?:(?:only|solo|sólo)\s+)?{_NOUN}s?\s+{_NAMED}(?:\s+(?:only|alone|is|es)\b.*)?\W*$",
+    r"\b(?:all|both|none)\s+(?:are|is)\s+(?:correct|true|false|right|wrong|incorrect)\b",
+    r"\b(?:tod[oa]s|ningun[oa]|cualquiera)\s+(?:(?:de\s+)?l[oa]s\s+)?(?:respuestas\s+|opciones\s+)?(?:anterior|opcion|respuesta)",
+    r"\b(?:las|los)\s+(?:dos|tres)\s+anteriores\b",
+    rf"\b(?:tod[oa]s|ningun[oa])\s+(?:son|es)\s+{_RIGHT_ES}",
+    rf"\bson\s+{_RIGHT_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
+    r"^\W*(?:all|none|neither|both)\W*$",
+)
+_IS_LABEL = r"\W*[A-Za-z]\W*"
+
+
+def why_kept(choices: Sequence[str]) -> str | None:
+    """Why the choices of a question may not be moved; None where they may.
+
+    "All of the above" means something only in its place, and "both A and B" only beside choices in theirs. Choices
+    that are letters themselves (their texts stand in the question) would stand beside another letter.
+    """
+    if len(set(choices)) < 2:
+        return ALONE
+    if all(re.fullmatch(_IS_LABEL, choice) for choice in choices):
+        return LABELS
+    return REFERS if any(map(refers_to_others, choices)) else None
+
+
+def refers_to_others(choice: str) -> bool:
+    """Whether a choice means something only beside others, or in its place: "none of the above", "both A and B"."""
+    return _reference().search(choice) is not None
+
+
+@cache
+def _reference() -> re.Pattern[str]:
+    """Compiled when choices are looked at: a configuration is checked without."""
+    return re.compile("|".join(f"(?:{one})" for one in _REFERENCES), re.IGNORECASE)
+
+
+def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:
+    """Different orders of the choices, the original first: for each place, the number of the choice that stands there.
+
+    They depend on the question's id alone, so the same command asks the same. There are fewer than `wanted` where there
+    are not so many, and one where the choices may not be moved.
+    """
+    count = len(choices)
+    original = tuple(range(count))
+    if why_kept(choices) is not None:
+        return [original]
+    chance = random.Random(hashlib.sha256(f"choice orders of {question}".encode()).digest())  # noqa: S311 - no secret
+    found = {original: None}
+    while len(found) < min(wanted, math.factorial(count)):
+        found[tuple(chance.sample(original, count))] = None
+    return list(found)
+
+
+def name_of(order: int) -> str:
+    """Args: order: from 2 on; the first is the question as it is."""
+    return f"{NAME}{order}"
+
+
+def order_of(perturbation: str | None) -> int | None:
+    """Of an instance, by the name of its perturbation: 1 where it has none; None where it is one of HELM's."""
+    if perturbation is None:
+        return 1
+    number = perturbation.removeprefix(NAME)
+    return int(number) if number != perturbation and number.isdecimal() else None

@@ -1,0 +1,268 @@
+"""The table of a custom benchmark, gone through row by row. Messages never quote a cell: it may be a patient's.
+
+Answers that HELM's quasi metrics take for nothing: `A`, the article, is one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from eval_factory.core.errors import did_you_mean
+from eval_factory.core.foreign_text import printable
+from eval_factory.tasks.choice_question import LETTERS, options_shown
+from eval_factory.tasks.file_problems import (
+    Findings,
+    TableError,
+    not_utf8,
+    other_form,
+    other_kind,
+    rows_of,
+    shortened,
+    unreadable,
+)
+
+QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def becomes_nothing(answer: str) -> bool:
+    """Whether nothing is left by HELM's normalize_text: lower case, no punctuation, no articles."""
+    return not _ARTICLES.sub("", answer.lower().translate(_PUNCTUATION)).strip()
+
+
+def note_on_quasi(where: str) -> str:
+    exact, prefix = QUASI_METRICS
+    return (
+        f"{where}: HELM's quasi metrics drop articles and punctuation, and nothing is left of the right answer (the"
+        f" letter A is an article): {prefix} takes any answer for right there, and {exact} one such as 'the';"
+        " exact_match is not touched"
+    )
+
+
+ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
+CLUSTER = "cluster"
+"""The source (note, patient, article) that a row shares with others."""
+_ONE_LETTER = r"\W*(?![YNTF]\b)[A-Za-z]\W*"
+"""Beside Y, N, T and F, which are words (yes, no, true, false) where no row is answered by an option's letter."""
+QUESTION = "question"
+"""A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
+
+
+def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | None:
+    """The names of the columns; None where the table cannot be read."""
+    try:
+        form = other_kind(dataset_file) or other_form(dataset_file)
+        header = None if form else next((row for _, row in rows_of(dataset_file)), None)
+    except OSError as error:
+        found.problems += unreadable(dataset_file, error, "dataset_file", path).problems
+        return None
+    except UnicodeDecodeError:
+        found.problems += not_utf8(dataset_file).problems
+        return None
+    except TableError as error:
+        found.problems.append(f"{dataset_file}: line {error.line}{_number_of(error.column)}: {error}")
+        return None
+    if form:
+        found.problems.append(f"{dataset_file}: {form}")
+        return None
+    if not header:
+        found.problems.append(f"{dataset_file}: has no rows; the first line names the columns")
+        return None
+    for number, name in enumerate(header, start=1):
+        if not name.strip():
+            found.problems.append(f"{dataset_file}: line 1: column {number} has no name")
+        elif header.index(name) != number - 1:
+            found.problems.append(f"{dataset_file}: line 1: two columns have the name {name!r}")
+    return header
+
+
+def check_columns(
+    prompt_file: Path,
+    dataset_file: Path,
+    columns: Sequence[str] | None,
+    header: Sequence[str],
+    needing: str | None,
+    found: Findings,
+) -> None:
+    """`needing` is the metric that cannot do without right answers, if one cannot."""
+    has = ", ".join(map(printable, header))
+    for name in columns or []:
+        if name not in header:
+            hint = did_you_mean(name, header) or f"; it has {has}"
+            found.problems.append(f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}")
+    if columns is not None and not columns:
+        found.problems.append(f"{prompt_file}: names no column in braces, so every instance would be the same")
+    for name in (name for name in columns or [] if name in (CORRECT, INCORRECT)):
+        found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
+    if CORRECT not in header and (needing or INCORRECT in header):
+        hint = did_you_mean(CORRECT, header) or f"; it has {has}"
+        found.problems.append(f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}")
+
+
+@dataclass
+class RightAnswers:
+    """Whether each right answer is one of the options of its row. Asked where answers have to equal it."""
+
+    by_letter: bool = False
+    words: list[str] = field(default_factory=list)
+    """Problems of rows whose answer is no option's letter or text: none where answers are words in every row."""
+
+    def problems_of(self, where: str, prompt: str, correct: str, incorrect: Sequence[str]) -> Iterator[str]:
+        """Of the row at this place. Its options are listed by the prompt, or their letters stand beside the answer."""
+        shown, answer = options_shown(prompt), correct.strip()
+        letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
+        self.by_letter |= answer in letters
+        if (
+            answer in letters
+            or answer in shown.values()
+            or not (shown or (incorrect and set(incorrect) <= set(LETTERS)))
+        ):
+            return
+        listed = f"none of the options that the prompt lists ({', '.join(letters)})" if shown else "no letter"
+        problem = f"{where}{CORRECT}: is {listed}; write the letter of the right option, as it stands there"
+        if re.fullmatch(_ONE_LETTER, answer):
+            yield problem
+        else:
+            self.words.append(problem)
+
+    def in_other_words(self) -> list[str]:
+        """After all rows: what is no mistake where no row is answered by a letter."""
+        return self.words if self.by_letter else []
+
+
+def check_rows(
+    file: Path, header: Sequence[str], columns: Sequence[str], found: Findings, prompt: str | None = None
+) -> int:
+    """Check each row; how many there are.
+
+    Args:
+        prompt: with the columns in braces, where answers are compared with the right one (HELM's exact match).
+    """
+    problems: list[str] = []
+    answers = RightAnswers()
+    asked, named = _Repeated(), _Repeated()
+    nothing: list[int] = []
+    shown = [header.index(name) for name in columns if name in header]
+    count = 0
+    try:
+        for count, (line, row) in enumerate(islice(rows_of(file), 1, None), start=1):
+            where = f"{file}: row {count} (line {line})"
+            if len(row) != len(header):
+                problems.append(
+                    f"{where}: has {len(row)} cells where the first line names {len(header)} columns;"
+                    " put a cell that contains a comma, a quote or a line break in double quotes"
+                )
+                continue
+            cells = dict(zip(header, row, strict=True))
+            wrong = (*_row_problems(cells), *_id_problems(cells, named, count), *_prompt_problems(cells, columns))
+            problems += [f"{where}, {problem}" for problem in wrong]
+            asked.add(hash(tuple(row[index] for index in shown)), count)
+            if prompt is not None and CORRECT in cells and not wrong:
+                filled = prompt.format_map({name: cells.get(name, "") for name in columns})
+                wrong_ones = json.loads(cells.get(INCORRECT, "[]"))
+                problems += answers.problems_of(f"{where}, column ", filled, cells.get(CORRECT, ""), wrong_ones)
+            if prompt is not None and becomes_nothing(cells.get(CORRECT, "")):
+                nothing.append(count)
+    except UnicodeDecodeError:
+        problems += not_utf8(file).problems
+    except TableError as error:
+        column = error.column
+        has_name = column is not None and column < len(header)
+        cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
+        problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
+    problems += answers.in_other_words()
+    if count == 0 and not problems:
+        problems.append(f"{file}: has no rows below its first line, which names the columns")
+    found.problems += shortened(problems, f"{file}: ", "its rows")
+    if asked.pairs and shown:
+        first, second = asked.pairs[0]
+        rows = "1 row gives" if len(asked.pairs) == 1 else f"{len(asked.pairs)} rows give"
+        found.notes.append(
+            f"{rows} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
+        )
+    if nothing:
+        found.notes.append(note_on_quasi(f"{len(nothing)} of {count} rows of {file.name} (first: row {nothing[0]})"))
+    return count
+
+
+@dataclass
+class _Repeated:
+    """Rows that are like an earlier one."""
+
+    first_with: dict[object, int] = field(default_factory=dict)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+    """(the earlier row, the row)."""
+
+    def add(self, value: object, row: int) -> int | None:
+        """The earlier row that is the same, if there is one."""
+        earlier = self.first_with.setdefault(value, row)
+        if earlier == row:
+            return None
+        self.pairs.append((earlier, row))
+        return earlier
+
+
+def _number_of(column: int | None) -> str:
+    return "" if column is None else f", column {column + 1}"
+
+
+def _id_problems(row: Mapping[str, str], named: _Repeated, number: int) -> Iterator[str]:
+    """Results are joined to the table by it, so it has to tell one row from all others."""
+    name = row.get(ID)
+    if name is None:
+        return
+    remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
+    if not name.strip():
+        yield f"column {ID}: is empty; {remedy}"
+        return
+    earlier = named.add(name, number)
+    if earlier is not None:
+        yield f"column {ID}: is the same as in row {earlier}; {remedy}"
+
+
+def _prompt_problems(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
+    """An instance that asks nothing."""
+    asked = [name for name in columns if name in row]
+    questions = [name for name in asked if name.lower() == QUESTION] or asked
+    if questions and not any(row[name].strip() for name in questions):
+        yield f"column {' and '.join(questions)}: is empty, so nothing would be asked"
+
+
+def _row_problems(row: Mapping[str, str]) -> Iterator[str]:
+    if not row.get(CLUSTER, CLUSTER).strip():
+        yield (
+            f"column {CLUSTER}: is empty; it names the source that the row shares with others (one of its own where it"
+            " shares none)"
+        )
+    correct = row.get(CORRECT)
+    if correct is not None and not correct.strip():
+        yield f"column {CORRECT}: is empty"
+    cell = row.get(INCORRECT)
+    if cell is None:
+        return
+    must = f'column {INCORRECT}: must be a JSON list of texts such as ["B", "C"]'
+    try:
+        answers = json.loads(cell)
+    except ValueError:
+        yield f"{must}; it is {'not JSON' if cell.strip() else 'empty (write [] for none)'}"
+        return
+    if not isinstance(answers, list):
+        yield f"{must}; it is {_kind(answers)}"
+        return
+    for number, answer in enumerate(answers, start=1):
+        if not isinstance(answer, str):
+            yield f"{must}; its entry {number} is {_kind(answer)}"
+        elif correct is not None and answer.strip() == correct.strip():
+            yield f"column {INCORRECT}: its entry {number} is the {CORRECT}"
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,139 @@
+"""What trivial answers score on public data sets, read whole: computed once, by scripts/make_known_floors.py.
+
+What MedHELM's leaderboard ran, as far as HELM's files say it: `medhelm_leaderboard.yml`, read and checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.results import Floor
+from eval_factory.core.strict_model import StrictModel
+
+FILE_NAME = "known_floors.json"
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """One data set."""
+
+    task: str
+    floors: Mapping[str, Floor]
+    """By the label of the score."""
+
+
+@dataclass(frozen=True)
+class KnownFloors:
+    """The table. It comes with the package and is checked by its test: helm-run, too, looks a hash up in it."""
+
+    errata_version: int
+    """Corrected scores are by these rules."""
+    sets: Mapping[str, KnownSet]
+    """By the hash of the questions, references and metrics (`helm_plugin/score_trivial_answers.py`)."""
+
+    @classmethod
+    def of_text(cls, text: str) -> KnownFloors:
+        """Raises TypeError, KeyError or ValueError where the text is no such table."""
+        document: dict[str, Any] = json.loads(text)
+        sets = {
+            sha256: KnownSet(one["task"], {label: Floor(**floor) for label, floor in one["floors"].items()})
+            for sha256, one in document["sets"].items()
+        }
+        return cls(document["errata_version"], sets)
+
+    def text(self) -> str:
+        """A line for each metric."""
+        text = json.dumps(asdict(self), ensure_ascii=False, indent=1)
+        return re.sub(r"\n(?: {5,}| {4}(?=\}))", "", text) + "\n"
+
+
+def known_floors(data_sha256: str) -> KnownSet | None:
+    """None for other data, and where the rules of corrected scores have changed since."""
+    table = _table()
+    known = table.sets.get(data_sha256)
+    if known is None:
+        return None
+    from eval_factory.tasks.errata import load_errata
+
+    return known if table.errata_version == load_errata().version else None
+
+
+@lru_cache(maxsize=1)
+def _table() -> KnownFloors:
+    return KnownFloors.of_text((resources.files("eval_factory.tasks") / FILE_NAME).read_text(encoding="utf-8"))
+
+
+FILE_NAME_OF_MEDHELM_LEADERBOARD = "medhelm_leaderboard.yml"
+
+
+class Collapsed(StrictModel):
+    """Rows of the data of which HELM's scenario keeps one each."""
+
+    rows: int
+    instances: int
+
+
+class LeaderboardEntry(StrictModel):
+    """One run spec of the leaderboard."""
+
+    max_tokens: int
+    """What the run spec itself grants an answer."""
+    max_length: int | None = None
+    """Of a scenario that has such an argument: the leaderboard's value."""
+    max_eval_instances: int | None = None
+    """None: as of all."""
+    arguments: dict[str, tuple[str, ...]] = {}
+    """Argument that chooses another evaluation -> the values that the leaderboard has."""
+    num_output_tokens: dict[str, int] = {}
+    """Model -> tokens, where the leaderboard granted it another number than all its other evaluations did."""
+    newest_data: bool = False
+    """Whether HELM names no revision of the data: then it is not known which one the leaderboard read."""
+    collapsed: Collapsed | None = None
+
+    def argument_not_run(self, given: Mapping[str, object]) -> str | None:
+        """`name=value` of the first argument with which the leaderboard has no result.
+
+        Args:
+            given: arguments of the run entry that choose what is evaluated.
+        """
+        for name, value in given.items():
+            if str(value) not in self.arguments.get(name, ()):
+                return f"{name}={value}"
+        return None
+
+
+class MedhelmLeaderboard(StrictModel):
+    """The whole file."""
+
+    helm: str
+    """The version of HELM whose run specs it tells of."""
+    max_eval_instances: int
+    num_train_trials: int
+    temperature: float
+    top_p: float
+    num_output_tokens: dict[str, int]
+    """Model -> the tokens that the leaderboard granted its answers, for it thinks before it answers."""
+    judge_max_tokens: int
+    run_specs: dict[str, LeaderboardEntry]
+
+    def most_instances(self, entry: LeaderboardEntry) -> int:
+        """The most that it asked of one evaluation; of more, HELM drew so many at random."""
+        return entry.max_eval_instances or self.max_eval_instances
+
+    def tokens_by_model(self, entry: LeaderboardEntry) -> dict[str, int]:
+        """Of the models that were granted another number than the run spec's."""
+        return {**self.num_output_tokens, **entry.num_output_tokens}
+
+
+@lru_cache(maxsize=1)
+def load_medhelm_leaderboard() -> MedhelmLeaderboard:
+    """Read and check the file once per process."""
+    text = (resources.files("eval_factory.tasks") / FILE_NAME_OF_MEDHELM_LEADERBOARD).read_text(encoding="utf-8")
+    return MedhelmLeaderboard.model_validate(parse_own(text))

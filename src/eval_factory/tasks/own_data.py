@@ -1,0 +1,419 @@
+"""A user's own data: what has to stand under `data_path`, said before HELM looks for it and anything is asked.
+
+What stands in a user's own files, gone through as HELM will read them.
+
+Messages never quote a cell: it may be a patient's.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from eval_factory.tasks.file_problems import LONGEST_CELL, MOST_PROBLEMS_SHOWN, not_utf8, shortened
+from eval_factory.tasks.framework import DATA_PATH, FileLayout
+from eval_factory.tasks.message_files import HEALTHBENCH, read_rubric_file
+from eval_factory.tasks.published_choices import FORMS, read_choice_file
+
+BYTE_ORDER_MARK = "\ufeff"
+GZIP = b"\x1f\x8b"
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+ROWS_AT_ONCE = 5000
+
+Row = Mapping[str, str | None]
+"""Column -> text: "" for an empty cell, None where the row has no such cell."""
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: list[str]
+    rows: Iterator[tuple[str, Row]]
+    """Where a row stands, as a user would look for it, and its cells."""
+
+
+def one_of(values: Sequence[str]) -> str:
+    """`a, b or c`."""
+    return " or ".join(filter(None, [", ".join(values[:-1]), *values[-1:]]))
+
+
+def kind_of(file: Path, entry: FileLayout) -> str:
+    """The name of a format: what the layout says, else the suffix."""
+    suffixes = [suffix.lower().lstrip(".") for suffix in file.suffixes]
+    if suffixes[-1:] == ["gz"] and entry.read_by == "pandas":
+        suffixes.pop()
+    return entry.format or (suffixes[-1] if suffixes else "")
+
+
+def content_faults(file: Path, entry: FileLayout) -> list[str]:
+    """What HELM would stumble over in one file of the layout; empty where all is well."""
+    found = chain.from_iterable(look(file, entry) for look in _looks(entry))
+    try:
+        if file.stat().st_size == 0:
+            return [f"{file}: is empty"]
+        shown = list(islice(found, MOST_PROBLEMS_SHOWN))
+        more = sum(1 for _ in found)
+    except UnicodeDecodeError:
+        return not_utf8(file).problems
+    except Exception as error:  # readers of six formats, each with its own errors
+        return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
+    return [f"{file}: {fault}" for fault in shown] + ([f"{file}: {more} more mistakes in it"] if more else [])
+
+
+def _rubric_faults(file: Path, _entry: FileLayout) -> Iterator[str]:
+    yield from read_rubric_file(file, HEALTHBENCH).problems
+
+
+def _choice_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    yield from read_choice_file(file, str(entry.format)).problems
+
+
+def _looks(entry: FileLayout) -> Iterator[Callable[[Path, FileLayout], Iterable[str]]]:
+    if entry.format in FORMS:
+        yield _choice_faults
+        return
+    if entry.format == HEALTHBENCH:
+        yield _rubric_faults
+        return
+    if entry.columns:
+        yield _table_faults
+    if entry.elements:
+        yield _xml_faults
+    if not entry.columns and not entry.elements:
+        yield _text_faults
+    if entry.lines_as is not None:
+        yield _line_faults
+
+
+def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    kind = kind_of(file, entry)
+    if kind in ("parquet", "feather"):
+        yield from _arrow_faults(file, entry, kind)
+        return
+    if entry.read_by == "csv" and _begins_with(file, GZIP):
+        yield "is compressed with gzip, and HELM reads this one as it is: unpack it"
+        return
+    table = table_of(file, entry)
+    missing = [name for name in entry.columns if name not in table.columns]
+    if missing and table.columns and table.columns[0].removeprefix(BYTE_ORDER_MARK) in missing:
+        yield f"starts with a byte-order mark, and HELM then finds no column {missing[0]}: save it as UTF-8 without one"
+    elif missing:
+        yield _no_column(missing, table.columns)
+    else:
+        yield from _row_faults(table, entry)
+
+
+def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
+    return f"has no column {', '.join(missing)}; it has {', '.join(map(str, columns)) or 'none'}"
+
+
+def _row_faults(table: Table, entry: FileLayout) -> Iterator[str]:
+    asked = 0
+    for where, row in table.rows:
+        absent = [name for name in entry.columns if row.get(name) is None]
+        if absent:
+            asked += 1
+            yield f"{where}: has no text in column {absent[0]}"
+        elif _is_asked(row, entry):
+            asked += 1
+            for name in entry.filled:
+                if not row[name]:
+                    yield f"{where}, column {name}: is empty"
+            for name, values in entry.allowed.items():
+                if row[name] not in values:
+                    yield f"{where}, column {name}: must be {one_of(values)}"
+    if asked == 0:
+        yield f"has no row to ask{_which(entry)}"
+    elif asked < entry.at_least:
+        yield f"has {asked} rows, and HELM takes {entry.at_least:,}"
+
+
+def _is_asked(row: Row, entry: FileLayout) -> bool:
+    if any((row[name] or "").strip() not in values for name, values in entry.counted.items()):
+        return False
+    return all(row[name] for name in entry.skipped_if_empty)
+
+
+def _which(entry: FileLayout) -> str:
+    named = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
+    named += [f"with {', '.join(entry.skipped_if_empty)}"] if entry.skipped_if_empty else []
+    return f" ({' and '.join(named)})" if named else ""
+
+
+def table_of(file: Path, entry: FileLayout) -> Table:
+    """Raises what its reader raises, ValueError for a format that nothing reads."""
+    kind = kind_of(file, entry)
+    if kind == "jsonl":
+        return Table(list(entry.columns), _json_rows(file, entry.columns))
+    if kind == "xlsx":
+        import pandas as pd
+
+        frame = pd.read_excel(file, dtype=str)
+        return Table([str(name) for name in frame.columns], _frame_rows([frame], entry.columns, below=2))
+    if kind not in SEPARATORS:
+        raise ValueError(f"no reader for {kind!r}")
+    if entry.read_by == "pandas":
+        return _pandas_table(file, entry, SEPARATORS[kind])
+    return _csv_table(file, SEPARATORS[kind])
+
+
+def _csv_table(file: Path, separator: str) -> Table:
+    csv.field_size_limit(LONGEST_CELL)
+    with file.open(encoding="utf-8", newline="") as opened:
+        columns = list(csv.DictReader(opened, delimiter=separator).fieldnames or [])
+
+    def rows() -> Iterator[tuple[str, Row]]:
+        with file.open(encoding="utf-8", newline="") as opened:
+            reader = csv.DictReader(opened, delimiter=separator)
+            for number, row in enumerate(reader, start=1):
+                yield f"row {number} (line {reader.line_num})", row
+
+    return Table(columns, rows())
+
+
+def _pandas_table(file: Path, entry: FileLayout, separator: str) -> Table:
+    import pandas as pd
+
+    columns = [str(name) for name in pd.read_csv(file, sep=separator, nrows=0).columns]
+
+    def frames() -> Iterator[Any]:
+        wanted = [name for name in columns if name in entry.columns]
+        with pd.read_csv(file, sep=separator, dtype=str, usecols=wanted, chunksize=ROWS_AT_ONCE) as parts:
+            yield from parts
+
+    return Table(columns, _frame_rows(frames(), entry.columns, below=1))
+
+
+def _frame_rows(frames: Iterable[Any], columns: Iterable[str], below: int) -> Iterator[tuple[str, Row]]:
+    number = below
+    for frame in frames:
+        for row in frame[list(columns)].fillna("").to_dict("records"):
+            yield f"row {number}", row
+            number += 1
+
+
+def _json_rows(file: Path, columns: Iterable[str]) -> Iterator[tuple[str, Row]]:
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if number == 1 and line.startswith(BYTE_ORDER_MARK):
+                raise ValueError("it starts with a byte-order mark: save it as UTF-8 without one")
+            try:
+                record = json.loads(line)
+            except ValueError:
+                raise ValueError(f"line {number} is not JSON") from None
+            if not isinstance(record, dict):
+                raise ValueError(
+                    f"line {number} is not an object such as {{{', '.join(f'{c!r}: ...' for c in columns)}}}"
+                )
+            cells = {name: "" if name in record and record[name] is None else record.get(name) for name in columns}
+            yield f"line {number}", {name: cell if isinstance(cell, str) else None for name, cell in cells.items()}
+
+
+def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
+    import pyarrow as pa
+    from pyarrow import compute, dataset
+
+    data = dataset.dataset(file, format=kind)
+    missing = [name for name in entry.columns if name not in data.schema.names]
+    if missing:
+        yield _no_column(missing, data.schema.names)
+        return
+    for name in entry.dates:
+        if not pa.types.is_timestamp(data.schema.field(name).type):
+            yield f"column {name}: must hold points in time, and holds {data.schema.field(name).type}"
+    count = data.count_rows()
+    if count < entry.at_least:
+        yield f"has {count} rows, and HELM takes {entry.at_least:,}" if count else "has no rows"
+    for name in entry.filled:
+        before = 0
+        for batch in data.to_batches(columns=[name]):
+            if batch.column(0).null_count:
+                empty = compute.index(batch.column(0).is_null(), True).as_py()
+                yield f"row {before + empty + 1}, column {name}: is empty"
+                break
+            before += batch.num_rows
+
+
+def _xml_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    from xml.etree import ElementTree as ET
+
+    try:
+        root = ET.parse(file).getroot()  # noqa: S314 - the user's own file, and HELM reads it the same way
+    except ET.ParseError as error:
+        yield f"is not XML ({error})"
+        return
+    for path, attributes in entry.elements.items():
+        element = root.find(f".//{path}")
+        if element is None:
+            yield f"has no element {path}"
+            continue
+        for name, values in attributes.items():
+            if element.get(name) not in values:
+                yield f"the element {path}: its {name} must be {one_of(values)}"
+
+
+def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    other = file.with_name(str(entry.lines_as))
+    if not other.is_file():
+        return  # which is said of itself
+    pairs, counts = 0, [0, 0]
+    with file.open(encoding="utf-8") as ours, other.open(encoding="utf-8", errors="replace") as theirs:
+        for pair in zip_longest(ours, theirs):
+            counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
+            pairs += all(line is not None and line.strip() for line in pair)
+    if counts[0] != counts[1]:
+        yield f"has {counts[0]} lines, {other.name} has {counts[1]}: line for line they belong together"
+    elif not pairs:
+        yield f"has no line that is filled both here and in {other.name}"
+
+
+def _text_faults(file: Path, _entry: FileLayout) -> Iterator[str]:
+    """Raises UnicodeDecodeError."""
+    with file.open(encoding="utf-8") as lines:
+        for _ in lines:
+            pass
+    yield from ()
+
+
+def _begins_with(file: Path, mark: bytes) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(len(mark)) == mark
+
+
+def number_named_by(file: Path) -> int | None:
+    """The whole number that a file's name begins with, as HELM finds it: `3` of `3.xml`."""
+    return whole(file.name.split(".")[0])
+
+
+def whole(text: str) -> int | None:
+    """A whole number, which pandas may have written as 3.0."""
+    try:
+        return int(text.removesuffix(".0"))
+    except ValueError:
+        return None
+
+
+def missing_numbers(
+    table_file: Path, table: FileLayout, column: str, there: frozenset[int]
+) -> Iterator[tuple[str, str]]:
+    """(Where, what stands there) of rows whose number no file is named by."""
+    for where, row in table_of(table_file, table).rows:
+        cell = row.get(column) or ""
+        number = whole(cell)
+        if number is None or number not in there:
+            yield where, "no whole number" if number is None else str(number)
+
+
+Values = Mapping[str, str | None]
+
+
+def described(layout: Sequence[FileLayout], values: Values) -> list[str]:
+    """The layout, a line a file; parameters that have no value yet stay in braces."""
+    return [_line(entry.named(values)) for entry in layout if entry.may_apply(values)]
+
+
+def _line(entry: FileLayout) -> str:
+    where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
+    kind = f" ({entry.format})" if entry.format else ""
+    columns = [f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name for name in entry.columns]
+    parts = [f"with the columns {', '.join(columns)}"] if columns else []
+    for path, attributes in entry.elements.items():
+        told = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+        parts.append(f"with an element {path}{f' ({told})' if told else ''}")
+    if entry.at_least > 1:
+        when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
+        parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
+    if entry.lines_as is not None:
+        parts.append(f"with as many lines as {entry.lines_as}")
+    if entry.numbered:
+        parts.append("each named by a whole number, and nothing else there")
+    if entry.one_per is not None:
+        parts.append(f"one for each {entry.one_per.column} of {entry.one_per.file}")
+    if entry.in_every is not None:
+        parts.append(f"and one in every other folder of {entry.in_every}")
+    return f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}"
+
+
+def files_of(layout: Sequence[FileLayout], path: Path, values: Values) -> dict[str, Path]:
+    """`data_path/<name>` (or `data_path` itself) -> each file that is read, in order; what is not there is left out."""
+    found: dict[str, Path] = {}
+    for entry in _applying(layout, values):
+        if entry.file is None:
+            files = {DATA_PATH: path}
+        else:
+            files = {f"{DATA_PATH}/{file.relative_to(path).as_posix()}": file for file in sorted(path.glob(entry.file))}
+        found.update({name: file for name, file in files.items() if file.is_file()})
+    return found
+
+
+def faults(layout: Sequence[FileLayout], path: Path, values: Values) -> list[str]:
+    """What of the layout is not there, or has another form; empty where all is well."""
+    found = []
+    entries = list(_applying(layout, values))
+    for entry in entries:
+        if entry.file is None:
+            if path.is_file():
+                found += content_faults(path, entry)
+            else:
+                found.append(f"{path}: {'is a folder, not the file' if path.is_dir() else 'there is no such file'}")
+        elif not path.is_dir():
+            return [f"{path}: {'is a file, not the folder' if path.is_file() else 'there is no such folder'}"]
+        else:
+            found += _faults_of_files(path, entry)
+    if not found:
+        found += [fault for entry in entries for fault in _without_a_file(path, entry, entries)]
+    return list(dict.fromkeys(found))
+
+
+def _applying(layout: Sequence[FileLayout], values: Values) -> Iterator[FileLayout]:
+    return (entry.named(values) for entry in layout if entry.may_apply(values))
+
+
+def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
+    name = str(entry.file)
+    matching = sorted(folder.glob(name))
+    if not matching:
+        return [f"{folder / name}: there is no such file{_near(folder, name)}"]
+    found = []
+    for file in matching:
+        if not file.is_file():
+            found.append(f"{file}: is a folder, not a file")
+        elif entry.numbered and number_named_by(file) is None:
+            found.append(f"{file}: HELM reads every file of this folder, and this one is not named by a whole number")
+        else:
+            found += content_faults(file, entry)
+    if entry.in_every is not None:
+        wanted = matching[0].name
+        found += [
+            f"{other}: has no {wanted}, which HELM wants in everything under {entry.in_every}; take it away"
+            for other in sorted((folder / entry.in_every).iterdir())
+            if not (other / wanted).exists()
+        ]
+    return shortened(found, f"{folder / name}: ")
+
+
+def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayout]) -> list[str]:
+    """Rows of a table that ask for a file named by a number, and it is not there."""
+    if entry.one_per is None:
+        return []
+    table = next(other for other in entries if other.file == entry.one_per.file)
+    there = frozenset(number for file in folder.glob(str(entry.file)) if (number := number_named_by(file)) is not None)
+    missing = missing_numbers(folder / entry.one_per.file, table, entry.one_per.column, there)
+    parent = folder / Path(str(entry.file)).parent
+    return [
+        f"{folder / entry.one_per.file}: {where}, column {entry.one_per.column}: no file of {parent} is named {number}"
+        for where, number in islice(missing, MOST_PROBLEMS_SHOWN)
+    ]
+
+
+def _near(folder: Path, name: str) -> str:
+    """What stands there instead, so that a wrong level or spelling is seen at once."""
+    parent = folder / name
+    while not parent.is_dir() and parent != folder:
+        parent = parent.parent
+    names = [entry.name + "/" * entry.is_dir() for entry in islice(sorted(parent.iterdir()), 6)]
+    return f"; in {parent} there is: {', '.join(names)}" if names else f"; {parent} is empty"

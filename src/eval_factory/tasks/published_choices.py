@@ -1,0 +1,313 @@
+"""A benchmark's published file, row by row: JSON lines, a JSON list, CSV or Parquet; and where it is published.
+
+The published form of each benchmark, and its converter: a row -> a question. Pure functions.
+
+A converter gives None for a row that is no question of the benchmark, and raises RowFaultError for one that is and
+cannot be read. The forms are those of the data sets' cards on the Hub, and of the authors' programs that read them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from eval_factory.tasks.choice_question import (
+    ChoiceQuestion,
+    Row,
+    RowFaultError,
+    chosen,
+    groups_of,
+    is_blank,
+    lettered,
+    text_of,
+)
+from eval_factory.tasks.file_problems import LONGEST_CELL, not_utf8
+
+MULTIPLE_CHOICE = "mcq"
+NOT_APPLICABLE = "N/A"
+EVERY_TIER = "all"
+_REPEATED_CHOICES = "Answer Choices:"
+
+
+@dataclass(frozen=True)
+class PublishedForm:
+    """What a file of a benchmark looks like."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Without which no question can be read."""
+    convert: Callable[[Row], ChoiceQuestion | None]
+
+
+def medxpertqa(row: Row) -> ChoiceQuestion:
+    """MedXpertQA Text (Zuo et al. 2025, arXiv 2501.18362): ten choices, which the question repeats at its end."""
+    options = lettered(row, "options")
+    choices, right = chosen(options, text_of(row, "label"), "label", "options")
+    question = _without_choices(text_of(row, "question"), options)
+    groups = groups_of(row, ("medical_task", "body_system", "question_type"))
+    return ChoiceQuestion(text_of(row, "id"), question, tuple(choices), right, groups)
+
+
+def _without_choices(question: str, options: Mapping[str, Any]) -> str:
+    """HELM writes the choices itself. What stands behind the mark and is not these choices is the question's own."""
+    stem, mark, rest = question.rpartition(_REPEATED_CHOICES)
+    listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
+    return stem.strip() if mark and stem.strip() and rest.split() == listed.split() else question
+
+
+def careqa(row: Row) -> ChoiceQuestion:
+    """CareQA (Arias-Duart et al. 2025, arXiv 2502.06666): four choices; `cop` is the right one, from 1."""
+    columns = ("op1", "op2", "op3", "op4")
+    options = {str(number): row.get(name) for number, name in enumerate(columns, start=1)}
+    choices, right = chosen(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
+    name = text_of(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
+    return ChoiceQuestion(name, text_of(row, "question"), tuple(choices), right, groups_of(row, ("category", "year")))
+
+
+def afrimed_qa(row: Row) -> ChoiceQuestion | None:
+    """AfriMed-QA v2 (Olatunji et al. 2025, arXiv 2411.15640): of several kinds of question the multiple-choice ones.
+
+    As in the authors' program, a choice that is N/A is none. One with several right choices has no one letter as its
+    answer, and is none of the questions.
+    """
+    if text_of(row, "question_type").lower() != MULTIPLE_CHOICE:
+        return None
+    right = {part.strip() for part in text_of(row, "correct_answer").split(",")} - {""}
+    if len(right) > 1:
+        return None
+    options = {name: None if _is_not_applicable(text) else text for name, text in _named_options(row).items()}
+    choices, index = chosen(options, next(iter(right), ""), "correct_answer", "answer_options")
+    question = row.get("question_clean")
+    return ChoiceQuestion(
+        text_of(row, "sample_id"),
+        text_of(row, "question" if is_blank(question) else "question_clean"),
+        tuple(choices),
+        index,
+        groups_of(row, ("specialty", "country", "tier")),
+    )
+
+
+def _named_options(row: Row) -> dict[str, Any]:
+    """`{"option1": "...", ...}`, written as JSON in one cell; a table of typed columns may hold the object itself."""
+    value = row.get("answer_options")
+    if not isinstance(value, Mapping):
+        try:
+            value = json.loads(text_of(row, "answer_options"))
+        except (json.JSONDecodeError, RecursionError):
+            value = None
+    if not isinstance(value, Mapping):
+        raise RowFaultError("answer_options", 'must be a JSON object such as {"option1": "...", "option2": "..."}')
+    return dict(value)
+
+
+def _is_not_applicable(text: Any) -> bool:
+    return isinstance(text, str) and text.strip().upper() == NOT_APPLICABLE
+
+
+def metamedqa(row: Row) -> ChoiceQuestion:
+    """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among them."""
+    choices, right = chosen(lettered(row, "options"), text_of(row, "answer_idx"), "answer_idx", "options")
+    return ChoiceQuestion(
+        "", text_of(row, "question"), tuple(choices), right, groups_of(row, ("kind", "meta_info"))
+    )  # fmt: skip
+
+
+def longhealth(row: Row) -> ChoiceQuestion:
+    """LongHealth (Adams et al. 2024, arXiv 2401.14490), task 1: a question to all documents of one patient.
+
+    The row is a question with its patient's documents (`published_files.py`); `correct` is the right choice's text.
+    """
+    columns = ("answer_a", "answer_b", "answer_c", "answer_d", "answer_e")
+    options = {name: row.get(name) for name in columns}
+    right = _plain(text_of(row, "correct"))
+    equal = next((name for name, text in options.items() if not is_blank(text) and _plain(str(text)) == right), "")
+    choices, index = chosen(options, equal, "correct", "answer_a to answer_e")
+    patient = text_of(row, "patient")
+    number = "" if is_blank(row.get("No")) else f"-{row['No']}"
+    return ChoiceQuestion(
+        f"{patient}{number}" if number else "",
+        f"{_documents(row)}\n\n{text_of(row, 'question')}",
+        tuple(choices),
+        index,
+        cluster=("patient", patient),
+    )
+
+
+def _plain(text: str) -> str:
+    """Without what differs between a choice and its repetition: case, spaces, the last full stop."""
+    return " ".join(text.split()).rstrip(".").casefold()
+
+
+def _documents(row: Row) -> str:
+    texts = row.get("texts")
+    if not isinstance(texts, Mapping) or not texts or any(not isinstance(text, str) for text in texts.values()):
+        raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
+    parts = [f"[Document {number}]\n{text.strip()}" for number, text in enumerate(texts.values(), start=1)]
+    return "\n\n".join(["These are the documents of one patient.", *parts, "[End of the documents]"])
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        PublishedForm("medxpertqa", ("id", "question", "options", "label"), medxpertqa),
+        PublishedForm("careqa", ("question", "op1", "op2", "op3", "op4", "cop"), careqa),
+        PublishedForm(
+            "afrimed_qa",
+            ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier"),
+            afrimed_qa,
+        ),
+        PublishedForm("metamedqa", ("question", "options", "answer_idx"), metamedqa),
+        PublishedForm("longhealth", ("patient", "texts", "question", "correct"), longhealth),
+    )
+}
+
+
+_HUB = "https://huggingface.co/datasets"
+_RAW = "https://raw.githubusercontent.com"
+_MEDXPERTQA = f"{_HUB}/TsinghuaC3I/MedXpertQA/resolve/f4e6fe7e5a9e13d6c97d7aa2b91cdd8b80c9cc61/"
+_CAREQA = f"{_HUB}/HPAI-BSC/CareQA/resolve/65aab87cd014f3fb34f0adba34821c1429802849/"
+_AFRIMED_QA = f"{_RAW}/intron-innovation/AfriMed-QA/9bb0ffc03ef41a0568c3f47223a23997922afb52/"
+_METAMEDQA = f"{_HUB}/maximegmd/MetaMedQA/resolve/29a264deec301d57823fdb2558b085f01e6b71f5/"
+_LONGHEALTH = f"{_RAW}/kbressem/LongHealth/main/"
+
+PUBLISHED = {
+    "medxpertqa": ("Text/test.jsonl", _MEDXPERTQA),
+    "careqa:en": ("CareQA_en.json", _CAREQA),
+    "careqa:es": ("CareQA_es.json", _CAREQA),
+    "afrimed_qa": ("data/afri_med_qa_15k_v2.5_phase_2_15275.csv", _AFRIMED_QA),
+    "metamedqa": ("data/test-00000-of-00001.parquet", _METAMEDQA),
+    "longhealth": ("data/benchmark_v5.json", _LONGHEALTH),
+}
+"""Form (and which of its files) -> the path under the scenario's folder, and what its address begins with. The same
+stands in `data/sources.yml` for `data pull`; a test compares them."""
+
+
+@dataclass
+class ChoiceFile:
+    """The questions of a file, what is wrong with it, and how many rows are none of the benchmark's questions."""
+
+    questions: list[ChoiceQuestion] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    left_out: int = 0
+
+    def of_tier(self, tier: str) -> list[ChoiceQuestion]:
+        """Those that experts or the crowd wrote, where the form says it."""
+        return [one for one in self.questions if tier in (EVERY_TIER, one.groups.get("tier", tier))]
+
+
+def read_choice_file(path: Path, form: str) -> ChoiceFile:
+    """All questions, and every mistake with its place: `row 3, column label: is empty`.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found, known = ChoiceFile(), FORMS[form]
+    try:
+        for where, row in _rows(path, known):
+            missing = [name for name in known.columns if name not in row]
+            if missing and not found.questions and not found.problems and not found.left_out:
+                there = ", ".join(map(str, row)) or "none"
+                found.problems.append(f"{where}: has no column {', '.join(missing)}; it has {there}")
+                break
+            _add_row(found, known, where, row)
+    except UnicodeDecodeError:
+        found.problems += [problem.removeprefix(f"{path}: ") for problem in not_utf8(path).problems]
+    except (ValueError, RecursionError, csv.Error) as error:
+        found.problems.append(f"is not of the published form: {error}")
+    if not found.questions and not found.problems:
+        found.problems.append("has no question")
+    found.questions = _named_apart(found.questions)
+    return found
+
+
+def _add_row(found: ChoiceFile, form: PublishedForm, where: str, row: Row) -> None:
+    try:
+        question = form.convert(row)
+    except RowFaultError as fault:
+        found.problems.append(f"{where}, {fault}")
+        return
+    if question is None:
+        found.left_out += 1
+    else:
+        found.questions.append(question if question.id else replace(question, id=where.replace(" ", "-")))
+
+
+def _named_apart(questions: list[ChoiceQuestion]) -> list[ChoiceQuestion]:
+    """HELM knows an instance by its id: what comes again under the same gets a number."""
+    times: dict[str, int] = {}
+    found = []
+    for one in questions:
+        times[one.id] = times.get(one.id, 0) + 1
+        found.append(one if times[one.id] == 1 else replace(one, id=f"{one.id}-{times[one.id]}"))
+    return found
+
+
+def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, Row]]:
+    """Where a row stands, as a user would look for it, and the row."""
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        return _parquet_rows(path)
+    if kind == ".csv":
+        return _csv_rows(path)
+    if form.name == "longhealth":
+        return _patient_rows(_json(path.read_text(encoding="utf-8-sig"), "it"))
+    return _json_rows(path)
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    import pyarrow.parquet
+
+    number = 0
+    for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+        for row in batch.to_pylist():
+            number += 1
+            yield f"row {number}", row
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    csv.field_size_limit(LONGEST_CELL)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), start=1):
+            yield f"row {number}", {name: cell for name, cell in row.items() if name is not None}
+
+
+def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """A list of objects, or an object a line."""
+    text = path.read_text(encoding="utf-8-sig")
+    if text.lstrip().startswith("["):
+        for number, row in enumerate(_json(text, "it"), start=1):
+            yield f"row {number}", _object(row, f"row {number}")
+        return
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield f"line {number}", _object(_json(line, f"line {number}"), f"line {number}")
+
+
+def _patient_rows(patients: Any) -> Iterator[tuple[str, Row]]:
+    """LongHealth's file is an object: patient -> documents and questions."""
+    for name, patient in _object(patients, "it").items():
+        if not isinstance(patient, Mapping):
+            continue  # the canary string
+        questions = patient.get("questions")
+        if not isinstance(questions, list):
+            raise ValueError(f"{name}: questions must be a list")
+        for number, question in enumerate(questions, start=1):
+            where = f"{name} question {number}"
+            yield where, {"patient": name, "texts": patient.get("texts"), **_object(question, where)}
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} must be a JSON object")
+    return value
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where} is not JSON ({error.msg}, line {error.lineno})") from None

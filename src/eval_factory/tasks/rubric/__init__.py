@@ -1,1 +1,0 @@
-"""Rubric benchmarks: cases with criteria that a judge finds met or not."""

@@ -1,0 +1,135 @@
+"""A case of a rubric benchmark: a conversation, and the criteria that its answer is judged by.
+
+HealthBench's published files (Arora et al. 2025, arXiv 2505.08775; MIT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+ROLES = (SYSTEM, "developer", USER, ASSISTANT)
+
+RUBRIC_METRIC = "rubric_score"
+"""Of a custom rubric benchmark."""
+RUBRIC_RUN_SPEC = "eval_factory_rubric"
+"""Of our plug-in, which runs rubric benchmarks."""
+HEALTHBENCH_METRIC = "healthbench_score"
+
+UNCLIPPED = ".unclipped"
+"""Ends the name of a rubric's score that may be below 0, beside the published one, which is never."""
+
+RUBRICS, TAGS, CLUSTER, CANARY = "rubrics", "tags", "cluster", "canary"
+"""What HELM keeps of a case beside its instance."""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What an answer may do, and what that is worth: negative points are for what it should not do."""
+
+    text: str
+    points: float
+    tags: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"criterion": self.text, "points": self.points, "tags": list(self.tags)}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Criterion:
+        return cls(told["criterion"], told["points"], tuple(told["tags"]))
+
+
+@dataclass(frozen=True)
+class RubricCase:
+    """One line of a rubric file that was checked."""
+
+    id: str
+    messages: tuple[Mapping[str, str], ...]
+    """Each with `role` and `content`; the last is the user's."""
+    criteria: tuple[Criterion, ...]
+    reference: str | None = None
+    """A good answer, which the judges are shown."""
+    cluster: str | None = None
+    tags: tuple[str, ...] = ()
+    canary: str | None = None
+    """Marks data that no model may be trained on; it stays with them."""
+
+    def extra_data(self) -> dict[str, Any]:
+        """What HELM keeps beside the instance; what says nothing is left out."""
+        known = {CLUSTER: self.cluster, CANARY: self.canary}
+        kept = {name: value for name, value in known.items() if value is not None}
+        return {RUBRICS: [one.as_dict() for one in self.criteria], TAGS: list(self.tags), **kept}
+
+
+def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
+    """The messages as one text: a single one of the user's as it is, several each with its role."""
+    if len(messages) == 1 and messages[0]["role"] == USER:
+        return messages[0]["content"]
+    return "\n\n".join(f"{one['role']}: {one['content']}" for one in messages)
+
+
+def positive_points(criteria: Iterable[Criterion]) -> float:
+    return sum(one.points for one in criteria if one.points > 0)
+
+
+def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> float | None:
+    """Points of the criteria that are met / sum of the positive points (Arora et al. 2025, arXiv 2505.08775): 1 at
+    most, and below 0 where more is lost than won.
+
+    Args:
+        met: of each criterion 1, 0, or 0.5 where as many judges say yes as no; None where no judge said anything.
+
+    Returns:
+        None where a criterion is not judged, or none has positive points.
+    """
+    whole = positive_points(criteria)
+    if whole <= 0 or any(share is None for share in met):
+        return None
+    return sum(one.points * share for one, share in zip(criteria, met, strict=True) if share is not None) / whole
+
+
+def case_bounds(criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """The least and the greatest score that a case can have.
+
+    Args:
+        ranges: of each criterion the least and the greatest share that it can be met by.
+    """
+    whole = positive_points(criteria)
+    if whole <= 0:
+        return None
+    ends = [sorted(one.points * share for share in shares) for one, shares in zip(criteria, ranges, strict=True)]
+    return sum(low for low, _ in ends) / whole, sum(high for _, high in ends) / whole
+
+
+def share_met(decisions: Iterable[bool | None]) -> float | None:
+    """What the majority of the judges that decided says: 1, 0, 0.5 of a tie; None where none decided."""
+    given = [decision for decision in decisions if decision is not None]
+    return None if not given else _majority(sum(given), len(given))
+
+
+def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
+    """What the majority would be if each judge that gave no decision said no, and if each said yes."""
+    if not decisions:
+        return 0.0, 1.0
+    yes, missing = sum(decision is True for decision in decisions), sum(one is None for one in decisions)
+    return _majority(yes, len(decisions)), _majority(yes + missing, len(decisions))
+
+
+def _majority(yes: int, of: int) -> float:
+    return 0.5 if 2 * yes == of else float(2 * yes > of)
+
+
+WHOLE, HARD, CONSENSUS = "all", "hard", "consensus"
+
+PUBLISHED = {
+    WHOLE: "2025-05-07-06-14-12_oss_eval.jsonl",
+    HARD: "hard_2025-05-08-21-00-10.jsonl",
+    CONSENSUS: "consensus_2025-05-09-20-00-46.jsonl",
+}
+"""Subset -> its file; the names hold the time of the revision. `data/sources.yml` has the same for `data pull`."""
+
+
+def published_url(subset: str) -> str:
+    return f"https://openaipublic.blob.core.windows.net/simple-evals/healthbench/{PUBLISHED[subset]}"

@@ -1,0 +1,288 @@
+"""What a run of a suite is asked and what it comes to: options, report, table, summary, data frames."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eval_factory.analysis.suite_files import write_suite_results
+from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
+from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
+from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.report import result_views as html
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
+from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class SuiteOptions:
+    """How to run, beside what to run."""
+
+    fresh: bool = False
+    """Forget the answers that the cells' folders keep."""
+    debug: bool = False
+    no_preflight: bool = False
+    reuse: tuple[Path, ...] = ()
+    """Folders, of suites or of runs, whose finished runs are taken over where they are the same."""
+    overrides: tuple[str, ...] = ()
+    """`path.to.key=value,...`, over everything else, as `--overrides`; of `eval_factory.run_suite` alone."""
+    wait: bool = False
+    """With executor slurm: until all jobs have ended, instead of until they are submitted."""
+
+
+@dataclass(frozen=True)
+class CellReport:
+    """What became of one cell."""
+
+    target: str
+    evaluation: str
+    status: RunStatus
+    folder: Path
+    exit_code: int
+    """As `run_eval` would have ended; 1 where the cell was not begun."""
+    reason: str | None = None
+    """Why it is not complete, or not reportable, on one line."""
+    attempts: int = 0
+    collected: bool = False
+    """It was finished before."""
+    reused_from: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.target}/{self.evaluation}"
+
+
+@dataclass(frozen=True, repr=False)
+class SuiteReport:
+    """What became of a suite."""
+
+    folder: SuiteDir
+    cells: tuple[CellReport, ...]
+    exit_code: int
+    status: str
+    """complete: every cell is, else partial."""
+    summary: str
+    """For the screen: counts, what is missing, the next step."""
+    no_table: str | None = None
+    """Why the table could not be written."""
+
+    def to_frame(self, *, instances: bool = False) -> DataFrame:
+        """A row a cell, with its main score; with `instances`, as `instances_frame`.
+
+        Raises:
+            PrerequisiteError: pandas is not installed, or a result cannot be read.
+        """
+
+        return self.instances_frame() if instances else cells_frame(self)
+
+    def instances_frame(self) -> DataFrame:
+        """The instances of all cells that have a result, a row each.
+
+        Raises:
+            PrerequisiteError: pandas is not installed, or a result cannot be read.
+        """
+
+        return suite_instances_frame(self)
+
+    def _repr_html_(self) -> str:
+
+        return suite_html(self)
+
+    def __repr__(self) -> str:
+
+        return in_a_line(self)
+
+
+CELL_COLUMNS: Mapping[str, str] = {
+    "target": TEXT,
+    "evaluation": TEXT,
+    "status": TEXT,
+    "task": TEXT,
+    "model": TEXT,
+    "metric": TEXT,
+    "value": NUMBER,
+    "ci_low": NUMBER,
+    "ci_high": NUMBER,
+    "n": COUNT,
+    "reportable": FLAG,
+    "reason": TEXT,
+    "exit_code": COUNT,
+    "attempts": COUNT,
+    "collected": FLAG,
+    "folder": TEXT,
+}
+_OF_CELL: Mapping[str, str] = {"target": TEXT, "evaluation": TEXT}
+
+
+def cells_frame(report: SuiteReport) -> DataFrame:
+    """A row a cell, with its main score where it has one.
+
+    Raises:
+        PrerequisiteError: pandas is not installed, or a result cannot be read.
+    """
+    return frame(CELL_COLUMNS, [_cell_row(cell) for cell in report.cells])
+
+
+def suite_instances_frame(report: SuiteReport) -> DataFrame:
+    """The instances of all cells with a result: target and evaluation, then what the cells' own frames hold.
+
+    Raises:
+        PrerequisiteError: pandas is not installed, or a result cannot be read.
+    """
+    columns: dict[str, str] = {**_OF_CELL, **INSTANCE_COLUMNS}
+    rows: list[dict[str, Any]] = []
+    for cell, stored in _results(report):
+        more, found = instance_table(stored.result)
+        columns |= more
+        rows += [{**row, "target": cell.target, "evaluation": cell.evaluation} for row in found]
+    return frame(columns, rows)
+
+
+def _results(report: SuiteReport) -> Iterator[tuple[CellReport, StoredResult]]:
+    for cell in report.cells:
+        if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+            yield cell, load_result(cell.folder)
+
+
+def _cell_row(cell: CellReport) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        name: getattr(cell, name)
+        for name in ("target", "evaluation", "status", "reason", "exit_code", "attempts", "collected")
+    }
+    row["folder"] = str(cell.folder)
+    if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+        return row
+    result = load_result(cell.folder).result
+    row |= {"task": result.task, "model": result.provenance.target, "metric": result.main_metric}
+    row["reportable"] = result.reportable
+    if main := result.scores.get(result.main_metric):
+        stats = main.stats
+        row |= {"value": main.value, "ci_low": stats.ci_low, "ci_high": stats.ci_high, "n": stats.count}
+    return row
+
+
+def suite_html(report: SuiteReport) -> str:
+    """The cells with their scores, and what is missing."""
+    head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
+    rows = [_cells_of(_cell_row(cell)) for cell in report.cells]
+    wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in report.cells if cell.exit_code]
+    parts = [html.table(head, rows), *html.listed(wrong), html.paragraph(f"table: {report.folder.results_html}")]
+    return html.block(_title(report), parts)
+
+
+def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+    count = row.get("n")
+    return (
+        row["target"],
+        row["evaluation"],
+        row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
+        row.get("metric") or "-",
+        html.number(row.get("value")),
+        html.interval(row.get("ci_low"), row.get("ci_high")),
+        "-" if count is None else str(count),
+    )
+
+
+def _title(report: SuiteReport) -> str:
+    done = sum(cell.status == RunStatus.COMPLETE for cell in report.cells)
+    return f"{done} of {len(report.cells)} cells complete"
+
+
+def in_a_line(report: SuiteReport) -> str:
+    """For `repr`."""
+    return f"<SuiteReport {one_line(f'{_title(report)}; exit code {report.exit_code}; {report.folder.root}')}>"
+
+
+MOST_NAMED = 12
+LONGEST_REASON = 200
+
+
+def summary_of(
+    cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None, no_table: str | None = None
+) -> str:
+    """
+    Args:
+        no_table: why the table could not be written.
+        stopped: why cells were not begun any more, where they were not.
+    """
+    counts = Counter(cell.status for cell in cells)
+    collected = sum(cell.collected for cell in cells)
+    parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, WAITING, MISSING) if counts[status]]
+    before = f" ({collected} finished before)" if collected else ""
+    lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
+    wrong = [cell for cell in cells if cell.exit_code]
+    lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
+    if len(wrong) > MOST_NAMED:
+        lines.append(f"  and {len(wrong) - MOST_NAMED} more: eval-factory suite check {folder.root}")
+    if any(cell.status != COMPLETE for cell in cells):  # the last request that a limit allows may be the last of all
+        lines += [] if stopped is None else [stopped]
+        lines += _next_step(cells, folder, stopped or "")
+    lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
+    return "\n".join(lines)
+
+
+def _what(cell: CellReport) -> str:
+    status = "complete, but not reportable" if cell.status == COMPLETE else cell.status
+    return f"{status}: {one_line(cell.reason, LONGEST_REASON)}" if cell.reason else status
+
+
+def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> list[str]:
+    limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
+    first = "" if limit is None else f"raise {limit} of the suite, and "
+    lines = [f"{first}the same command goes on: only what is missing is asked"]
+    if any(cell.status == WAITING for cell in cells):
+        lines[0] = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
+        lines.append(f"  where it stands: eval-factory suite status {folder.root}")
+    if any(cell.status == FAILED for cell in cells):
+        lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
+    if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):
+        lines[0] = f"interrupted; {lines[0]}"
+    return lines
+
+
+@dataclass(frozen=True)
+class WrittenTable:
+    """What came of writing it."""
+
+    cells: tuple[CellReport, ...]
+    """As the table has them: a result that cannot be read has failed."""
+    problem: str | None = None
+    """Why the table could not be written."""
+
+
+def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> WrittenTable:
+    """Write the table of what is there. A full disk raises nothing: the results of the cells are kept all the same."""
+    told = [FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells]
+    results = suite_results(told)
+    found = tuple(_as_read(cell, result, folder) for cell, result in zip(cells, results.cells, strict=True))
+    try:
+        write_suite_results(results, folder)
+    except OSError as error:
+        return WrittenTable(
+            found,
+            f"the table cannot be written to {folder.root}: {error.strerror or error}; the results of the cells are"
+            " kept\n  make room or give the right to write there, and run the same command again: it writes the table",
+        )
+    return WrittenTable(found)
+
+
+def _as_read(cell: CellReport, result: CellResult, folder: SuiteDir) -> CellReport:
+    """A result that cannot be read is none, whatever its run said; collected again, it is written again."""
+    if result.status == cell.status:
+        return cell
+    again = shlex.join(
+        ["eval-factory", "run_eval", "--run_config", str(folder.cell_config(cell.target, cell.evaluation))]
+    )
+    reason = f"{result.reason}; write its files again: {again}"
+    return replace(cell, status=FAILED, exit_code=PrerequisiteError.exit_code, reason=reason)
