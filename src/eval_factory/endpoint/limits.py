@@ -25,8 +25,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
-from eval_factory.core.budget import AnyPurse
-from eval_factory.core.cost import BYTES_PER_TOKEN
+from eval_factory.core.budget import BYTES_PER_TOKEN, AnyPurse
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
 

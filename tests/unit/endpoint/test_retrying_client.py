@@ -12,7 +12,7 @@ import pytest
 from urllib3.util.retry import Retry
 
 from eval_factory.core.budget import Budget, Purse, Spending
-from eval_factory.core.redaction import REDACTED, Redactor
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import replies, retrying_client, servers
 from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
