@@ -20,6 +20,7 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
+from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.connection import messages_together
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
@@ -190,7 +191,7 @@ Note = Callable[[int, str, RequestFailed, float, float], None]
 def _note_refused(note: Note, attempt: int, started: float, status: int) -> None:
     """Of a request that was sent and refused, where its attempt goes on, or the whole run ends."""
     latency = max(0.0, time.time() - started)
-    note(attempt, "refused", RequestFailed(f"HTTP {status}", status), started, latency)
+    note(attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), started, latency)
 
 
 class RetryingClient:
@@ -269,9 +270,10 @@ class RetryingClient:
                 tries = tries or _Tries(self._retries)
                 pause, avoid = self._pause_after(error, tries, turn, latency), turn.server
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
-                note(attempt, "failed" if outage or pause is None else "retried", failed, started, latency)
+                state = AttemptState.FAILED if outage or pause is None else AttemptState.RETRIED
+                note(attempt, state, failed, started, latency)
             except RequestFailed as failure:
-                note(attempt, "failed", failure, started, time.perf_counter() - clock)
+                note(attempt, AttemptState.FAILED, failure, started, time.perf_counter() - clock)
                 raise
             else:
                 latency = time.perf_counter() - clock
