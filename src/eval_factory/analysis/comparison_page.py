@@ -52,11 +52,10 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
             rows.append(Estimate(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
-        name = f"{pair.b.label} - {pair.a.label}"
-        row = Estimate(name, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
+        row = Estimate(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
         found.append(
             difference_plot(
-                f"Difference in {pair.metric}, {name}",
+                f"Difference in {pair.metric}, {pair.pair}",
                 [row],
                 names=(f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}"),
                 axis_label=f"difference in {pair.metric}",
