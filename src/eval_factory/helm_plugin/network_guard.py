@@ -2,7 +2,7 @@
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
 no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
-(`data/network.py`); the plug-in sets the guard up inside helm-run.
+(`data/run_data.py`); the plug-in sets the guard up inside helm-run.
 
 The settings of a run, for a helm-run that somebody starts by hand: taken from the file beside the model files.
 """

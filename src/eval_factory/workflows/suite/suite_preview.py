@@ -9,9 +9,8 @@ from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.suite import Suite, combinations, origins_of
+from eval_factory.config.suite_layers import TOP
 from eval_factory.config.suite_model import served_lines
-from eval_factory.config.suite_shape import TOP
-from eval_factory.core import formats
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
@@ -88,7 +87,7 @@ def in_words(count: RequestCount) -> str:
     bound = "at most " if count.at_most else ""
     more = " or more" if count.by_criterion else ""
     judges = f", {count.to_judges:,}{more} to judges" if count.to_judges else ""
-    return f"{bound}{formats.counted(count.to_model, 'request')} to the model{judges}"
+    return f"{bound}{count.to_model:,} request{'' if count.to_model == 1 else 's'} to the model{judges}"
 
 
 PROGRAM = "eval-factory"
@@ -145,7 +144,7 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
 
 
 def _many(count: int, thing: str) -> str:
-    return formats.counted(count, thing)
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _budget(suite: Suite) -> str:
