@@ -10,9 +10,7 @@ from eval_factory.analysis.annotation_sample import (
     Candidate,
     Draw,
     Layer,
-    codes_of,
     drawn,
-    group_field,
     layers_of,
     order_of,
     parts_of,
@@ -125,12 +123,3 @@ def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:
     assert len(orders) == 3
     assert all(sorted(one) == sorted(codes) for one in orders)
     assert order_of(codes, sample.id, "1") == order_of(codes[::-1], sample.id, "1")
-
-
-def test_codes_are_different() -> None:
-    assert len(set(codes_of(5_000, "x"))) == 5_000
-
-
-def test_the_first_field_that_answers_name_is_the_group() -> None:
-    assert group_field(["theme", "category"], [{}, {"category": 1}]) == "category"
-    assert group_field(["theme"], [{"category": 1}]) is None

@@ -15,7 +15,6 @@ from jsonschema import ValidationError
 from eval_factory import __version__
 from eval_factory.analysis.suite_files import link, markdown, suite_page, write_suite_results
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
-from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Spent, SpentByRole, Usage
@@ -64,23 +63,6 @@ def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp
     assert "## Comparisons\n\nNot compared:\n\n- x, a and b: a and b were scored with different lists" in text
     what = "correct what the reason names, then run the suite again: it begins what failed"
     assert f"| a | y | failed | HTTP 500 | {what} |" in text
-
-
-def test_scores_of_other_metric_groups(tmp_path: Path) -> None:
-    worst = share(WELL, value=0.5, perturbation="robustness.worst")
-    scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
-    given = [cell(tmp_path, "a", "x", WELL, scores=scores), cell(tmp_path, "b", "x", WELL, scores=scores)]
-    text = markdown(suite_results(given), tmp_path)
-    assert "| robustness | x | `exact_match@test+robustness.worst` | 0.5 | 0.5 |\n" in text
-    assert "| mean win rate | a | b |\n| :-- | --: | --: |\n| robustness | 0.500 | 0.500 |\n" in text
-
-
-def test_win_rates_of_groups_stand_only_where_there_are_some(tmp_path: Path) -> None:
-    results = suite_results([cell(tmp_path, "a", "x", WELL)])
-    score = GroupScore("calibration", "ece_10_bin", 0.5, None, None, 9, lower_is_better=True)
-    text = markdown(replace(results, cells=(replace(results.cells[0], group_scores=(score,)),)), tmp_path)
-    assert "| calibration | x | `ece_10_bin` | 0.5 |" in text
-    assert "| mean win rate | a" not in text
 
 
 def test_an_empty_suite_has_a_summary_alone(tmp_path: Path) -> None:
@@ -199,11 +181,6 @@ def test_foreign_text_is_text(tmp_path: Path) -> None:
     assert "\u202e" not in page
     assert "{{ 7*7 }}" in page
     assert page.count("<style>") == page.count(tables_style()) == 1
-
-
-def test_the_same_folders_give_the_same_page(tmp_path: Path) -> None:
-    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}})
-    assert suite_page(suite_results(given), tmp_path) == suite_page(suite_results(given), tmp_path)
 
 
 def suite(root: Path, *, disturbed: bool) -> SuiteDir:

@@ -214,21 +214,6 @@ def test_the_sample(task: str, limit: int | None, asked: int, there: int | None)
     assert [(one.leaderboard, one.here) for one in found] == ([] if there is None else [(there, limit or "none")])
 
 
-def test_what_a_sample_is_and_what_to_do() -> None:
-    few, many = ({"config.type": "ehr_sql", "config.params.limit_samples": limit} for limit in (20, None))
-    (found,) = [one for one in deviations(few, asked=20) if one.setting == "limit_samples"]
-    assert found.effect == "a part of the leaderboard's instances: 20 were asked"
-    (found,) = [one for one in deviations(many, asked=2909) if one.setting == "limit_samples"]
-    assert found.effect == "2909 instances; set limit_samples to 1000, and HELM draws the same ones"
-
-
-def test_the_leaderboard_asked_a_hundred_of_clear() -> None:
-    flags = {"config.type": "clear", f"{EXTRA}.condition": "chronic_pain", f"{EXTRA}.data_path": "/data"}
-    assert "limit_samples" not in [one.setting for one in deviations(flags, asked=100)]
-    (found,) = [one for one in deviations(flags, asked=101) if one.setting == "limit_samples"]
-    assert found.leaderboard == 100
-
-
 def test_failed_instances() -> None:
     assert deviations(failed=3) == [Deviation("failed instances", 0, 3, "they are left out of the score")]
     zero = {f"{EXTRA}.on_failure": "zero"}
@@ -318,10 +303,6 @@ def test_judges_that_were_asked_otherwise(field: str, there: float) -> None:
         (f"judge {role}: {field}", there, 0.5) for role in JURY
     ]
     assert {one.effect for one in found} == {"its ratings may be others"}
-
-
-def test_judges_may_take_their_limit_under_another_name() -> None:
-    assert judged(sampling={"max_completion_tokens": 4096, "temperature": 0.0, "top_p": 1}) == []
 
 
 def test_judges_of_whom_nothing_is_known() -> None:

@@ -369,15 +369,6 @@ def test_an_erratum_of_some_arguments_counts_for_a_run_of_these(task: str, count
     assert len(found.errata) == len(found.rules) == count
 
 
-def test_each_run_begins_with_new_rules() -> None:
-    """A rule may remember which instances it has seen."""
-    here = plan({"config.type": "med_dialog_icliniq"})
-    case, same = Case("p", "", "g", 0.5, instance="1"), Case("p", "", "g", 0.75, instance="2")
-    for _ in range(2):
-        (rule,) = Corrections.of(here, [context("med_dialog_accuracy")]).rules.values()
-        assert [rule(case), rule(same), rule(case)] == [0.5, None, 0.5]
-
-
 def test_a_rule_gets_the_instance_with_helms_value() -> None:
     cases: list[Case] = []
 
@@ -457,13 +448,6 @@ def test_errata_of_one_metric_go_on_from_each_others_values() -> None:
     ]
 
 
-def test_an_erratum_whose_rule_raises_does_not_stop_the_next_one() -> None:
-    known = erratum("one", "a"), erratum("two", "b")
-    made = Corrections(7, known, {"one": as_number, "two": helms}, {"a": context("a"), "b": context("b")})
-    add(made, "no number")
-    assert values(made) == {"b.corrected": {key(0): 0.0}}
-
-
 def test_an_instance_without_an_answer_keeps_its_place_at_zero() -> None:
     """After all others: of two that are the same, the one that was answered counts."""
     made = corrections(lambda case: 1.0 if case.completion else 0.75)
@@ -480,19 +464,6 @@ def test_an_instance_without_an_answer_keeps_its_place_at_zero() -> None:
     assert values(made) == {"em.corrected": {key(1): 1.0}}
     assert seen == ["x", ""]
     assert made.notes()[0].endswith("; 1 instance does not count in it")
-
-
-def test_nothing_is_kept_where_there_is_no_erratum() -> None:
-    made = Corrections(7, [], {}, {"em": context()})
-    add(made, "x", None)
-    assert (made.metrics(), made.notes(), made.unanswered, dict(made.values)) == ([], [], [], {})
-
-
-def test_without_a_value_there_is_no_score() -> None:
-    made = corrections(as_number)
-    add(made, "-", "-")
-    assert made.metrics() == []
-    assert made.notes()[0].endswith("; 2 instances do not count in it")
 
 
 @pytest.mark.parametrize(
@@ -522,14 +493,6 @@ def test_the_first_error_of_a_rule_that_raises_on_most_is_raised() -> None:
     made = corrections(as_number)
     add(made, "first", "second", "third")
     with pytest.raises(ValueError, match="first"):
-        made.metrics()
-
-
-def test_what_a_rule_raises_on_one_metric_is_not_anothers_fault() -> None:
-    known = erratum("one", "a"), erratum("two", "b")
-    made = Corrections(7, known, {"one": as_number, "two": helms}, {"a": context("a"), "b": context("b")})
-    add(made, "no", "1", "no", "1")
-    with pytest.raises(ValueError, match="could not convert"):
         made.metrics()
 
 

@@ -43,14 +43,6 @@ def test_a_column_is_a_mapping_of_floats(keys: list[InstanceKey | None]) -> None
         column[OTHER]
 
 
-def test_a_question_without_a_value_is_left_out() -> None:
-    column = SharedKeys([A, None, B, C]).column([1, None, None, 0])
-    assert column == {A: 1.0, C: 0.0}
-    assert [type(value) for value in column.values()] == [float, float]
-    assert len(SharedKeys([None]).column([1])) == 0
-    assert len(SharedKeys([A]).column([None])) == 0
-
-
 FLAG = "medec_error_flag_accuracy"
 SAMPLE = {"config.params.limit_samples": 4}
 QUESTIONS = [(f"id{number}", 0, TEST) for number in range(4)]
@@ -94,15 +86,6 @@ def test_floors_are_the_means_of_each_answer_and_the_first_of_the_best(tmp_path:
     result = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4, "other": [1.0] * 4})
     answers = {"empty": 0.0, "always A": 0.75, "always B": 0.75}
     assert result.validity.floors == {"exact_match": Floor("always A", 0.75, 4, answers)}
-
-
-@pytest.mark.parametrize(("other", "best"), [(1.0, "always A"), (0.0, "majority")])
-def test_of_equals_the_majority_is_named_last(other: float, best: str, tmp_path: Path) -> None:
-    majority = StrategyScores(name="majority", answers=["A", "B", "A", "A"], values={"exact_match": [1, 1, 0, 1]})
-    write_trivial(tmp_path, majority, always("A", 1, 1, 0, other))
-    states = [state(number, "yes") for number in range(4)]
-    floor = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4}).validity.floors["exact_match"]
-    assert (floor.best, floor.value) == (best, 0.75)
 
 
 def test_each_split_has_its_own(tmp_path: Path) -> None:

@@ -114,13 +114,6 @@ def test_the_answers_to_choose_from_are_a_part_of_the_question() -> None:
     assert rows.with_another_gold == {"id3"}
 
 
-def test_texts_are_not_run_together() -> None:
-    rows = RepeatedRows()
-    assert not rows.add("id0", "a", "g", ["b c"])
-    assert not rows.add("id1", "a", "g", ["b", "c"])
-    assert not rows.add("id2", "a b", "g", ["c"])
-
-
 @pytest.mark.parametrize("blank", [BETWEEN, "\n", "\u2003"])
 def test_any_blank_is_a_blank(blank: str) -> None:
     """Also what stands between two texts."""
@@ -128,17 +121,6 @@ def test_any_blank_is_a_blank(blank: str) -> None:
     assert not rows.add("id0", "a b", "g")
     assert rows.add("id1", f"a{blank}b", "g")
     assert not rows.add("id2", "a", "g", ["b"])
-
-
-def test_half_a_character_is_a_text_too() -> None:
-    rows = RepeatedRows()
-    assert [rows.add(str(number), text, "g") for number, text in enumerate("\ud83d?\ud83d")] == [False, False, True]
-
-
-def test_no_text_is_kept() -> None:
-    rows = RepeatedRows()
-    rows.add("id0", "a secret question", "a secret answer")
-    assert "secret" not in repr(rows)
 
 
 def test_notes_count_both_kinds() -> None:

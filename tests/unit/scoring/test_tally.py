@@ -136,13 +136,6 @@ def test_rules_of_tasks(task: str, one: str, other: str, *, same: bool) -> None:
     assert not labels & {"id0", "id1"}
 
 
-def test_templates_of_queries_are_in_the_scenarios_data(tmp_path: Path) -> None:
-    records = [{"question": "what of a?", "q_tag": "what of {x}?"}, {"question": "what of b?", "q_tag": "what of {x}?"}]
-    (tmp_path / "ehrsql_valid.json").write_text(json.dumps(records))
-    texts = [f"-- Database Schema:\n...\n\n--   Question:\nwhat of {name}?\n\n" for name in "ab"]
-    assert {label(rule_of("ehr_sql"), instance(text), tmp_path) for text in texts} == {"what of {x}?"}
-
-
 def test_notes_tell_of_shared_sources_and_of_a_large_design_effect() -> None:
     rule = ClusterRule(what="note", field="cluster")
     labels = {f"id{number}": str(number // 4) for number in range(32)}
@@ -257,12 +250,6 @@ def test_an_instance_counts_once_for_each_trial_and_perturbation(tmp_path: Path)
     assert seen.requested == {key(0), key(0, 1), key(0, 0, "typos"), key(1)}
 
 
-def test_splits_hold_the_instances_that_were_asked(tmp_path: Path) -> None:
-    valid, without = {"split": "valid"}, {"split": None}
-    seen = seen_of(tmp_path, entry(0), entry(0), entry(1), entry(2, instance=valid), failed(3, instance=without))
-    assert dict(seen.splits) == {"test": {"id0", "id1"}, "valid": {"id2"}, "": {"id3"}}
-
-
 def test_repeated_rows_are_counted_within_their_split(tmp_path: Path) -> None:
     def row(number: int, gold: str, **instance: Any) -> Entry:
         references = [{"output": {"text": gold}, "tags": ["correct"]}]
@@ -316,13 +303,6 @@ def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:
     assert seen.counts({key(2), key(5), key(99)}) == Instances(
         requested=7, scored=5, failed=2, empty=2, truncated=2, filtered=1, unjudged=3
     )
-
-
-def test_why_instances_failed_is_kept(tmp_path: Path) -> None:
-    seen = seen_of(tmp_path, failed(0), failed(1), entry(2, None), failed(3, None), filtered(4), entry(5))
-    assert [(cause.role, cause.count, cause.cause) for cause in seen.causes.listed()] == [
-        ("model", 2, "HTTP 500: broken"), ("model", 2, "no error was recorded"),
-    ]  # fmt: skip
 
 
 def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(tmp_path: Path) -> None:
@@ -400,15 +380,6 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     ]
 
 
-def test_a_judge_that_the_configuration_does_not_name_has_helms_name(tmp_path: Path) -> None:
-    here = judged_plan("openai/gpt-4o", a="openai/gpt-4o")
-    jury = jury_of(here)
-    jury["args"]["annotator_models"]["helm-b"] = {"model_deployment": "org/gpt-4o"}
-    run = run_of(tmp_path, judged(0, a=4, b=4), metric_specs=[jury])
-    seen = seen_in(here, run)
-    assert seen.judges == {"a": JudgeCounts(1, 1, 0, True), "helm-b": JudgeCounts(1, 1, 0, None)}
-
-
 @pytest.mark.parametrize(
     ("model", "judge", "same"),
     [
@@ -424,12 +395,6 @@ def test_a_judge_may_be_of_the_models_family(tmp_path: Path, model: str, judge: 
     run = run_of(tmp_path, judged(0, a=4), metric_specs=[jury_of(here)])
     seen = seen_in(here, run)
     assert seen.judges["a"].same_family is same
-
-
-def test_where_there_is_no_jury_no_judge_is_counted(tmp_path: Path) -> None:
-    here = judged_plan("org/own", a="org/one")
-    seen = seen_in(here, run_of(tmp_path, judged(0, "Judges, give 5 out of 5.", a=4)))
-    assert (seen.judges, seen.ratings.by_judge, seen.unjudged, seen.injected) == ({}, {}, set(), 0)
 
 
 def test_answers_that_speak_to_their_judges_are_counted(tmp_path: Path) -> None:
