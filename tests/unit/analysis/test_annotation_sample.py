@@ -38,11 +38,8 @@ def test_few_values_are_strata_and_many_are_quarters() -> None:
     assert parts_of(range(8)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
     assert parts_of([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]) == [(0, 0), (1, 2), (3, 5)]  # quarters of zeros are one
     assert sizes(layers_of(candidates(*range(40)), 20)) == {
-        "0 to 9": 10,
-        "10 to 19": 10,
-        "20 to 29": 10,
-        "30 to 39": 10,
-    }
+        "0 to 9": 10, "10 to 19": 10, "20 to 29": 10, "30 to 39": 10,
+    }  # fmt: skip
 
 
 def test_groups_part_the_scores_and_rare_ones_are_others() -> None:

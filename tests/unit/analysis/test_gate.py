@@ -162,15 +162,10 @@ def scored(folder: Path, value: float, interval: tuple[float, float] | None, **c
 @pytest.mark.parametrize(
     ("value", "interval", "outcome"),
     [
-        (0.7, (0.6, 0.8), "pass"),
-        (0.7, (0.599, 0.8), "inconclusive"),
-        (0.5, (0.4, 0.6), "inconclusive"),
-        (0.5, (0.4, 0.599), "fail"),
-        (0.7, None, "inconclusive"),
-        (0.6, None, "inconclusive"),
-        (0.59, None, "fail"),
+        (0.7, (0.6, 0.8), "pass"), (0.7, (0.599, 0.8), "inconclusive"), (0.5, (0.4, 0.6), "inconclusive"),
+        (0.5, (0.4, 0.599), "fail"), (0.7, None, "inconclusive"), (0.6, None, "inconclusive"), (0.59, None, "fail"),
     ],
-)
+)  # fmt: skip
 def test_a_least_score_is_held_by_the_scores_interval(
     tmp_path: Path, value: float, interval: tuple[float, float] | None, outcome: str
 ) -> None:

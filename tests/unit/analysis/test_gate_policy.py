@@ -51,11 +51,8 @@ benchmarks:
     )
     first, second = policy.benchmarks
     assert (first.task, first.tier, first.metric, first.direction) == (
-        "pubmed_qa",
-        "critical",
-        "exact_match",
-        "higher_is_better",
-    )
+        "pubmed_qa", "critical", "exact_match", "higher_is_better",
+    )  # fmt: skip
     assert (first.limits.max_drop, first.limits.min, first.limits.max_relative_drop) == (0.02, None, None)
     assert (second.tier, second.metric, second.direction) == ("advisory", "flag", "lower_is_better")
     assert second.limits.max_drop == 0
@@ -85,14 +82,12 @@ def test_what_stands_nearest_says_what_an_inconclusive_one_counts(tmp_path: Path
 @pytest.mark.parametrize(
     ("limits", "needs"),
     [
-        ("{max_drop: 0}", True),
-        ("{max_relative_drop: 0.1}", True),
-        ("{min: 0.1}", False),
+        ("{max_drop: 0}", True), ("{max_relative_drop: 0.1}", True), ("{min: 0.1}", False),
         ("{groups: {field: {x: {max_drop: 0.1}}}}", True),
         ("{groups: {field: {x: {min: 0.1}, y: {max_relative_drop: 0.1}}}}", True),
         ("{groups: {field: {x: {min: 0.1}}}}", False),
     ],
-)
+)  # fmt: skip
 def test_a_limited_drop_needs_a_baseline(tmp_path: Path, limits: str, needs: bool) -> None:
     (only,) = policy_of(tmp_path, f"version: 1\nbenchmarks: {{a: {limits}}}").benchmarks
     assert only.needs_baseline is needs
@@ -187,17 +182,12 @@ def test_it_needs_no_reference_and_shows_no_default_that_is_null() -> None:
 @pytest.mark.parametrize(
     ("benchmarks", "sound"),
     [
-        ({"a": {}}, True),
-        ({"a": {"min": None, "groups": {"title": {"$ref": {"min": 0.1}}}}}, True),
-        ({"a": {"mim": 0.1}}, False),
-        ({"a": {"groups": {"f": {"v": {"metric": "x"}}}}}, False),
-        ({"a": {"groups": {"f": {"v": {"max_drop": -0.1}}}}}, False),
-        ({"a": {"max_relative_drop": 1.1}}, False),
-        ({"a": {"direction": "up"}}, False),
-        ({"a": None}, False),
-        ({}, False),
+        ({"a": {}}, True), ({"a": {"min": None, "groups": {"title": {"$ref": {"min": 0.1}}}}}, True),
+        ({"a": {"mim": 0.1}}, False), ({"a": {"groups": {"f": {"v": {"metric": "x"}}}}}, False),
+        ({"a": {"groups": {"f": {"v": {"max_drop": -0.1}}}}}, False), ({"a": {"max_relative_drop": 1.1}}, False),
+        ({"a": {"direction": "up"}}, False), ({"a": None}, False), ({}, False),
     ],
-)
+)  # fmt: skip
 def test_it_refuses_another_shape(benchmarks: dict[str, Any], sound: bool) -> None:
     assert (errors({"version": 1, "benchmarks": benchmarks}) == []) is sound
 
@@ -241,15 +231,10 @@ def test_locking_again_keeps_the_first_time(policy: Policy) -> None:
 
 
 UNREADABLE = {
-    "empty": "",
-    "nothing": "{}",
-    "no_time": '{"sha256": "x"}',
-    "no_moment": '{"sha256": "x", "locked_at": "soon"}',
-    "no_zone": '{"sha256": "x", "locked_at": "2026-11-22T06:30:00"}',
-    "number": '{"sha256": "x", "locked_at": 5}',
-    "list": "[]",
-    "deep": "[" * 100_000,
-}
+    "empty": "", "nothing": "{}", "no_time": '{"sha256": "x"}', "no_moment": '{"sha256": "x", "locked_at": "soon"}',
+    "no_zone": '{"sha256": "x", "locked_at": "2026-11-22T06:30:00"}', "number": '{"sha256": "x", "locked_at": 5}',
+    "list": "[]", "deep": "[" * 100_000,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)

@@ -36,12 +36,10 @@ def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
 @pytest.mark.parametrize(
     ("shown", "ranks"),
     [
-        ([], [(1, 3), (1, 3), (1, 3)]),
-        ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
-        ([(2, 0)], [(2, 3), (1, 3), (1, 2)]),
-        ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
+        ([], [(1, 3), (1, 3), (1, 3)]), ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
+        ([(2, 0)], [(2, 3), (1, 3), (1, 2)]), ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
     ],
-)
+)  # fmt: skip
 def test_a_rank_counts_who_is_shown_to_be_better_and_worse(
     shown: list[tuple[int, int]], ranks: list[tuple[int, int]]
 ) -> None:
@@ -317,11 +315,9 @@ def test_ones_and_zeros_on_another_scale_are_no_proportions() -> None:
 def test_one_cluster_or_one_pair_has_no_interval() -> None:
     one = paired_difference([0.5, 0.0], [0.75, 1.0], clusters=["x", "x"])
     assert (one.difference, one.ci_low, one.p_value, one.mde, one.clusters) == (0.625, None, None, None, 1)
-    assert (non_inferiority(one, 0.9), equivalence(one, 0.9), one.significant) == (
-        "inconclusive",
-        "inconclusive",
-        False,
-    )
+    assert (
+        non_inferiority(one, 0.9), equivalence(one, 0.9), one.significant,
+    ) == ("inconclusive", "inconclusive", False)  # fmt: skip
 
 
 @pytest.mark.parametrize(

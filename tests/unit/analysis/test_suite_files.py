@@ -29,16 +29,9 @@ WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
 def test_a_complete_suite(tmp_path: Path) -> None:
     text = markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})), tmp_path)
     assert text.splitlines()[:9] == [
-        "# Results of the suite",
-        "",
-        "Complete: 2 runs of 2 models on 1 benchmark.",
-        "",
-        "## Scores",
-        "",
-        "| model | x<br>exact_match |",
-        "| :-- | --: |",
-        "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
-    ]
+        "# Results of the suite", "", "Complete: 2 runs of 2 models on 1 benchmark.", "", "## Scores", "",
+        "| model | x<br>exact_match |", "| :-- | --: |", "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
+    ]  # fmt: skip
     assert "| a | 1.000 | 1 | 1 won, 0 lost, 0 open | 1 |\n| b | 0.000 | 2 | 0 won, 1 lost, 0 open | 1 |\n" in text
     assert "| x | b | a | a is better | 40 | +50.0 | +19.6 to +71.6 | 0.0022 |" in text
     assert "| b (org/b) | x | complete | `b/x` | 40 | 0 | 100.0 % | 1 | 1 | - |" in text
@@ -93,14 +86,12 @@ def sections(page: str) -> list[str]:
 @pytest.mark.parametrize(
     ("folder", "href"),
     [
-        ("s/a/x", "./a/x/report.html"),
-        ("other/a/x", "../other/a/x/report.html"),
+        ("s/a/x", "./a/x/report.html"), ("other/a/x", "../other/a/x/report.html"),
         ("s/javascript:alert(1)/x", "./javascript%3Aalert%281%29/x/report.html"),
-        ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"),
-        ("s/\udcff/x", "./%FF/x/report.html"),
+        ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"), ("s/\udcff/x", "./%FF/x/report.html"),
     ],
     ids=["inside", "other suite", "address", "markup", "no text"],
-)
+)  # fmt: skip
 def test_a_cell_leads_to_its_runs_report(folder: str, href: str) -> None:
     assert link(CellResult("a", "x", RunStatus.COMPLETE, Path(folder)), Path("s")) == href
 

@@ -26,12 +26,10 @@ def test_a_run_without_such_scores_has_none() -> None:
 
 def test_each_group_takes_its_metrics_in_helms_order() -> None:
     found = made(
-        toxic=replace(MAIN, metric="toxic_frac", value=0.1),
-        bias=replace(MAIN, metric=BIAS),
-        fair=replace(MAIN, perturbation="fairness.worst"),
-        robust=replace(MAIN, perturbation="robustness.worst"),
+        toxic=replace(MAIN, metric="toxic_frac", value=0.1), bias=replace(MAIN, metric=BIAS),
+        fair=replace(MAIN, perturbation="fairness.worst"), robust=replace(MAIN, perturbation="robustness.worst"),
         ece=replace(MAIN, metric="ece_10_bin"),
-    )
+    )  # fmt: skip
     told = [(one.group, one.label, one.lower_is_better) for one in group_scores(found)]
     assert told == [
         ("calibration", "ece", True), ("robustness", "robust", False), ("fairness", "fair", False),

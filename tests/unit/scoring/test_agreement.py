@@ -57,11 +57,9 @@ def test_it_is_the_packages_on_any_table_and_none_where_it_is_not_defined(table:
 def test_krippendorffs_example() -> None:
     """K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011): 0.815 for ordinal data."""
     table: Table = [
-        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
-        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
-        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
-        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
-    ]
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]  # fmt: skip
     alpha = ordinal_alpha(units_of(table))
     assert alpha == pytest.approx(0.815, abs=0.0005)
     assert type(alpha) is float
@@ -141,10 +139,8 @@ def test_raters_who_rated_different_parts() -> None:
     assert found.n == 3
     assert found.icc == icc_agreement([[1, 2, 2], [4, 5, 3]])
     kappas = [
-        weighted_kappa([(1, 2), (4, 5), (3, 3)]),
-        weighted_kappa([(1, 2), (4, 3)]),
-        weighted_kappa([(2, 2), (5, 3)]),
-    ]
+        weighted_kappa([(1, 2), (4, 5), (3, 3)]), weighted_kappa([(1, 2), (4, 3)]), weighted_kappa([(2, 2), (5, 3)]),
+    ]  # fmt: skip
     assert found.weighted_kappa == pytest.approx(sum(one or 0 for one in kappas) / 3)
     assert found.alpha == ordinal_alpha([[0, 1, 1], [3, 4, 2], [2, 2]])
     assert found.ac1 == gwet_ac1([[0, 1, 1], [3, 4, 2], [2, 2]], 5)

@@ -95,13 +95,11 @@ def test_tokens_may_be_sent_under_another_name() -> None:
 @pytest.mark.parametrize(
     ("task", "model", "granted"),
     [
-        ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000),
-        ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
-        ("pubmed_qa", "o3-mini", 4000),
-        ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
+        ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000), ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
+        ("pubmed_qa", "o3-mini", 4000), ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
         ("pubmed_qa", "deepseek-r1-distill", 1),
     ],
-)
+)  # fmt: skip
 def test_models_that_think_were_granted_more(task: str, model: str, granted: int) -> None:
     flags = {"config.type": task, MODEL: model}
     assert deviations(flags, {**PLAIN, "max_tokens": granted}) == []

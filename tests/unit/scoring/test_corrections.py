@@ -235,16 +235,12 @@ def test_ehr_sql(
 @pytest.mark.parametrize(
     ("completion", "annotations", "impossible", "precision", "recall"),
     [
-        ("SELECT 1", sql([], []), False, 1.0, 1.0),
-        ("SELECT 1", sql([], [], "no such table"), False, 1.0, 1.0),
-        ("SELECT 1", sql([], None), True, 0.0, None),
-        (" ", sql([], []), False, None, 0.0),
-        (" ", sql([], []), True, None, None),
-        ("-- no", unwritten(None), False, None, 0.0),
-        ("-- no", unwritten(None), True, None, None),
-        ("SELECT 1", {"ehr_sql": None}, False, 1.0, 1.0),
+        ("SELECT 1", sql([], []), False, 1.0, 1.0), ("SELECT 1", sql([], [], "no such table"), False, 1.0, 1.0),
+        ("SELECT 1", sql([], None), True, 0.0, None), (" ", sql([], []), False, None, 0.0),
+        (" ", sql([], []), True, None, None), ("-- no", unwritten(None), False, None, 0.0),
+        ("-- no", unwritten(None), True, None, None), ("SELECT 1", {"ehr_sql": None}, False, 1.0, 1.0),
     ],
-)
+)  # fmt: skip
 def test_ehr_sqls_precision_and_recall_have_their_own_denominators(
     completion: str, annotations: dict[str, Any], impossible: bool, precision: float | None, recall: float | None
 ) -> None:  # fmt: skip
@@ -264,12 +260,8 @@ def test_ehr_sql_without_a_gold_query_is_impossible(gold: str) -> None:
 def test_repeated_instances_count_once() -> None:
     rule = rule_of(listed("med-dialog-repeated"))
     cases = [
-        ("1", "a", "x", 1.0),
-        ("2", "b", "x", 2.0),
-        ("3", "a", "x", 5.0),
-        ("4", "a", "y", 3.0),
-        ("1", "a", "x", 0.0),
-    ]
+        ("1", "a", "x", 1.0), ("2", "b", "x", 2.0), ("3", "a", "x", 5.0), ("4", "a", "y", 3.0), ("1", "a", "x", 0.0),
+    ]  # fmt: skip
     found = [rule(Case(prompt, "", gold, helm, instance=name)) for name, prompt, gold, helm in cases]
     assert found == [1.0, 2.0, None, 3.0, 0.0]  # the last is another trial of the first
     assert rule(Case("a", "", "x", 6.0, instance="5", choices=["x", "z"])) == 6.0
@@ -287,14 +279,9 @@ def test_a_case_knows_nothing_beside_it_unless_it_is_told() -> None:
 def test_every_rule_of_the_list_is_known_and_no_other() -> None:
     rules = {entry.rule for entry in load_errata().errata} - {None}
     assert rules == {
-        "medcalc_by_calculator",
-        "medec_sentence",
-        "medec_flag",
-        "ehr_sql_same_rows",
-        "ehr_sql_precision",
-        "ehr_sql_recall",
-        "first_of_repeated",
-    }
+        "medcalc_by_calculator", "medec_sentence", "medec_flag", "ehr_sql_same_rows", "ehr_sql_precision",
+        "ehr_sql_recall", "first_of_repeated",
+    }  # fmt: skip
     for entry in load_errata().errata:
         if entry.rule is not None:
             assert callable(rule_of(entry))
@@ -469,16 +456,10 @@ def test_an_instance_without_an_answer_keeps_its_place_at_zero() -> None:
 @pytest.mark.parametrize(
     ("odd", "plain", "fails"),
     [
-        (0, 0, False),
-        (1, 0, False),
-        (2, 0, True),
-        (1, 1, False),
-        (2, 3, True),
-        (2, 4, False),
-        (3, 5, True),
+        (0, 0, False), (1, 0, False), (2, 0, True), (1, 1, False), (2, 3, True), (2, 4, False), (3, 5, True),
         (3, 6, False),
     ],
-)
+)  # fmt: skip
 def test_a_rule_may_raise_on_one_answer_or_on_one_for_two_that_it_reads(odd: int, plain: int, fails: bool) -> None:
     made = corrections(as_number, em=context())
     add(made, *["odd"] * odd, *["0.5"] * plain)

@@ -295,14 +295,11 @@ def score(value: float, low: float | None, high: float | None) -> Score:
     [
         ((0.51, 0.7), False, None),
         ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
-        ((0.3, 0.5), False, "includes the score of"),
-        ((0.3, 0.49), False, "is worse than"),
-        ((0.3, 0.49), True, None),
-        ((0.3, 0.50), True, "includes the score of"),
-        ((0.5, 0.7), True, "includes the score of"),
-        ((0.51, 0.7), True, "is worse than"),
+        ((0.3, 0.5), False, "includes the score of"), ((0.3, 0.49), False, "is worse than"),
+        ((0.3, 0.49), True, None), ((0.3, 0.50), True, "includes the score of"),
+        ((0.5, 0.7), True, "includes the score of"), ((0.51, 0.7), True, "is worse than"),
     ],
-)
+)  # fmt: skip
 def test_a_note_says_that_a_score_is_not_above_its_floor(
     interval: tuple[float, float], lower_is_better: bool, said: str | None
 ) -> None:

@@ -304,13 +304,10 @@ def test_a_mean_that_was_computed_elsewhere_is_reported_and_is_the_middle() -> N
 @pytest.mark.parametrize(
     ("values", "cut"),
     [
-        ([0.0, 0.5, 1.0], (True, True)),
-        ([-0.5, 0.5, 1.0], (False, False)),
-        ([0.0, 0.5, 1.5], (False, False)),
-        ([0.0, 0.5, 2.0], (False, False)),
-        ([-0.001, 0.5, 1.0], (False, False)),
+        ([0.0, 0.5, 1.0], (True, True)), ([-0.5, 0.5, 1.0], (False, False)), ([0.0, 0.5, 1.5], (False, False)),
+        ([0.0, 0.5, 2.0], (False, False)), ([-0.001, 0.5, 1.0], (False, False)),
     ],
-)
+)  # fmt: skip
 def test_values_from_0_to_1_are_taken_for_a_scale_and_others_are_not(
     values: list[float], cut: tuple[bool, bool]
 ) -> None:

@@ -80,11 +80,9 @@ def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) ->
     found = run_files(rundir, [run])
     of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
     assert set(found) == {
-        *(f"helm/runs/s/r/{name}.json" for name in of_the_run),
-        "helm/hub_datasets.json",
-        "helm/trivial_scores.json",
+        *(f"helm/runs/s/r/{name}.json" for name in of_the_run), "helm/hub_datasets.json", "helm/trivial_scores.json",
         "cache.db",
-    }
+    }  # fmt: skip
     for name, digest in found.items():
         assert digest == hashlib.sha256((rundir.root / name).read_bytes()).hexdigest()
     assert with_run_files(result, rundir, [run]).provenance.run_files == found
@@ -146,14 +144,9 @@ def test_since_when_the_benchmark_and_its_answers_are_public(
 def test_data_that_are_not_here_keep_their_hashes() -> None:
     stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
     made = {
-        "scenarios/a": "9",
-        "package:a": "6",
-        "package:b": "7",
-        "hub:x/y": "8",
-        "hub:x/z": "4",
-        "hub:new": "7",
+        "scenarios/a": "9", "package:a": "6", "package:b": "7", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7",
         "scenarios/new": "6",
-    }
+    }  # fmt: skip
     assert with_unread_data(stored, made) == (
         {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6",
          "package:a": "5"}, 3,

@@ -36,14 +36,12 @@ def test_a_key_is_the_instance_its_trial_and_its_perturbation() -> None:
 @pytest.mark.parametrize(
     ("result", "has_no_answer", "withheld"),
     [
-        (None, True, False),
-        ({"success": True, "completions": [{"text": "x"}]}, False, False),
+        (None, True, False), ({"success": True, "completions": [{"text": "x"}]}, False, False),
         ({"success": True, "error": openai_api.FILTERED_MESSAGE}, False, False),
         ({"success": False, "error": openai_api.FILTERED_MESSAGE}, False, True),
-        ({"success": False, "error": "HTTP 500"}, True, False),
-        ({"success": False}, True, False),
+        ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
     ],
-)
+)  # fmt: skip
 def test_an_answer_that_a_filter_withheld_is_no_failure(
     result: dict[str, Any] | None, has_no_answer: bool, withheld: bool
 ) -> None:

@@ -118,13 +118,10 @@ def test_the_least_score_of_a_case_and_of_its_criteria_with_a_tag() -> None:
 @pytest.mark.parametrize(
     ("tag", "parts"),
     [
-        ("axis:x", ("axis", "x")),
-        ("x", ("tag", "x")),
-        (":x", ("tag", ":x")),
-        ("x:", ("tag", "x:")),
+        ("axis:x", ("axis", "x")), ("x", ("tag", "x")), (":x", ("tag", ":x")), ("x:", ("tag", "x:")),
         ("a:b:c", ("a", "b:c")),
     ],
-)
+)  # fmt: skip
 def test_the_field_of_a_tag(tag: str, parts: tuple[str, str]) -> None:
     assert field_of(tag) == parts
 
@@ -149,12 +146,10 @@ def test_the_report_counts_what_judges_said() -> None:
 @pytest.mark.parametrize(
     ("votes", "agreement"),
     [
-        ({"a": True}, None),
-        ({"a": True, "b": None}, None),
-        ({"a": True, "b": True}, 1.0),
+        ({"a": True}, None), ({"a": True, "b": None}, None), ({"a": True, "b": True}, 1.0),
         ({"a": True, "b": False, "c": True}, near(1 / 3)),
     ],
-)
+)  # fmt: skip
 def test_agreement_on_one_criterion(votes: dict[str, bool | None], agreement: float | None) -> None:
     assert agreement_on(votes) == agreement
 

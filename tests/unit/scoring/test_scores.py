@@ -48,13 +48,9 @@ def test_a_score_says_what_it_is_of() -> None:
     score = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos").score(
         0.5, stats
     )
-    assert (score.value, score.stats, score.metric, score.split, score.perturbation) == (
-        0.5,
-        stats,
-        "em",
-        "valid",
-        "typos",
-    )
+    assert (
+        score.value, score.stats, score.metric, score.split, score.perturbation,
+    ) == (0.5, stats, "em", "valid", "typos")  # fmt: skip
 
 
 def test_a_score_says_which_way_is_better_on_what_scale() -> None:

@@ -256,14 +256,9 @@ def test_repeated_rows_are_counted_within_their_split(tmp_path: Path) -> None:
         return entry(number, instance={"input": {"text": "the same"}, "references": references, **instance})
 
     seen = seen_of(
-        tmp_path,
-        row(0, "a"),
-        row(1, "a"),
-        row(1, "a") | {"train_trial_index": 1},
-        row(2, "a", split="valid"),
-        row(3, "b"),
-        row(4, "a", perturbation={"name": "typos"}),
-    )
+        tmp_path, row(0, "a"), row(1, "a"), row(1, "a") | {"train_trial_index": 1}, row(2, "a", split="valid"),
+        row(3, "b"), row(4, "a", perturbation={"name": "typos"}),
+    )  # fmt: skip
     assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
 
 
@@ -321,14 +316,10 @@ def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(
         return {"references": [{"output": {"text": text}, "tags": [tag]} for text in texts]}
 
     seen = seen_of(
-        tmp_path,
-        entry(0, instance=references("A", "the")),
-        entry(1, instance=references("B")),
-        entry(2, instance=references("A", tag="wrong")),
-        failed(3, instance=references("B", "A")),
-        entry(4, instance=references()),
-        metrics=metrics,
-    )
+        tmp_path, entry(0, instance=references("A", "the")), entry(1, instance=references("B")),
+        entry(2, instance=references("A", tag="wrong")), failed(3, instance=references("B", "A")),
+        entry(4, instance=references()), metrics=metrics,
+    )  # fmt: skip
     assert seen.nothing_right == expected
 
 
@@ -373,23 +364,18 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     assert list(late.ratings.by_judge) == list(late.judges) == ["a", "b"]
     assert seen.ratings.lowest == {key(3), key(5)}
     assert [(cause.role, cause.count, cause.cause) for cause in seen.causes.listed()] == [
-        ("model", 1, "HTTP 500: broken"),
-        ("a", 1, "no error was recorded"),
-        ("b", 1, "HTTP 500: no"),
+        ("model", 1, "HTTP 500: broken"), ("a", 1, "no error was recorded"), ("b", 1, "HTTP 500: no"),
         ("b", 1, "no error was recorded"),
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("model", "judge", "same"),
     [
-        ("openai/gpt-4o", "openai/gpt-4.1", True),
-        ("openai/gpt-4o", "claude-3-7-sonnet", False),
-        ("openai/gpt-4o", "org/own", None),
-        ("org/own", "openai/gpt-4o", None),
-        ("org/own", "org/other", None),
+        ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
+        ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
     ],
-)
+)  # fmt: skip
 def test_a_judge_may_be_of_the_models_family(tmp_path: Path, model: str, judge: str, same: bool | None) -> None:
     here = judged_plan(model, a=judge)
     run = run_of(tmp_path, judged(0, a=4), metric_specs=[jury_of(here)])
@@ -410,14 +396,11 @@ def test_answers_that_speak_to_their_judges_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failures", "unscorable", "unheard", "expected"),
     [
-        (set(), {}, (0, 0), False),
-        ({key(0)}, {}, (0, 0), True),
-        ({key(0)}, {key(0): "why"}, (0, 0), False),
-        ({key(0), key(1)}, {key(0): "why"}, (0, 0), True),
-        (set(), {}, (0, 1), True),
+        (set(), {}, (0, 0), False), ({key(0)}, {}, (0, 0), True), ({key(0)}, {key(0): "why"}, (0, 0), False),
+        ({key(0), key(1)}, {key(0): "why"}, (0, 0), True), (set(), {}, (0, 1), True),
         ({key(0)}, {key(0): "why"}, (1, 0), True),
     ],
-)
+)  # fmt: skip
 def test_what_can_still_be_answered_is_asked_again(
     failures: set[InstanceKey], unscorable: dict[InstanceKey, str], unheard: tuple[int, int], expected: bool
 ) -> None:
