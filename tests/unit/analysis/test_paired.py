@@ -128,6 +128,7 @@ def test_right_or_wrong_is_mcnemars_exact_test(a_only: int, b_only: int) -> None
     assert found.mde == mcnemar_mde(a_only + b_only, n)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(("n", "discordant"), [(50, 0), (50, 20), (200, 20), (400, 80), (1000, 0), (1000, 100)])
 def test_the_smallest_difference_of_proportions_is_shown_in_four_of_five_samples(n: int, discordant: int) -> None:
     """By test and interval, of 20,000 samples; Connor's formula is for the approximate test: 76 to 79 %."""
@@ -154,6 +155,7 @@ def test_where_few_pairs_differ_the_smallest_difference_brings_its_own() -> None
     assert greater > mde
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("n", [8, 20, 60, 200])
 def test_the_smallest_mean_difference_is_shown_in_four_of_five_samples(n: int) -> None:
     """Of ratings from 1 to 5; pseudo-values at the ends of the scale make it more than that for small samples."""
@@ -236,6 +238,18 @@ def test_flipped_are_clusters_and_not_their_instances() -> None:
     found = paired_difference([0.0] * 6, [1.0] * 6, clusters=list("aabbcc"))
     assert (found.p_value, found.mde) == (0.25, None)  # three clusters cannot show anything at 5 %
     assert not found.significant
+
+
+def test_five_clusters_are_too_few_to_show_anything_and_six_are_not() -> None:
+    """Of the signs of five, all alike have p = 2 / 32 at the least."""
+    after = [10.1, 10.3, 10.2, 10.4, 10.2, 10.3]
+    for count, shows in ((5, False), (6, True)):
+        for clusters in (None, [str(number) for number in range(count)]):
+            found = paired_difference([10.0] * count, after[:count], clusters=clusters)
+            assert found.p_value == 2.0 ** (1 - count)
+            assert (found.mde is not None, found.significant) == (shows, shows)
+            assert found.ci_low is not None
+            assert found.ci_low > 0
 
 
 def test_one_value_at_each_end_of_the_scale_by_hand() -> None:
@@ -376,6 +390,7 @@ def covered(draws: list[tuple[list[float], list[float]]], truth: float, **option
     return inside / len(draws)
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize(
     ("n", "shares"), [(20, (0.05, 0.15)), (50, (0.02, 0.02)), (200, (0.05, 0.10)), (100, (0.0, 0.05))]
 )
@@ -386,6 +401,7 @@ def test_the_interval_of_proportions_covers(n: int, shares: tuple[float, float])
     assert covered([right(*map(int, table)) for table in tables], b_only - a_only) >= 0.93
 
 
+@pytest.mark.simulation
 def test_the_interval_of_a_jury_that_nearly_always_says_five_covers() -> None:
     """3 % of b's ratings are 1: a plain t interval covers 26 % at 10 instances."""
     rng = np.random.default_rng(12)
@@ -393,6 +409,7 @@ def test_the_interval_of_a_jury_that_nearly_always_says_five_covers() -> None:
     assert covered(draws, -0.12, scale=(1.0, 5.0)) >= 0.93
 
 
+@pytest.mark.simulation
 def test_the_interval_of_clustered_flips_covers() -> None:
     """32 clusters of 8; within one all flip towards b or none does, but for one instance in four."""
     rng = np.random.default_rng(13)

@@ -99,6 +99,29 @@ def test_each_split_has_its_own(tmp_path: Path) -> None:
     }
 
 
+TYPOS = {"name": "typos", "robustness": True, "computed_on": "perturbed"}
+
+
+def test_what_was_perturbed_has_no_floor_and_changes_none(tmp_path: Path) -> None:
+    """Trivial answers were scored on the questions as they are: a perturbed one is no other question."""
+    write_trivial(tmp_path, always("CORRECT", 1, 0, 0, 0, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG))
+    states = of_medec("CORRECT", "0 x", "1 x", "1 x")
+    states += [{**one, "instance": {**one["instance"], "perturbation": TYPOS}} for one in of_medec(*["CORRECT"] * 4)]
+    states[4]["instance"]["references"] = []
+    run = {"states": states, "values": {FLAG: [1.0] * 4 + [None] * 4, "exact_match": [1.0] * 8}}
+    floors_of = result_of(tmp_path, {"config.type": "medec"}, **run, perturbation=TYPOS).validity.floors
+    assert set(floors_of) == {FLAG, f"{FLAG}.corrected"}
+    assert floors_of[f"{FLAG}.corrected"] == Floor("always 0", 0.75, 4, {"always CORRECT": 0.25, "always 0": 0.75})
+
+
+def test_a_metric_of_perturbed_questions_has_no_floor(tmp_path: Path) -> None:
+    write_trivial(tmp_path, always("A", 1, 1, 0, 1))
+    states = [state(number, "yes") for number in range(4)]
+    result = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4}, perturbation=TYPOS)
+    assert "exact_match@test+typos" in result.scores
+    assert set(result.validity.floors) == {"exact_match"}
+
+
 def test_the_best_error_rate_is_the_lowest(tmp_path: Path) -> None:
     strategies = [always("", 3, 1, 2, 2, metric="wer"), always("A", 1, 1, 0, 0, metric="wer")]
     write_trivial(tmp_path, *strategies, lower_is_better=["wer"])
