@@ -23,7 +23,7 @@ def run_anywhere(
     """
     evaluation = build_evaluation(request, load_framework(), env)
     if not evaluation.executor.is_slurm:
-        from eval_factory.workflows.suite.slurm_store import refuse_run_in_slurm
+        from eval_factory.executors.slurm_runs import refuse_run_in_slurm
 
         refuse_run_in_slurm(evaluation.output_dir, env)
         return evaluate(request, options, env=env, screen=screen, evaluation=evaluation)

@@ -18,7 +18,7 @@ from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.nouns import RunStatus
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.executors.local_runs import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import (
     FAILED,
     MISSING,

@@ -33,7 +33,7 @@ from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.executors.slurm import Slurm
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.suite.cell_host import CellHost
+from eval_factory.executors.local_runs import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, EndpointProbe
@@ -46,7 +46,7 @@ from eval_factory.workflows.suite.finished_cells import (
     take_over,
 )
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
-from eval_factory.workflows.suite.slurm_store import refuse_cells_in_slurm
+from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs

@@ -51,15 +51,7 @@ from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, finished, put_in_place
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.slurm_store import (
-    Ended,
-    PlanLine,
-    SlurmStore,
-    cell_key,
-    clean_up_after,
-    clean_up_after_all,
-    forget_keys,
-)
+from eval_factory.executors.slurm_runs import Ended, PlanLine, SlurmStore, cell_key, clean_up_after, clean_up_after_all, forget_keys
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
 from eval_factory.workflows.suite.suite_report import CellReport
 

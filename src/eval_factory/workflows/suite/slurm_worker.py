@@ -64,15 +64,7 @@ from eval_factory.workflows.suite.cell_outcome import (
 )
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.slurm_store import (
-    RUN_CONFIG,
-    CellStore,
-    Ended,
-    PlanLine,
-    SlurmStore,
-    read_plan,
-    read_wave,
-)
+from eval_factory.executors.slurm_runs import RUN_CONFIG, CellStore, Ended, PlanLine, SlurmStore, read_plan, read_wave
 from eval_factory.workflows.suite.slurm_suite import take_environment
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_report import SuiteOptions

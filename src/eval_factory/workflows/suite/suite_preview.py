@@ -214,7 +214,7 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         ConfigError: the suite says what jobs cannot keep.
     """
     # imported here, as what an estimate needs: a dry run of a local suite is to be quick
-    from eval_factory.workflows.suite.slurm_store import SlurmStore
+    from eval_factory.executors.slurm_runs import SlurmStore
     from eval_factory.workflows.suite.slurm_suite import at_once, refuse_what_slurm_cannot, script_of, wanted
 
     refuse_what_slurm_cannot(suite, env)

@@ -20,7 +20,7 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.executors.progress import EventTail, short_figures
 from eval_factory.executors.slurm import QueuedTask, Slurm, Wave, active, clean_up_name, in_words
-from eval_factory.workflows.suite.slurm_store import JUST_WRITTEN_S, CellStore, SlurmStore, forget_keys
+from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, CellStore, SlurmStore, forget_keys
 from eval_factory.workflows.suite.suite_budget import SpendingReader, total
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from eval_factory.workflows.suite.suite_journal import (

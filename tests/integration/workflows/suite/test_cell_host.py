@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.executors.local_runs import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import CellSpec, end_of
 from eval_factory.workflows.suite.cell_process import SAFE_TO_FORK
 from integration.support import program_environment
@@ -136,7 +136,7 @@ def test_a_cell_that_is_killed_costs_no_other(silent: str, tmp_path: Path) -> No
 DRIVER = """
 import os, sys, time
 from pathlib import Path
-from eval_factory.workflows.suite.cell_host import CellHost
+from eval_factory.executors.local_runs import CellHost
 from eval_factory.workflows.suite.cell_outcome import CellSpec
 host = CellHost(os.environ, Path(sys.argv[1]), fork=False)
 host.begin(CellSpec.of_line(sys.argv[2]))

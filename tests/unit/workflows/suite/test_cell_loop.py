@@ -15,7 +15,7 @@ from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.executors.local_runs import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import CellSpec
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News

@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.workflows.suite.slurm_store import SlurmStore, clean_up_after, clean_up_after_all, forget_keys
+from eval_factory.executors.slurm_runs import SlurmStore, clean_up_after, clean_up_after_all, forget_keys
 from slurm_cells import ScriptedSlurm, cells_of
 
 

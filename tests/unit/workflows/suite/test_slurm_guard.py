@@ -7,7 +7,7 @@ import pytest
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.executors.slurm import QueuedTask, Wave
-from eval_factory.workflows.suite.slurm_store import MOST_NAMED, SlurmStore, refuse_cells_in_slurm, refuse_run_in_slurm
+from eval_factory.executors.slurm_runs import MOST_NAMED, SlurmStore, refuse_cells_in_slurm, refuse_run_in_slurm
 from slurm_cells import ScriptedSlurm
 
 

@@ -13,7 +13,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
+from eval_factory.executors.slurm_runs import Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.suite_status import (
     NOT_KNOWN,
     PUBLISHED,

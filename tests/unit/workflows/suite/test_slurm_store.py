@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import Wave
-from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.executors.slurm_runs import CellStore, Ended, PlanLine, SlurmStore
 
 GOOD, BAD = Ended("w1-a", "complete", 0, None, 1), Ended("w1-b", "failed", 4, "x", 2)
 

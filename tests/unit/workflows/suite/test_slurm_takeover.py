@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.workflows.suite.slurm_store import CellStore
+from eval_factory.executors.slurm_runs import CellStore
 from eval_factory.workflows.suite.slurm_worker import (
     ENDED,
     PATIENCE_S,

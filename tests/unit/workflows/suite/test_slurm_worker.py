@@ -16,7 +16,7 @@ from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.cell_outcome import CellSpec
-from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.executors.slurm_runs import CellStore, Ended, PlanLine, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import write_environment
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, Takeover, copy_answers, main, work
 

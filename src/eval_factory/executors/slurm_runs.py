@@ -1,4 +1,4 @@
-"""What a suite on Slurm keeps on disk."""
+"""Runs as tasks of Slurm."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ import os
 import shlex
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
+from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
-
-from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, PRIVATE_FOLDER, RunSuiteDir, SuiteDir
-from eval_factory.core.safe_files import json_line, write_atomic
-from eval_factory.executors.slurm import BatchJob, QueuedTask, Slurm, Wave, active, clean_up_script, job_name
+from eval_factory.core.errors import BusyError
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.rundir import OF_ONE_RUN
+from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.rundir import PRIVATE_FOLDER
+from eval_factory.core.rundir import RunSuiteDir
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.safe_files import json_line
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.executors.slurm import BatchJob
+from eval_factory.executors.slurm import QueuedTask
+from eval_factory.executors.slurm import Slurm
+from eval_factory.executors.slurm import Wave
+from eval_factory.executors.slurm import active
+from eval_factory.executors.slurm import clean_up_script
+from eval_factory.executors.slurm import job_name
 
 RUN_CONFIG = "run_config.yml"
 """In the folder of an attempt."""

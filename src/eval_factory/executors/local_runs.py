@@ -1,4 +1,4 @@
-"""The suite's side of the process that its cells are run in: begin one, hear of its end, end them all."""
+"""Runs as processes of this machine, forked from one that has imported all there is to import."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
 from typing_extensions import Self
-
 from eval_factory.executors.process import start_listening
 from eval_factory.workflows.suite.cell_outcome import CellSpec
-from eval_factory.workflows.suite.cell_process import MODULE, WITHOUT_FORK
+from eval_factory.workflows.suite.cell_process import MODULE
+from eval_factory.workflows.suite.cell_process import WITHOUT_FORK
 
 GRACE_S = 15.0
 """A cell that is interrupted ends its helm-run first, which has a few seconds for it."""
