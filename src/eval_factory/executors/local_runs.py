@@ -1,4 +1,8 @@
-"""Runs as processes of this machine, forked from one that has imported all there is to import."""
+"""Runs as processes of this machine, begun by a process that has imported all that they need.
+
+That process reads a `RunSpec` a line on standard input, and says in lines of JSON which run it has begun (`name`,
+`pid`) and which has ended (`name`, `returncode`). It ends where its standard input does, and so do its runs.
+"""
 
 from __future__ import annotations
 
@@ -8,127 +12,81 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
 from typing_extensions import Self
+
 from eval_factory.executors.process import start_listening
-from eval_factory.workflows.suite.cell_outcome import CellSpec
-from eval_factory.workflows.suite.cell_process import MODULE
-from eval_factory.workflows.suite.cell_process import WITHOUT_FORK
+from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 
 GRACE_S = 15.0
-"""A cell that is interrupted ends its helm-run first, which has a few seconds for it."""
-KILLED = -int(signal.SIGKILL)
+"""A run that is interrupted ends its helm-run first, which has a few seconds for it."""
 
 
-@dataclass(frozen=True)
-class Began:
-    """The process of a cell is there."""
+class LocalRuns:
+    """The executor of this machine."""
 
-    number: int
-    pid: int
-
-
-@dataclass(frozen=True)
-class Ended:
-    """It is gone. `returncode`: its exit code, or negative: the signal that killed it."""
-
-    number: int
-    returncode: int
-
-
-class CellHost:
-    """Processes of cells; one thread uses it."""
-
-    def __init__(self, env: Mapping[str, str], log: Path, *, fork: bool = True) -> None:
-        """`log`: where what the process itself says goes."""
-        self._env, self._log = env, log
-        self._argv = [sys.executable, "-m", MODULE, *([] if fork else [WITHOUT_FORK])]
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        """
+        Args:
+            argv: of the process that begins runs.
+            log: for what that process itself writes on standard error.
+        """
+        self._argv, self._env, self._log = argv, env, log
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
-        self._pids: dict[int, int | None] = {}
-        """Of each attempt that has not ended: its process, None where it has not said so yet."""
+        self._events: deque[Mapping[str, Any]] = deque()
+        """What was heard, and not yet taken."""
+        self._states: dict[str, RunState] = {}
+        self._pids: dict[str, int] = {}
+        """Of the runs that are at work."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End every cell at once that still runs."""
-        for pid in self._known_pids():
-            _send(pid, signal.SIGKILL)
-        self._end_process()
-
-    @property
-    def running(self) -> int:
-        return len(self._pids)
+        """End every run that is left, at once."""
+        self._kill(self._pids)
+        self.clean_up()
 
     def start(self) -> None:
-        """Begin the process itself, if it is not there: it takes a second or two to import what cells need."""
+        """Begin the process itself, if it is not there: it takes a second or two to import what runs need."""
         if self._process is None:
             self._process = start_listening(self._argv, self._env, log=self._log)
             self._rest = b""
 
-    def begin(self, spec: CellSpec) -> None:
-        """Its `Began`, and at last its `Ended`, come from `wait`."""
+    def begin(self, runs: Sequence[RunSpec]) -> None:
         self.start()
-        self._pids[spec.number] = None
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # it is gone: `wait` sees it
-                self._process.stdin.write(spec.line().encode())
-                self._process.stdin.flush()
+        for run in runs:
+            self._states[run.name] = Waiting()
+            if self._process is not None and self._process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):  # it is gone: `look` finds out
+                    self._process.stdin.write(run.line().encode())
+                    self._process.stdin.flush()
 
-    def wait(self, seconds: float) -> list[Began | Ended]:
-        """What has happened, as soon as something has, or nothing after so many seconds."""
-        if self._process is None or self._process.stdout is None:
-            time.sleep(seconds)
-            return []
-        source = self._process.stdout.fileno()
-        if not select.select([source], [], [], seconds)[0]:
-            return []
-        data = os.read(source, 65536)
-        if not data:
-            return self._all_lost()
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [self._heard(json.loads(line)) for line in lines]
+    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+        self._hear(seconds)
+        return dict(self._states)
 
-    def interrupt(self) -> list[Began | Ended]:
-        """Have every cell stop as by Ctrl-C, then make it. What happened meanwhile."""
+    def end(self, names: Collection[str] | None = None) -> None:
+        """As by Ctrl-C, then by force."""
+        chosen = set(self._states) if names is None else set(names)
         told: set[int] = set()
-        heard: list[Began | Ended] = []
         deadline = time.monotonic() + GRACE_S
-        while self._pids and time.monotonic() < deadline:
-            for pid in self._known_pids():
-                if pid not in told:
+        while self._at_work(chosen) and time.monotonic() < deadline:
+            for name, pid in self._pids.items():
+                if name in chosen and pid not in told:
                     _send(pid, signal.SIGTERM)
                     told.add(pid)
-            heard += self.wait(0.2)
-        for pid in self._known_pids():
-            _send(pid, signal.SIGKILL)
-        return heard
+            self._hear(0.2)
+        self._kill(chosen)
 
-    def _known_pids(self) -> list[int]:
-        return [pid for pid in self._pids.values() if pid is not None]
-
-    def _heard(self, told: Mapping[str, Any]) -> Began | Ended:
-        number = told["number"]
-        if "pid" in told:
-            self._pids[number] = told["pid"]
-            return Began(number, told["pid"])
-        self._pids.pop(number, None)
-        return Ended(number, told["returncode"])
-
-    def _all_lost(self) -> list[Began | Ended]:
-        """The process is gone, and its cells end with it; the next cell gets a new one."""
-        self._end_process()
-        lost: list[Began | Ended] = [Ended(number, KILLED) for number in self._pids]
-        self._pids.clear()
-        return lost
-
-    def _end_process(self) -> None:
+    def clean_up(self) -> None:
+        """The process that begins runs ends, and with it any run that is left."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -141,6 +99,51 @@ class CellHost:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def _at_work(self, names: Collection[str]) -> bool:
+        return any(isinstance(self._states.get(name), (Waiting, Started)) for name in names)
+
+    def _kill(self, names: Collection[str]) -> None:
+        for name, pid in self._pids.items():
+            if name in names:
+                _send(pid, signal.SIGKILL)
+
+    def _hear(self, seconds: float) -> None:
+        if self._events:
+            self._take_events()
+            return
+        if self._process is None or self._process.stdout is None:
+            time.sleep(seconds)
+            return
+        source = self._process.stdout.fileno()
+        if not select.select([source], [], [], seconds)[0]:
+            return
+        data = os.read(source, 65536)
+        if not data:
+            self._all_lost()
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._events += map(json.loads, lines)
+        self._take_events()
+
+    def _take_events(self) -> None:
+        """One of each run: whoever looks sees that a run was started, however short it was."""
+        taken: set[str] = set()
+        while self._events and (name := self._events[0]["name"]) not in taken:
+            taken.add(name)
+            event = self._events.popleft()
+            if "pid" in event:
+                self._pids[name] = event["pid"]
+                self._states[name] = Started(f"process {event['pid']}", event["pid"])
+            else:
+                self._pids.pop(name, None)
+                self._states[name] = Ended(event["returncode"])
+
+    def _all_lost(self) -> None:
+        """The process that begins runs is gone, and they end with it; the next run gets a new one."""
+        self.clean_up()
+        self._pids.clear()
+        self._states |= {name: Lost() for name, state in self._states.items() if isinstance(state, (Waiting, Started))}
 
 
 def _send(pid: int, number: signal.Signals) -> None:

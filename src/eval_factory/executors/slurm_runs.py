@@ -1,191 +1,181 @@
-"""Runs as tasks of Slurm."""
+"""Runs as tasks of Slurm: arrays that are submitted, known again by the names of their jobs, and ended.
+
+All state is in the suite's folder: the list of each wave's runs, written before sbatch is called, a mark for each start
+of a run, and the record of its end. A file is whole or not there, for it is written by whoever submits and by tasks on
+whatever machines. Slurm holds nothing but the queue; what has come of a run, its own output folder says.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import sys
 import time
 import uuid
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from eval_factory.core.errors import BusyError
-from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.rundir import OF_ONE_RUN
-from eval_factory.core.rundir import PRIVATE
-from eval_factory.core.rundir import PRIVATE_FOLDER
-from eval_factory.core.rundir import RunSuiteDir
-from eval_factory.core.rundir import SuiteDir
-from eval_factory.core.safe_files import json_line
+
+from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.executors.slurm import BatchJob
-from eval_factory.executors.slurm import QueuedTask
-from eval_factory.executors.slurm import Slurm
-from eval_factory.executors.slurm import Wave
-from eval_factory.executors.slurm import active
-from eval_factory.executors.slurm import clean_up_script
-from eval_factory.executors.slurm import job_name
+from eval_factory.executors.process import ALLOWED
+from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
+from eval_factory.executors.slurm import (
+    OWN,
+    BatchJob,
+    QueuedTask,
+    Slurm,
+    batch_script,
+    can_never_start,
+    clean_up_name,
+    clean_up_script,
+    in_words,
+    reason_name,
+)
 
-RUN_CONFIG = "run_config.yml"
-"""In the folder of an attempt."""
+Say = Callable[[str], object]
 MOST_WAVES = 100_000
+JUST_WRITTEN_S = 300.0
+"""Keys that are younger may be of tasks which sbatch is about to take."""
+END_POLL_S, END_LIMIT_S = 0.5, 120.0
+AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
+END = ".end.json"
+OF_THE_MACHINE = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV",
+        "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "SYSTEMROOT",
+    }
+)  # fmt: skip
+"""The node, and the lines before the evaluation, set these themselves."""
 
 
 @dataclass(frozen=True)
-class PlanLine:
-    """What a task has to know to do a cell."""
+class SlurmAsks:
+    """What a run asks of Slurm: `RunSpec.asks`, typed."""
 
-    key: str
-    """Of the cell with its configuration: of another configuration it is another."""
-    target: str
-    evaluation: str
-    document: Mapping[str, Any]
-    """The run config, with this task's part of the endpoint's limits."""
-    max_attempts: int
-    no_preflight: bool
-    debug: bool
+    group: str
+    """Runs of one group ask one endpoint."""
+    resources: Mapping[str, Any]
+    """Every key of suite.slurm. Runs with the same go into one array."""
+    at_once: int
+    servers: int = 1
+    """Of a model, that each task starts as steps; the resources are asked for each of them."""
+    together: bool = False
+    """All runs of its group are done by one task: they ask one server, which the task starts."""
+    max_attempts: int = 1
     served: Mapping[str, Any] | None = None
-    """Of a cell whose task starts its model's server: the target's `serve`, and how many of its cells run at once."""
+    """What a task needs to start the server of its model."""
+
+    @classmethod
+    def of(cls, run: RunSpec) -> SlurmAsks:
+        return cls(**run.asks)
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What became of a cell in a wave, or for good."""
+class Wave:
+    """One array that was submitted, or was about to be."""
 
-    attempt: str
-    """The name of its folder; empty where nothing was begun."""
-    status: str
+    number: int
+    job_name: str
+    runs: tuple[RunSpec, ...]
+    """What each of its tasks does, by the task's number."""
+    together: bool = False
+    """One task does all of them."""
+
+    def of_task(self, index: int) -> tuple[RunSpec, ...]:
+        return self.runs if self.together else self.runs[index : index + 1]
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """What became of a run in a wave."""
+
     exit_code: int
+    status: str
     reason: str | None
-    attempts: int
+    attempts: int = 0
 
 
-class CellStore:
-    """Of one cell."""
+def cell_of(name: str) -> str:
+    """`target/evaluation`, of a name that has a digest of the configuration behind it."""
+    return name.rpartition("/")[0]
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._attempts = folder / "attempts"
-        self._done = folder / "done.json"
 
-    def attempts(self) -> list[Path]:
-        """Oldest first."""
-        found = [path for path in self._attempts.glob("w*") if path.is_dir()]
-        return sorted(found, key=lambda path: (_begun(path), path.name))
+def job_name(suite_id: str, number: int) -> str:
+    return f"ef-{suite_id}-w{number}"
 
-    def attempts_of(self, wave: int) -> int:
-        return sum(1 for _ in self._attempts.glob(f"w{wave}-*"))
 
-    def new_attempt(self, wave: int) -> Path:
-        """A folder that nobody else works in: the same task may run on two nodes at once."""
-        path = self._attempts / f"w{wave}-{uuid.uuid4().hex[:12]}"
-        path.mkdir(parents=True, mode=PRIVATE_FOLDER)
-        return path
+def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
+    """Name of a run -> its task that waits or runs; of several the one that runs.
 
-    def output(self, attempt: str) -> Path:
-        return self._attempts / attempt / "out"
+    Tasks are known by the name of their job and their number, never by a job's id, which Slurm may use twice.
+    """
+    known = {wave.job_name: wave for wave in waves}
+    found: dict[str, QueuedTask] = {}
+    for task in queue:
+        wave = known.get(task.job_name)
+        for run in () if wave is None else wave.of_task(task.index):
+            if run.name not in found or task.state == "RUNNING":
+                found[run.name] = task
+    return found
 
-    def done(self) -> Ended | None:
-        """The attempt that counts: it is complete."""
-        return _read(self._done)
 
-    def ended(self, wave: int) -> Ended | None:
-        return _read(self._of_wave(wave))
+def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]:
+    """One array for each endpoint and resources, and more where Slurm takes no array so large.
 
-    def publish(self, ended: Ended, wave: int, *, complete: bool) -> None:
-        """The first that publishes has decided, here and for good where the result is complete."""
-        own = self.folder / f"{uuid.uuid4().hex}.tmp"
-        write_atomic(own, json_line(asdict(ended)))
-        try:
-            for place in [self._done, self._of_wave(wave)] if complete else [self._of_wave(wave)]:
-                with suppress(FileExistsError):
-                    os.link(own, place)
-        finally:
-            own.unlink(missing_ok=True)
-
-    def parts(self) -> list[CellStore]:
-        """Of an earlier version, which had several tasks ask a cell, each a part: their folders are beside it."""
-        return [CellStore(path) for path in sorted(self.folder.parent.glob(f"{self.folder.name}.*-of-*"))]
-
-    def forget_done(self) -> None:
-        """Its result is not there any more."""
-        for path in (self._done, *self.folder.glob("ended-w*.json")):
-            path.unlink(missing_ok=True)
-
-    def _of_wave(self, wave: int) -> Path:
-        return self.folder / f"ended-w{wave}.json"
+    What is done together is an array of one task, however much it is.
+    """
+    alike: dict[str, list[RunSpec]] = {}
+    for run in runs:
+        asks = SlurmAsks.of(run)
+        key = json.dumps([asks.group, asks.resources, asks.servers], sort_keys=True)
+        alike.setdefault(key, []).append(run)
+    for same in alike.values():
+        size = len(same) if SlurmAsks.of(same[0]).together else largest
+        for start in range(0, len(same), size):
+            yield same[start : start + size]
 
 
 class SlurmStore:
-    """Of a suite."""
+    """What a suite on Slurm has on disk beside its runs' folders."""
 
     def __init__(self, suite: SuiteDir) -> None:
         self.suite = suite
         self.root = suite.state / "slurm"
-        self.plan_file = self.root / "plan.jsonl"
         self.cancelled = self.root / "cancelled"
         """There where somebody has ended all jobs: who waits for them submits no others."""
         self._waves = self.root / "waves"
 
     def begin(self) -> str:
-        """Make the folders; the suite's own id, which the names of its jobs have.
-
-        Raises:
-            PrerequisiteError: the file system has no hard links, and who is first could not be told.
-        """
+        """Make the folders; the suite's own id, which the names of its jobs have. Only who holds the suite calls it."""
         self._waves.mkdir(parents=True, exist_ok=True)
         self.cancelled.unlink(missing_ok=True)
-        own, place = self.root / f"{uuid.uuid4().hex}.tmp", self.root / "id"
-        own.write_text(uuid.uuid4().hex[:10], encoding="utf-8")
-        try:
-            os.link(own, place)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise PrerequisiteError(
-                f"executor slurm needs hard links; the file system of {self.suite.root} has none: {error.strerror}\n"
-                "  choose a folder on another one with suite.output_dir"
-            ) from error
-        finally:
-            own.unlink(missing_ok=True)
-        return place.read_text(encoding="utf-8")
+        file = self.root / "id"
+        if not file.exists():
+            write_atomic(file, uuid.uuid4().hex[:10])
+        return file.read_text(encoding="utf-8")
 
     def is_there(self) -> bool:
         """Whether anything was ever submitted."""
         return self._waves.is_dir()
 
-    def write_plan(self, lines: Iterable[PlanLine]) -> None:
-        """Tasks that are queued still find what they were submitted for."""
-        known = {line.key: line for line in (*self.plan(), *lines)}
-        text = "".join(f"{json_line(asdict(line))}\n" for line in known.values())
-        write_atomic(self.plan_file, text, mode=PRIVATE)
-
-    def plan(self) -> list[PlanLine]:
-        return read_plan(self.plan_file) if self.plan_file.is_file() else []
-
     def waves(self) -> list[Wave]:
         """Oldest first."""
-        found = (read_wave(path) for path in self._waves.glob("w*.json"))
-        return sorted(found, key=lambda wave: wave.number)
+        return sorted(map(read_wave, self._waves.glob("w*.json")), key=lambda wave: wave.number)
 
     def open_waves(self) -> bool:
         """Whether tasks may still need their keys, and so may be queued."""
         return next(self._waves.glob("w*.env"), None) is not None
 
-    def new_wave(self, suite_id: str, keys: Sequence[str], *, together: bool = False) -> Wave:
-        """Its list stands on disk before anything is submitted; no two have the same number."""
+    def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
+        """Its list is on disk before anything is submitted; no two have the same number."""
         last = max((wave.number for wave in self.waves()), default=0)
         for number in range(last + 1, last + MOST_WAVES):
-            wave = Wave(number, job_name(suite_id, number), tuple(keys), together)
+            wave = Wave(number, job_name(suite_id, number), tuple(runs), SlurmAsks.of(runs[0]).together)
             with suppress(FileExistsError):
                 descriptor = os.open(self.wave_file(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -213,113 +203,268 @@ class SlurmStore:
         return self._waves / f"w{number}.clean-up"
 
     def logs(self, number: int) -> Path:
-        """What Slurm and the tasks say of themselves, a file a task."""
+        """What Slurm and the tasks report of themselves, a file a task."""
         return self.root / "logs" / f"w{number}"
 
+    def task_log(self, wave: Wave, run: RunSpec) -> Path:
+        return self.logs(wave.number) / f"{0 if wave.together else wave.runs.index(run)}.log"
+
     def served(self, target: str, wave: int) -> Path:
-        """A folder for one start of a task that serves a model; what it keeps beside the attempts of cells."""
+        """A folder for one start of a task that serves a model; what it has beside the runs' folders."""
         return self.root / "served" / target / f"w{wave}-{uuid.uuid4().hex[:12]}"
 
-    def task_log(self, wave: Wave, key: str) -> Path:
-        """Of the task that does a cell; one task does all cells of a wave whose model it serves."""
-        return self.logs(wave.number) / f"{0 if wave.together else wave.keys.index(key)}.log"
+    def run_config(self, name: str) -> Path:
+        """Of a run as a task does it: with its part of the endpoint's limits."""
+        return self.root / "runs" / f"{name}.yml"
 
-    def cell(self, key: str) -> CellStore:
-        return CellStore(self.root / "cells" / key)
+    def ended(self, wave: Wave, run: RunSpec) -> RunEnd | None:
+        """How the run ended in this wave; None where it has not."""
+        with suppress(FileNotFoundError):
+            return RunEnd(**json.loads(self._record(wave, run).read_text(encoding="utf-8")))
+        return None
+
+    def last_end(self, name: str) -> RunEnd | None:
+        """How the run of this name ended in the last wave that has it."""
+        found = [(wave, run) for wave in self.waves() for run in wave.runs if run.name == name]
+        return self.ended(*found[-1]) if found else None
+
+    def record_end(self, wave: Wave, run: RunSpec, end: RunEnd) -> None:
+        write_atomic(self._record(wave, run), json.dumps(asdict(end)), mode=PRIVATE)
+
+    def was_submitted_again(self, wave: Wave, run: RunSpec) -> bool:
+        """Whether a newer wave does it: with another configuration, or because this one was forgotten by Slurm."""
+        newer = (other for other in self.waves() if other.number > wave.number)
+        return any(cell_of(one.name) == cell_of(run.name) for other in newer for one in other.runs)
+
+    def _record(self, wave: Wave, run: RunSpec) -> Path:
+        return self.root / "runs" / f"{run.name}.w{wave.number}{END}"
+
+    def starts(self, cell: str) -> Path:
+        """A file for each start of a run, on whatever machine; beside it the record of its end, if it has ended."""
+        return self.root / "starts" / cell
+
+    def starts_in(self, wave: Wave, run: RunSpec) -> list[Path]:
+        """Oldest first."""
+        found = starts_below(self.starts(cell_of(run.name)))
+        return [path for path in found if path.name.startswith(f"w{wave.number}-")]
 
 
-def cell_key(key: str) -> str:
-    """The cell's, also of a key that an earlier version gave a part of it: `<target>/<evaluation>/<digest>.2-of-5`."""
-    folder, _, name = key.rpartition("/")
-    return f"{folder}/{name.partition('.')[0]}"
+def starts_below(folder: Path) -> list[Path]:
+    """Oldest first."""
+    found = [path for path in folder.glob("w*") if not path.name.endswith(END)]
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
 
-def read_plan(path: Path) -> list[PlanLine]:
-    """Without the lines and fields of an earlier version that are about parts of a cell."""
-    known = {field.name for field in fields(PlanLine)}
-    documents = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [
-        PlanLine(**{name: value for name, value in document.items() if name in known})
-        for document in documents
-        if not document.get("part")
-    ]
+def end_of_start(start: Path) -> Path:
+    return start.with_name(f"{start.name}{END}")
 
 
 def read_wave(path: Path) -> Wave:
-    """One whose submitter was killed while he wrote it has nothing in it: nothing was submitted."""
+    """One whose submitter was killed while writing it has nothing in it: nothing was submitted."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return Wave(int(path.stem[1:]), "", ())
-    return Wave(fields["number"], fields["job_name"], tuple(fields["keys"]), fields.get("together", False))
+    # what an earlier version submitted has names alone, of a cell or of a part of it: it is only waited for
+    names = [key.rpartition("/") for key in fields.get("keys", ())]
+    old = [RunSpec(f"{cell}/{digest.partition('.')[0]}", "", "", "") for cell, _, digest in names]
+    runs = [RunSpec.of(run) for run in fields.get("runs", ())]
+    return Wave(fields["number"], fields["job_name"], (*old, *runs), fields.get("together", False))
 
 
-def _begun(attempt: Path) -> int:
-    """When an attempt had its run config, which is written once; its folder changes when an older start ends late."""
-    with suppress(FileNotFoundError):
-        return (attempt / RUN_CONFIG).stat().st_mtime_ns
-    return attempt.stat().st_mtime_ns
+def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
+    """What of the submitter's environment a task gets, in a file that only its user can read."""
+    names = {*(ALLOWED - OF_THE_MACHINE), *secrets}
+    kept = {name: value for name, value in env.items() if name in names}
+    write_atomic(path, json.dumps({"secrets": sorted(set(secrets) & kept.keys()), "values": kept}), mode=PRIVATE)
 
 
-def _read(path: Path) -> Ended | None:
-    try:
-        return Ended(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
+def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
+    """Keys are the submitter's; of settings, what the node or the lines before the evaluation set comes first.
+
+    Raises:
+        FileNotFoundError: the wave has ended, or was cancelled.
+    """
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in kept["values"].items():
+        if name in kept["secrets"] or name not in env:
+            env[name] = value
 
 
-Say = Callable[[str], object]
-JUST_WRITTEN_S = 300.0
-"""Keys that are younger may be of tasks which sbatch is about to take."""
-
-
-def clean_up_after(
-    store: SlurmStore, wave: Wave, job: str, resources: Mapping[str, Any], slurm: Slurm, say: Say
-) -> None:
-    """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is said, and tried again.
+def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]) -> str:
+    """The batch script of one wave.
 
     Args:
-        job: the id of the wave's array, as Slurm has just said it.
+        worker: what Python does with the wave's file as its last argument.
     """
-    script = store.clean_up_script(wave.number)
-    array = BatchJob(wave.job_name, len(wave.keys), 1, store.logs(wave.number).absolute(), resources, ())
-    write_atomic(script, clean_up_script(array, store.environment(wave.number).absolute()), mode=PRIVATE)
-    try:
-        slurm.submit(script, after=job)
-    except PrerequisiteError as error:
-        say(f"the keys of {wave.job_name} are deleted by its last task, or by the next command: {error}".split("\n")[0])
-    else:
-        store.clean_up_submitted(wave.number).touch()
+    asks = SlurmAsks.of(array[0])
+    job = BatchJob(
+        servers=asks.servers,
+        name=name,
+        tasks=1 if asks.together else len(array),
+        at_once=asks.at_once,
+        log=store.logs(number).absolute(),
+        resources={**asks.resources, "python": asks.resources["python"] or sys.executable},
+        argv=(*worker, str(store.wave_file(number).absolute())),
+    )
+    return batch_script(job)
 
 
-def clean_up_after_all(
-    store: SlurmStore, queued: Iterable[QueuedTask], resources: Mapping[str, Mapping[str, Any]], slurm: Slurm, say: Say
-) -> None:
-    """Of waves whose submitter was killed before he did: found by the names of their jobs.
+class SlurmRuns:
+    """The executor of a cluster, for one suite."""
 
-    Args:
-        resources: key -> what its task asks of Slurm.
-    """
-    jobs = {task.job_name: task.job_id for task in queued}
-    for wave in store.waves():
-        asked = next((resources[key] for key in wave.keys if key in resources), None)
-        is_there = store.environment(wave.number).exists() and not store.clean_up_submitted(wave.number).exists()
-        if wave.job_name in jobs and is_there and asked is not None:
-            clean_up_after(store, wave, jobs[wave.job_name], asked, slurm, say)
+    def __init__(
+        self,
+        folder: SuiteDir,
+        slurm: Slurm,
+        worker: Sequence[str] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+        secrets: Collection[str] = (),
+        say: Say = lambda _text: None,
+    ) -> None:
+        """
+        Args:
+            worker: as `script_of`'s.
+            env: what is given to the tasks, and what is secret of it.
+            say: is told what was submitted, and what is waited for.
+        """
+        self.store = SlurmStore(folder)
+        self._slurm, self._worker, self._say = slurm, worker, say
+        self._env, self._secrets = env or {}, secrets
+        self._queue: tuple[QueuedTask, ...] | None = None
+        self._reasons: set[str] = set()
+        """What is waited for, as far as it has been said."""
 
+    def begin(self, runs: Sequence[RunSpec]) -> None:
+        suite_id = self.store.begin()
+        for array in list(arrays(runs, self._slurm.largest_array())):
+            self._submit(array, suite_id)
 
-def forget_keys(store: SlurmStore, queued: Iterable[QueuedTask], *, older_than_s: float = 0.0) -> None:
-    """Of waves that have no task any more. Nothing is raised: the folder may be another user's.
+    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+        """
+        Raises:
+            QueueUnknownError: squeue fails; nothing is taken for ended.
+        """
+        time.sleep(seconds)
+        self._queue = self._slurm.queue()
+        waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
+        queued = active(self._queue, waves)
+        states: dict[str, RunState] = {}
+        for wave in waves:
+            for run in wave.runs:
+                task = queued.get(run.name)
+                states[run.name] = self._ended(wave, run) if task is None else self._queued(task)
+        return states
 
-    Args:
-        older_than_s: of who does not hold the suite; somebody may be submitting.
-    """
-    names = {task.job_name for task in queued}
-    for wave in store.waves():
-        file = store.environment(wave.number)
-        with suppress(OSError):
-            if wave.job_name not in names and time.time() - file.stat().st_mtime >= older_than_s:
-                file.unlink()
+    def end(self, names: Collection[str] | None = None) -> None:
+        """
+        Raises:
+            PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
+        """
+        waves = self.store.waves()
+
+        def left() -> dict[str, QueuedTask]:
+            queued = active(self._slurm.queue(), waves)
+            return {name: task for name, task in queued.items() if names is None or name in names}
+
+        found = left()
+        jobs: dict[str, list[QueuedTask]] = {}
+        for task in found.values():
+            jobs.setdefault(task.job_name, []).append(task)
+        if names is None and jobs:
+            self.store.cancelled.touch()
+        for job, tasks in sorted(jobs.items()):
+            self._slurm.cancel(job, () if names is None else list(dict.fromkeys(tasks)))
+            if names is None:
+                self._slurm.cancel(clean_up_name(job))
+                self._say(f"asked Slurm to end {job} ...")
+        started = time.monotonic()
+        while jobs and left():
+            if time.monotonic() - started > END_LIMIT_S:
+                raise PrerequisiteError(
+                    f"{self.store.suite.root}: jobs were cancelled and have not ended after {END_LIMIT_S:.0f} s:"
+                    f" {', '.join(sorted(jobs))}\n  see squeue, then run it again"
+                )
+            time.sleep(END_POLL_S)
+        for wave in waves if names is None else ():
+            self.store.environment(wave.number).unlink(missing_ok=True)
+
+    def clean_up(self) -> None:
+        """The keys of waves that have no task are deleted, and a job of Slurm's own deletes those of the others later:
+        a task that is killed, or cancelled before it began, deletes nothing.
+        """
+        queue = self._slurm.queue() if self._queue is None else self._queue
+        self.forget_keys(queue)
+        jobs = {task.job_name: task.job_id for task in queue}
+        for wave in self.store.waves():  # of a submitter that was killed before it submitted that job
+            has_keys = self.store.environment(wave.number).exists()
+            if has_keys and wave.job_name in jobs and not self.store.clean_up_submitted(wave.number).exists():
+                self._clean_up_after(wave, jobs[wave.job_name])
+
+    def forget_keys(self, queue: Iterable[QueuedTask] | None = None, *, older_than_s: float = 0.0) -> None:
+        """Of waves that have no task any more. Nothing is raised: the folder may be another user's.
+
+        Args:
+            older_than_s: of who does not hold the suite; somebody may be submitting.
+        """
+        names = {task.job_name for task in (self._queue or () if queue is None else queue)}
+        for wave in self.store.waves():
+            file = self.store.environment(wave.number)
+            with suppress(OSError):
+                if wave.job_name not in names and time.time() - file.stat().st_mtime >= older_than_s:
+                    file.unlink()
+
+    def _submit(self, array: Sequence[RunSpec], suite_id: str) -> None:
+        """List, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody."""
+        wave = self.store.new_wave(suite_id, array)
+        script, environment = self.store.script(wave.number), self.store.environment(wave.number)
+        text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
+        write_atomic(script, text, mode=PRIVATE)
+        write_environment(environment, self._env, self._secrets)
+        try:
+            job = self._slurm.submit(script)
+        except BaseException:
+            # sbatch failed, or did not say: what it may have queued ends, for it has no keys
+            environment.unlink(missing_ok=True)
+            raise
+        many = "1 cell" if len(array) == 1 else f"{len(array):,} cells"
+        self._say(f"submitted {many} to Slurm: {wave.job_name} (job {job})")
+        self._clean_up_after(wave, job)
+
+    def _clean_up_after(self, wave: Wave, job: str) -> None:
+        """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
+        if not wave.runs or not wave.runs[0].asks:  # an earlier version's
+            return
+        script, number = self.store.clean_up_script(wave.number), wave.number
+        asked = SlurmAsks.of(wave.runs[0]).resources
+        array = BatchJob(wave.job_name, len(wave.runs), 1, self.store.logs(number).absolute(), asked, ())
+        write_atomic(script, clean_up_script(array, self.store.environment(number).absolute()), mode=PRIVATE)
+        try:
+            self._slurm.submit(script, after=job)
+        except PrerequisiteError as error:
+            text = f"the keys of {wave.job_name} are deleted by its last task, or by the next command: {error}"
+            self._say(text.split("\n")[0])
+        else:
+            self.store.clean_up_submitted(number).touch()
+
+    def _queued(self, task: QueuedTask) -> RunState:
+        where = f"Slurm: {task.job_name} task {task.index}, {task.state}"
+        if task.state in AT_WORK:
+            return Started(where)
+        if task.state != "PENDING":
+            return Waiting(where)
+        if can_never_start(task.reason):
+            return Waiting(where, reason_name(task.reason), for_ever=True)
+        reason = in_words(task.reason, f"{task.job_id}_{task.index}")
+        if task.reason not in OWN and task.reason not in self._reasons:  # which task squeue names changes all the time
+            self._reasons.add(task.reason)
+            self._say(f"{task.job_name} waits in Slurm: {reason}")
+        return Waiting(where, "" if reason in ("", "None") else reason)
+
+    def _ended(self, wave: Wave, run: RunSpec) -> RunState:
+        end = self.store.ended(wave, run)
+        return Lost() if end is None else Ended(end.exit_code)
 
 
 MOST_NAMED = 3
@@ -378,4 +523,4 @@ def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
             "  run the same command again where Slurm answers; if all its jobs have ended, delete"
             f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"
         ) from error
-    return {key.rpartition("/")[0]: task for key, task in queued.items()}
+    return {cell_of(name): task for name, task in queued.items()}

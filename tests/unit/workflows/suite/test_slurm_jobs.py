@@ -10,8 +10,8 @@ import pytest
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import Wanted
-from eval_factory.workflows.suite import slurm_worker
 from eval_factory.executors.slurm_runs import SlurmStore
+from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_suite import (
     MODULE,
     at_once,

@@ -12,8 +12,8 @@ import pytest
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.workflows.suite import slurm_worker
 from eval_factory.executors.slurm_runs import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_suite import write_environment
 from eval_factory.workflows.suite.slurm_worker import (
     ENDED,

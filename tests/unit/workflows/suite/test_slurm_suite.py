@@ -13,8 +13,8 @@ from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.workflows.suite.run_suite import Work
 from eval_factory.executors.slurm_runs import Ended, SlurmStore
+from eval_factory.workflows.suite.run_suite import Work
 from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, key_of, run_on_slurm
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions

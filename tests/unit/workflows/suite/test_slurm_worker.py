@@ -14,9 +14,9 @@ import yaml
 
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
-from eval_factory.workflows.suite import slurm_worker
-from eval_factory.workflows.suite.cell_outcome import CellSpec
+from eval_factory.executors.runs import RunSpec
 from eval_factory.executors.slurm_runs import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_suite import write_environment
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, Takeover, copy_answers, main, work
 
@@ -41,7 +41,7 @@ class Suite:
         )  # fmt: skip
         self.dir.cell_log("t", "e").parent.mkdir(parents=True)
         write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
-        self.specs: list[CellSpec] = []
+        self.specs: list[RunSpec] = []
         self.ends: list[dict[str, Any]] = []
         self.meanwhile: Callable[[], object] = lambda: None
         monkeypatch.setattr(slurm_worker, "run_cell", self._run)
@@ -50,7 +50,7 @@ class Suite:
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
         self.cell = self.store.cell(KEY)
 
-    def _run(self, spec: CellSpec, screen: TextIO) -> int:
+    def _run(self, spec: RunSpec, screen: TextIO) -> int:
         self.specs.append(spec)
         assert os.environ["OPENAI_API_KEY"] == "k"
         screen.write("said\n")
@@ -100,7 +100,7 @@ def test_what_is_done_is_not_done_again(suite: Suite) -> None:
 def test_where_another_attempt_can_help_there_is_one(suite: Suite) -> None:
     assert suite.work(CRASH, PARTIAL, COMPLETE) == 0
     assert suite.cell.done() is not None
-    assert [spec.number for spec in suite.specs] == [1, 2, 3]
+    assert len(suite.specs) == 3
 
 
 def test_what_came_of_the_last_attempt_is_published_but_not_as_done(suite: Suite) -> None:
