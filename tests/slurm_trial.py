@@ -20,9 +20,9 @@ from typing import Any
 
 import yaml
 
+from eval_factory.executors.slurm_runs import END
 from integration.support import CANARY, program_environment, varied_answer
 from scripted_endpoint import ScriptedEndpoint
-from eval_factory.executors.slurm_runs import END
 from virtual_slurm import VirtualSlurm
 
 INSTANCES = 6

@@ -177,7 +177,8 @@ def _too_often() -> RunEnd:
 
 def _record(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec], end: RunEnd) -> None:
     for run in runs:
-        store.record_end(wave, run, end)
+        if store.ended(wave, run) is None:  # some of a model's runs may have come to their end
+            store.record_end(wave, run, end)
 
 
 def _until_it_ends(store: SlurmStore, wave: Wave, run: RunSpec) -> int:

@@ -184,9 +184,9 @@ def test_every_cell_is_begun_once_and_endpoints_take_turns(tmp_path: Path) -> No
     assert host.most == 2
     assert came_to(loop) == dict.fromkeys(("a/1", "a/2", "b/1"), ("complete", 0, 1))
     assert told(loop, "target", "attempt", "pid", "status", "collected")[:3] == [
-        ("cell_started", "a", 1, 1001, None, None),
+        ("cell_started", "a", 1, 1000, None, None),
+        ("cell_started", "b", 1, 1000, None, None),
         ("cell_ended", "a", 1, None, "complete", False),
-        ("cell_started", "b", 1, 1002, None, None),
     ]
     made_of = plan({"config.output_dir": str(tmp_path / "a" / "1")}).identity
     assert ("cell_ended", made_of) in told(loop, "identity")
@@ -370,6 +370,7 @@ def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: 
     loop, host = loop_of(folder, ["a/1", "a/2", "a/3"], scripts, processes=2)
     server = Server(losses, most)
     loop.server = cast(ServedModel, server)
+
     def lose() -> str | None:
         if server.losses:
             server.lose()
