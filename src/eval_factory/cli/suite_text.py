@@ -11,9 +11,9 @@ from typing import Any
 from eval_factory.cli.folder_commands import MOST_SHOWN
 from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line, own_lines
+from eval_factory.core.formats import money
 from eval_factory.core.rundir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
-from eval_factory.report.sentences import money
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import (

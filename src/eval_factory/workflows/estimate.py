@@ -25,6 +25,7 @@ from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs as event_names
 from eval_factory.core.budget import BY_ENDPOINT, MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Price
 from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
+from eval_factory.core.formats import money
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
@@ -38,7 +39,6 @@ from eval_factory.helm.model_files import model_files
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
-from eval_factory.report.sentences import money
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
