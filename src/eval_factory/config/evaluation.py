@@ -1,10 +1,6 @@
 """Everything a user said, in every way it can be said, as one validated evaluation.
 
 All mistakes are collected and shown at once, each with where it was written and what was probably meant.
-
-Which file `benchmark` names: from the current folder, or beside the file that names it.
-
-What a program gives in place of a command line, in the shape that the configuration takes.
 """
 
 from __future__ import annotations

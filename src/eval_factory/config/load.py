@@ -1,7 +1,4 @@
-"""A run config with `${NAME}` from the environment, and `--overrides`.
-
-A run config that a program has at hand, as the plain values that a YAML file would hold.
-"""
+"""A run config as plain values: a file's with `${NAME}` from the environment, `--overrides`, or a program's own mapping."""
 
 from __future__ import annotations
 

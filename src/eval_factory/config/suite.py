@@ -1,7 +1,4 @@
-"""A suite: evaluations x targets x variants of parameters, each of them an ordinary run.
-
-The cells of a suite: each evaluation x each variant x each target, as run configs.
-"""
+"""A suite: each evaluation x each variant of parameters x each target is a cell, which is an ordinary run."""
 
 from __future__ import annotations
 

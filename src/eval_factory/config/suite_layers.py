@@ -1,14 +1,9 @@
 """All that says something about a suite, weakest first: preset, `extends`, the file, flags, `--overrides`.
 
-What the folders of a suite are called: of an evaluation that has no name of its own, and of its variants.
-
-A layer of a suite in the one form in which layers are merged, and the merging.
-
-Every evaluation has a name and a task that is known, selections stand for what they select, and paths are absolute.
-Mappings are merged, lists replaced; but of `evaluations`, `targets` and `variants` entries with the same name are
-merged, and new ones are put behind. A null takes back what a weaker layer says and leaves the default.
-
-What is wrong with the shape of a suite's file, in words: each key with its whole path, all mistakes at once.
+Each layer is checked and brought into one form: every evaluation has a name and a task that is known, selections stand
+for what they select, and paths are absolute. Then mappings are merged and lists replaced; but of `evaluations`,
+`targets` and `variants` entries with the same name are merged, and new ones are put behind. A null takes back what a
+weaker layer says and leaves the default.
 """
 
 from __future__ import annotations

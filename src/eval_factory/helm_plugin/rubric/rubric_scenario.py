@@ -57,7 +57,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         read = read_rubric_file(file, self._form)
         if read.problems:
             raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(read.problems)])
-        return [_instance(case) for case in read.cases]
+        return [_instance(case) for case in read.rows]
 
 
 def _instance(case: RubricCase) -> Instance:
