@@ -1,4 +1,4 @@
-"""What a helm-run of ours does first: the settings of its run, and `offline`, connections to the endpoints' hosts alone.
+"""What a helm-run of ours does first: takes its run's settings, and `offline` connects to the endpoints' hosts alone.
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
 no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
