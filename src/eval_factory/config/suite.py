@@ -20,6 +20,8 @@ from eval_factory.config.rules import BENCHMARK, prescribed_roles
 from eval_factory.config.run_executor import slurm_of
 from eval_factory.config.suite_layers import (
     DEFAULT_VARIANT,
+    HANDED,
+    TOP,
     SuiteLayer,
     SuiteSources,
     leaves,
@@ -27,10 +29,12 @@ from eval_factory.config.suite_layers import (
     name_with_variant,
     normal_form,
     over,
+    problems_of_shape,
+    problems_of_values,
     read_layers,
 )
 from eval_factory.config.suite_model import problems_of_serve, serve_of, served_target
-from eval_factory.config.suite_shape import HANDED, TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
+from eval_factory.config.wrong_values import UNKNOWN_KEY
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir

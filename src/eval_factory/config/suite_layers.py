@@ -7,6 +7,8 @@ A layer of a suite in the one form in which layers are merged, and the merging.
 Every evaluation has a name and a task that is known, selections stand for what they select, and paths are absolute.
 Mappings are merged, lists replaced; but of `evaluations`, `targets` and `variants` entries with the same name are
 merged, and new ones are put behind. A null takes back what a weaker layer says and leaves the default.
+
+What is wrong with the shape of a suite's file, in words: each key with its whole path, all mistakes at once.
 """
 
 from __future__ import annotations
@@ -21,17 +23,93 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
+from eval_factory.config import foreign_keys
 from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
 from eval_factory.config.load import interpolate, parse_overrides
-from eval_factory.config.merge import Source
+from eval_factory.config.merge import Source, merge
+from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.rules import BENCHMARK
-from eval_factory.config.suite_shape import TOP, endpoint_at, params_of
+from eval_factory.config.suite_model import SuiteSection
+from eval_factory.config.wrong_values import explained
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework, Task
 from eval_factory.tasks.run_entry import PATHS, WHERE, RunEntry, prefix_of
+
+TOP = "suite"
+HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
+"""Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
+knows what of its answers has to be counted."""
+_GIVEN_ELSEWHERE = (("url",), ("model_id",))
+"""What an endpoint needs and another file may say: looked for when all files are merged."""
+
+
+def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the section itself; what stands in `params` and endpoints is not looked at."""
+    try:
+        SuiteSection.model_validate(tree)
+    except ValidationError as error:
+        yield from (explained(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
+
+
+def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
+    """What is wrong with the parameters and the endpoints in a section of sound shape."""
+    for where, params in params_of(tree):
+        yield from _problems_of_params(params, where, framework)
+    for name in HANDED:
+        if tree.get(name) is not None and name in Extra.model_fields:
+            for problem in _problems_of_params({"extra": {name: tree[name]}}, TOP, framework):
+                yield problem.replace(f"{TOP}.extra.{name}", f"{TOP}.{name}")
+    for number, target in enumerate(tree.get("targets") or []):
+        yield from _problems_of_endpoint(target.get("api_endpoint") or {}, endpoint_at(number), framework)
+
+
+def endpoint_at(number: int) -> str:
+    return f"{TOP}.targets[{number}].api_endpoint"
+
+
+def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(path, params) wherever a section of sound shape has them."""
+    if tree.get("params"):
+        yield f"{TOP}.params", tree["params"]
+    for kind in ("evaluations", "targets", "variants"):
+        for number, entry in enumerate(tree.get(kind) or []):
+            if isinstance(entry, dict) and entry.get("params"):
+                yield f"{TOP}.{kind}[{number}].params", entry["params"]
+
+
+def _problems_of_params(params: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
+    defaults = {"config": {"params": framework.defaults.config["params"]}}
+    given = {"config": {"params": deepcopy(dict(params))}}
+    foreign_keys.take_out([(Source.FILE, given)])
+    whole, _ = merge([(Source.FRAMEWORK, defaults), (Source.FILE, given)])
+    yield from _problems_of(whole["config"]["params"], where, Params)
+
+
+def _problems_of_endpoint(endpoint: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
+    given = {"target": {"api_endpoint": deepcopy(dict(endpoint))}}
+    canonical_names(given, [])  # two different ones are found where layers are brought into one form
+    foreign_keys.take_out([(Source.FILE, given)])
+    whole, _ = merge([(Source.FRAMEWORK, {"target": framework.defaults.target}), (Source.FILE, given)])
+    merged = whole["target"]["api_endpoint"]
+    for (name,) in _GIVEN_ELSEWHERE:
+        if merged.get(name) is None:
+            merged.pop(name, None)
+    yield from _problems_of(merged, where, ApiEndpoint)
+
+
+def _problems_of(tree: Mapping[str, Any], where: str, model: type[BaseModel]) -> Iterator[str]:
+    try:
+        model.model_validate(tree)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
+                yield explained(where, detail, model)
+
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
 MOST_EXTENDED = 20

@@ -178,7 +178,7 @@ def session_for(root: Path) -> Session:
             told = HelmRunSettings.from_environment(os.environ)
             cache = ResponseCache(rundir.cache_db, this_run)
             limits = None if told.limits is None else SharedLimits(told.limits)
-            purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.purse)
+            purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.budget)
             spending = RunSpending(told, rundir.cache_db, this_run, purse)
             form = jury_form_in(rundir.model_configs)
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)

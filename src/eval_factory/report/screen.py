@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.choice_order_text import choice_order_line
-from eval_factory.report.clinician_lines import clinician_headline
-from eval_factory.report.cost_line import cost_line
-from eval_factory.report.rubric_lines import screen_lines
+from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
@@ -31,7 +29,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         _instances(result),
         *_failures(validity.failures),
         *_jury(validity.jury),
-        *screen_lines(validity.rubric),
+        *([] if validity.rubric is None else [f"  criteria: {rubric_headline(validity.rubric)}"]),
         *_usage(result.usage),
         *_comparability(result.comparability),
         *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),
@@ -55,7 +53,7 @@ def _main_score(result: TaskResult) -> str:
         over = f" over the {_instances_of(score.stats.count)} of split {score.split}"
     elif score.stats.count != result.validity.instances.scored:
         over = f" over {_instances_of(score.stats.count)}"
-    return f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
+    return f"{result.task}: {result.main_metric} = {formats.score(score.value)}{over}{_interval(score)}"
 
 
 def _corrected(result: TaskResult) -> Iterator[str]:
@@ -64,7 +62,7 @@ def _corrected(result: TaskResult) -> Iterator[str]:
     if helms is not None and score is not None:
         count = score.stats.count
         over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
-        yield f"corrected = {score.value:.4f}{over}{_interval(score)}"
+        yield f"corrected = {formats.score(score.value)}{over}{_interval(score)}"
 
 
 def _clinicians(result: TaskResult) -> Iterator[str]:
@@ -77,15 +75,15 @@ def _floor(result: TaskResult) -> Iterator[str]:
     floors = result.validity.floors
     if (floor := floors.get(result.main_metric)) is None:
         return
-    line = f"  best trivial answer: {floor.named} {floor.value:.4f}"
+    line = f"  best trivial answer: {floor.named} {formats.score(floor.value)}"
     corrected = floors.get(f"{result.main_metric}{CORRECTED}")
-    yield line if corrected is None else f"{line}; corrected: {corrected.named} {corrected.value:.4f}"
+    yield line if corrected is None else f"{line}; corrected: {corrected.named} {formats.score(corrected.value)}"
 
 
 def _interval(score: Score) -> str:
     if score.stats.ci_low is None or score.stats.ci_high is None:
         return ""
-    return f"  (95 % interval {score.stats.ci_low:.4f} .. {score.stats.ci_high:.4f})"
+    return f"  (95 % interval {formats.between(score.stats.ci_low, score.stats.ci_high)})"
 
 
 def _other_splits(result: TaskResult) -> Iterator[str]:
@@ -96,7 +94,11 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
         if other == split:
             continue
         label = f"{main.metric}@{other}" if main else ""
-        told = f": {label} = {result.scores[label].value:.4f}" if label in result.scores else " have no such score"
+        told = (
+            f": {label} = {formats.score(result.scores[label].value)}"
+            if label in result.scores
+            else " have no such score"
+        )
         yield f"  split {other}: {_instances_of(count)} more{told}"
 
 
@@ -129,8 +131,8 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
 
 def _jury(jury: JuryReport | None) -> Iterator[str]:
     if jury is not None and jury.means:
-        means = ", ".join(f"{judge} {mean:.2f}" for judge, mean in jury.means.items())
-        alpha = "not defined" if jury.krippendorff_alpha is None else f"{jury.krippendorff_alpha:.3f}"
+        means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
+        alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
         yield f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.report.exports import mlflow_runs
+from eval_factory.report import mlflow_runs
 from unit.report.exports.test_stored_facts import folder_of
 
 

@@ -12,7 +12,7 @@ from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import write_checksums
-from eval_factory.report.page.data_blocks import unpacked
+from eval_factory.report.page.instance_data import unpacked
 from eval_factory.report.reader import load_result
 from stored_results import right_or_wrong
 

@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from eval_factory.config.model import LIST_FORMS, NO_SHARDS
+from eval_factory.config.suite_layers import params_of, problems_of_shape, problems_of_values
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.suite_shape import known_keys, params_of, path_of, problems_of_shape, problems_of_values
+from eval_factory.config.wrong_values import known_keys
 from eval_factory.tasks.framework import load_framework
 from suites import ENDPOINT, section
 
@@ -124,10 +125,6 @@ def test_the_known_keys_of_a_place(place: list[str | int], first: str) -> None:
 
 def test_a_mapping_of_anything_has_no_known_keys() -> None:
     assert known_keys(SuiteSection, ["params", "extra"]) == known_keys(SuiteSection, ["nowhere"]) == []
-
-
-def test_paths() -> None:
-    assert path_of("suite", ["targets", 0, "name"]) == "suite.targets[0].name"
 
 
 def test_who_says_shards_in_a_suite_is_told_so_too() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.pins import notes_on_revisions, pins_of
+from eval_factory.data.run_data import notes_on_revisions, pins_of
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from invented_bundle import REVISION, Origin
 from unit.builders import plan

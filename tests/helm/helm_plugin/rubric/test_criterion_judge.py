@@ -90,7 +90,7 @@ def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.
         inside.append(prompt)
         if len(inside) == 6:
             together.set_result(None)
-        bridge.result_of(together)
+        bridge.wait_for(together)
         return MET
 
     judges = Judges(monkeypatch, parallelism=6, a=wait_for_the_others)

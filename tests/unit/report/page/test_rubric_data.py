@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.report.page.rubric_data import (
+from eval_factory.report.page.instance_data import (
     HARM,
     LONGEST_WORDS,
     MOST_LOST,

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from eval_factory.report.plots.axis import Axis, axis_of
-from eval_factory.report.plots.drawing import Line, Text
+from eval_factory.report.drawing import Line, Text
+from eval_factory.report.plot_kinds import Axis, axis_of
 
 
 def test_a_value_has_its_place() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import Floor, JudgeCounts, JuryReport, Score, Stats, TaskResult
-from eval_factory.report.plots.drawing import Drawing, Line, Polygon, Rect, Text
-from eval_factory.report.plots.result_plots import numbers_of, plots_of
+from eval_factory.report.drawing import Drawing, Line, Polygon, Rect, Text
+from eval_factory.report.result_plots import numbers_of, plots_of
 from stored_results import instance, result
 
 

@@ -8,9 +8,22 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eval_factory.report.plots.drawing import Circle, Drawing, Line, Polygon, Rect, Shape, Text, label
-from eval_factory.report.plots.estimate_plots import Estimate, interval_plot
-from eval_factory.report.plots.svg_plot import COLOURS, DARK_COLOURS, length, page_css, svg
+from eval_factory.report.drawing import (
+    COLOURS,
+    DARK_COLOURS,
+    Circle,
+    Drawing,
+    Line,
+    Polygon,
+    Rect,
+    Shape,
+    Text,
+    label,
+    length,
+    page_css,
+    svg,
+)
+from eval_factory.report.plot_kinds import Estimate, interval_plot
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = """</title></svg><script>alert(1)</script><img src=x onerror="alert(2)">'"&\x1b[2J\u202e\ud800\x00"""

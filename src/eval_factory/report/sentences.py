@@ -1,15 +1,46 @@
-"""What the first screen says, in sentences that a reader understands who has never seen a benchmark. Pure functions."""
+"""A result in sentences that a newcomer understands: for the screen, report.md and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
-from eval_factory.core.results import Floor, Instances, Score, TaskResult
-from eval_factory.report.jury_lines import ratings_line
+from eval_factory.core import formats
+from eval_factory.core.formats import counted, money
+from eval_factory.core.jury_form import HELMS_FORM
+from eval_factory.core.results import (
+    ALL_ORDERS,
+    Agreement,
+    Clinicians,
+    Floor,
+    Instances,
+    JudgeAgreement,
+    RubricReport,
+    Score,
+    Share,
+    TaskResult,
+    Usage,
+)
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
+
+_RATING = "rating"
+"""The unit of a jury's score."""
+
+
+def ratings_line(result: TaskResult) -> str | None:
+    """One line; None where no jury was asked, or on HELM's own scale."""
+    jury = result.validity.jury
+    if jury is None:
+        return None
+    if jury.labels:
+        return f"Ratings: {', '.join(f'{label} ({value})' for label, value in jury.labels.items())}"
+    scale = next((score.scale for score in result.scores.values() if score.unit == _RATING), None)
+    if scale is None or scale == HELMS_FORM.scale:
+        return None
+    return f"Ratings: {scale[0]:g} to {scale[1]:g}"
+
 
 READ_FIRST = 3
 """Notes that stand on the first screen; all stand further down."""
@@ -46,10 +77,10 @@ class Scaled(Protocol):
 def amount(value: float, score: Scaled) -> str:
     """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412."""
     if score.unit == _SHARE and score.scale == (0.0, 1.0):
-        return f"{value * 100:.1f} %"
+        return formats.percent(value)
     if score.unit == "rating" and score.scale is not None:
-        return f"{value:.2f} of {score.scale[1]:g}"
-    return f"{value:.4g}"
+        return f"{formats.decimals(value, 2)} of {score.scale[1]:g}"
+    return formats.short(value)
 
 
 def interval(score: Score) -> str:
@@ -57,10 +88,6 @@ def interval(score: Score) -> str:
     if low is None or high is None:
         return ""
     return f"{amount(low, score)} to {amount(high, score)}"
-
-
-def counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def measured(result: TaskResult, who: str = "The model") -> str:
@@ -175,3 +202,121 @@ def leaderboard(result: TaskResult) -> str:
         return "The settings are those of MedHELM's leaderboard."
     differ = "setting differs" if len(record.deviations) == 1 else "settings differ"
     return f"{len(record.deviations)} {differ} from MedHELM's leaderboard: do not put this score beside its scores."
+
+
+def rubric_headline(found: RubricReport) -> str:
+    """One line: how many criteria are met, and how far the judges agree."""
+    votes = found.criteria
+    rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
+    told = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
+    told += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
+    return "; ".join([", ".join(told), *_agreement(found)])
+
+
+def _agreement(found: RubricReport) -> Iterator[str]:
+    if found.krippendorff_alpha is not None:
+        yield f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}"
+    if found.unanimous is not None:
+        yield f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}"
+
+
+def of_criteria(count: int) -> str:
+    return counted(count, "criterion", "criteria")
+
+
+def cost_line(usage: Usage) -> str | None:
+    """Of this run, and of all runs where there are others; None where there is nothing to say."""
+    now, ever = usage.this_run.total.cost, usage.all_runs.total.cost
+    if ever is None:
+        return None if usage.cost_unknown is None else f"Cost: not known ({usage.cost_unknown})"
+    parts = [f"{money(now.value)} in this run"] if now is not None else []
+    if now is None or usage.runs > 1:
+        parts.append(f"{money(ever.value)} in all runs")
+    line = f"Cost: {', '.join(parts)} ({ever.source})"
+    if not ever.unpriced_requests:
+        return line
+    why = f" ({usage.cost_unknown})" if usage.cost_unknown is not None else ""
+    return f"{line}; without the {ever.unpriced_requests} answers whose cost is not known{why}"
+
+
+def clinician_headline(found: Clinicians) -> str:
+    """One line: the corrected score, or how many ratings it lacks."""
+    by = f"{found.rated} of {found.answers} answers rated by {_raters(found.raters)}"
+    if found.corrected is not None:
+        one = found.corrected
+        interval = f"95 % interval {formats.between(one.ci_low, one.ci_high)}"
+        value, uncorrected = formats.score(formats.rounded(one.value)), formats.score(formats.rounded(one.judge_value))
+        return f"corrected by clinicians = {value}  ({interval}); without correction {uncorrected}; {by}"
+    if found.too_few is not None:
+        return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
+    return by
+
+
+def clinician_lines(found: Clinicians) -> Iterator[str]:
+    """The headline, then agreement, bias and notes."""
+    yield clinician_headline(found)
+    if found.agreement is not None:
+        yield f"agreement of the raters: {agreement_text(found.agreement)}"
+    for judge, one in found.judges.items():
+        yield f"{judge} with the raters: {agreement_text(one)}; {bias_text(one)}"
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def agreement_text(one: Agreement) -> str:
+    """The measures that are defined."""
+    named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
+    told = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
+    return f"{told or 'not defined'} (n = {one.n})"
+
+
+def bias_text(one: JudgeAgreement) -> str:
+    """Above 0: the judge is more lenient than the raters, where more is better."""
+    if one.bias is None:
+        return "bias not known"
+    if one.bias_low is None or one.bias_high is None:
+        return f"bias {formats.bias(one.bias)}"
+    return f"bias {formats.bias(one.bias)} ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
+
+
+def _raters(count: int) -> str:
+    return f"{count} rater{'s' * (count != 1)}"
+
+
+def choice_order_line(result: TaskResult) -> str | None:
+    """None where questions were asked in one order only."""
+    record = result.validity.choice_orders
+    if record is None:
+        return None
+    kept = sum(record.kept.values())
+    left = f"; {_questions(kept)} left as they are" if kept else ""
+    if record.changed is None:
+        return f"order of the choices: no question was answered in two orders{left}"
+    score = result.scores.get(result.main_metric + ALL_ORDERS)
+    over = "" if score is None else f"; {result.main_metric} over all orders {formats.score(score.value)}"
+    right = "" if record.right_in_all is None else f", {_percent(record.right_in_all.value)} right in every order"
+    return (
+        f"order of the choices ({record.orders} orders, {_questions(record.changed.count)}): the answer changes with it"
+        f" for {_percent(record.changed.value)}{_interval(record.changed)}{right}{over}{left}"
+    )
+
+
+def _interval(share: Share) -> str:
+    if share.ci_low is None or share.ci_high is None:
+        return ""
+    return f" (95 % interval {_percent(share.ci_low)} .. {_percent(share.ci_high)})"
+
+
+def _questions(count: int) -> str:
+    return counted(count, "question")
+
+
+def _percent(share: float) -> str:
+    return formats.percent(formats.rounded(share), 0)
+
+
+def usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:
+    """This run and all runs, each in all and, where others than the model were asked, by role."""
+    for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
+        yield label, asdict(spent.total)
+        if len(spent.roles) > 1:
+            yield from ((f"{label}, {role}", asdict(one)) for role, one in spent.roles.items())

@@ -12,7 +12,7 @@ from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.exports import stored_facts
+from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 
 INSTALL = "pip install 'eval-factory-helm[mlflow]'"
