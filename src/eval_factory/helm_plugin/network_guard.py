@@ -2,7 +2,7 @@
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
 no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
-(`data/network.py`).
+(`data/run_data.py`).
 """
 
 from __future__ import annotations
