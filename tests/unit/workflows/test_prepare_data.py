@@ -12,8 +12,8 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
-from eval_factory.data import pins
-from eval_factory.data import place as placing
+from eval_factory.data import run_data
+from eval_factory.data import run_data as placing
 from eval_factory.data.sources import Sources
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.prepare import data_read, find_bundle, place_data, settings_of
@@ -28,7 +28,7 @@ def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = {"pubmed_qa": table.tasks["questions"], "mtsamples_procedures": table.tasks["notes"]}
     renamed: Sources = table.model_copy(update={"tasks": tasks})
     monkeypatch.setattr(placing, "load_sources", lambda: renamed)
-    monkeypatch.setattr(pins, "load_sources", lambda: renamed)
+    monkeypatch.setattr(run_data, "load_sources", lambda: renamed)
 
 
 def of(tmp_path: Path, task: str = "pubmed_qa", out: Path | None = None, **extra: Any) -> Plan:

@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.pins import notes_on_revisions, pins_of
+from eval_factory.data.run_data import notes_on_revisions, pins_of
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from invented_bundle import REVISION, Origin
 from unit.builders import plan
@@ -66,7 +66,6 @@ def build(path, *args, **kwargs):
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches import pinned_downloads
-from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
@@ -89,7 +88,6 @@ datasets.load.load_dataset_builder("org/other", cache_dir="/scenario/data")
 
 ASKS_THE_HUB = """
 import datasets, json
-from eval_factory.helm_plugin.patches import pinned_downloads
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()

@@ -1,36 +1,52 @@
-"""What a run reads: looked for before the run, and put where helm-run finds it.
+"""What a run reads: looked for before the run, put where helm-run finds it, and recorded in the result.
 
 Files are copied into the output folder, never linked: ehr_sql's database is altered by runs, and the `datasets` package
 writes locks beside what it reads. A bundle may so be read-only and shared, and go away while the model is asked.
+
+An offline run may contact the hosts of its endpoints only. Proxies are no way round: helm-run does not see the
+variables that name them, only which proxy leads to which endpoint.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from eval_factory.config.rules import own_data_of
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.rundir import sha256_of
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
+from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import variable_of
+from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data.bundle import (
     FILE_LISTS,
     HF_HOME,
     NLTK_DATA,
     SCENARIOS,
     TIKTOKEN,
+    FileEntry,
+    Manifest,
     Need,
+    compare,
+    manifest_sha256,
     needs_of,
+    read_manifest,
 )
-from eval_factory.data.hub import DATASETS, HF_OFFLINE, cache_folder, caches_of
-from eval_factory.data.manifest import FileEntry, Manifest, compare, manifest_sha256, read_manifest
-from eval_factory.data.sources import Sources, TaskSources, load_sources
+from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, cache_folder, caches_of
+from eval_factory.data.sources import SourceFile, Sources, TaskSources, load_sources
+from eval_factory.helm import names, output
 from eval_factory.helm.output import scenario_folder
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.framework import Task
+from eval_factory.tasks.own_data import files_of
 
 SHOWN = 5
 DEFAULT_VOCABULARY = "cl100k_base"
@@ -297,3 +313,176 @@ def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> H
 
 def _holds(bundle: BundleInUse, folder: str) -> bool:
     return any(path.startswith(f"{folder}/") for path in bundle.paths)
+
+
+_COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
+
+
+def pins_of(*plans: Plan) -> Pins | None:
+    """Of files that HELM takes from a branch, and of data sets that it takes at their newest revision.
+
+    None where there is nothing to pin.
+    """
+    sources = load_sources()
+    tasks = [task_sources(plan, sources) for plan in plans]
+    of_branches = [file for task in tasks for file in task.files if file.upstream]
+    files = {sources.url(str(file.upstream)): sources.url(file.url) for file in of_branches}
+    datasets = {dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision}
+    return Pins(files, datasets) if files or datasets else None
+
+
+def notes_on_revisions(plan: Plan) -> list[str]:
+    """Data sets of the Hub that a finished run read at another revision than the pinned one. Raises HelmError."""
+    notes = []
+    for name, pinned, read in _other_revisions(plan):
+        known = "an unknown revision" if read == UNKNOWN_REVISION else f"revision {read}"
+        notes.append(f"{name} was read at {known}, not at the pinned {pinned}: scores may not compare")
+    return notes
+
+
+def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Data set of the Hub, the pinned revision, the one that was read instead."""
+    pinned = {dataset.id: dataset.revision for dataset in task_sources(plan, load_sources()).hub if not dataset.script}
+    for dataset in output.hub_datasets(plan.rundir.helm):
+        revision = pinned.get(dataset.id)
+        if revision is not None and dataset.revision != revision:
+            yield dataset.id, revision, dataset.revision
+
+
+def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """What a finished run read that is not what is pinned: its name, and its revision or SHA-256 there and here.
+
+    Args:
+        files: name -> SHA-256 of what was read, as in the provenance.
+
+    Raises:
+        HelmError: it was not written down in a form that can be read.
+    """
+    yield from _other_revisions(plan)
+    for name, file in _scenario_files(plan):
+        if file.sha256 is not None and files.get(name, file.sha256) != file.sha256:
+            yield name, file.sha256, files[name]
+
+
+def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
+    """File, folder or data set of the Hub -> the commit at which a finished run read it, where one is known.
+
+    Of a file the commit in the address that HELM, or our table, names; not where its content is another.
+
+    Args:
+        files: name -> SHA-256 of what was read, as in the provenance.
+
+    Raises:
+        HelmError: which data sets were read was not written down in a form that can be read.
+    """
+    found = {
+        f"hub:{dataset.id}": dataset.revision
+        for dataset in output.hub_datasets(plan.rundir.helm)
+        if dataset.revision != UNKNOWN_REVISION
+    }
+    for name, file in _scenario_files(plan):
+        commit = _COMMIT.search(file.url)
+        if commit and name in files and file.sha256 in (None, files[name]):
+            found[name] = commit[0]
+    task = task_sources(plan, load_sources())
+    folder = f"{names.SCENARIOS_FOLDER}/{task.scenario}"
+    commit = _COMMIT.search(task.listing.files) if task.listing else None
+    if commit and any(name.startswith(f"{folder}/") for name in files):
+        found[folder] = commit[0]
+    return found
+
+
+def _scenario_files(plan: Plan) -> Iterator[tuple[str, SourceFile]]:
+    """By their names in the provenance."""
+    task = task_sources(plan, load_sources())
+    for file in task.files:
+        yield f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}", file
+
+
+def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
+    """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
+    urls: list[str] = []
+    for endpoint in plan.endpoints:
+        for url in endpoint.urls:
+            urls += reached(url, env) if env.get(SERVED_AT) else [url]
+        if endpoint.oauth is not None:
+            urls.append(env.get(variable_of(endpoint.oauth.service, "TOKEN_URL")) or endpoint.oauth.token_url or "")
+        if endpoint.use_nvcf:
+            from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
+
+            urls.append(env.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL)
+    return [url for url in dict.fromkeys(urls) if place_of(url) is not None]
+
+
+def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
+    """The same, told that it is offline, and which proxy leads where."""
+    from eval_factory.endpoint.http_wire import proxy_from_environment  # imports requests
+
+    urls = urls_of(plan, env)
+    proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}
+    places = [place for url in (*urls, *proxies.values()) if (place := place_of(url)) is not None]
+    leading = {f"{urlsplit(url).scheme}://{urlsplit(url).netloc}": proxy for url, proxy in proxies.items()}
+    libraries = {**settings.libraries, **HF_OFFLINE}
+    return replace(settings, allowed=tuple(dict.fromkeys(places)), proxies=leading, libraries=libraries)
+
+
+TAKES_LONG = 1 << 30
+"""Bytes to read, from which on it is said that they are read."""
+
+
+def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
+    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without such."""
+    evaluation = plan.evaluation
+    own = own_data_of(evaluation.task, evaluation.run.config.params.extra)
+    files = files_of(own.layout, own.path, own.values) if own else {}
+    return fingerprints(plan.rundir, files, say)
+
+
+def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str], None]) -> dict[str, str]:
+    """Name -> SHA-256 of each file; remembered in the output folder.
+
+    Files are hashed again where their size, place or one of their times is another than when they were last hashed for
+    this output folder: every write changes the time of the last change, which no program can set back.
+    """
+    known = _read(rundir)
+    signs = {name: _signs(path) for name, path in files.items()}
+    anew = [name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)]
+    size = sum(files[name].stat().st_size for name in anew)
+    if size >= TAKES_LONG:
+        say(f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file")
+    records = {
+        name: {**signs[name], "sha256": sha256_of(path) if name in anew else known[name]["sha256"]}
+        for name, path in files.items()
+    }
+    if records != known:
+        write_atomic(rundir.own_data, json.dumps(records, indent=2))
+    return hashes_of(rundir)
+
+
+def files_under(path: Path) -> list[Path]:
+    """The file itself, or all files of the folder; nothing where there is neither."""
+    found = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [file for file in found if file.is_file()]
+
+
+def hashes_of(rundir: RunDir) -> dict[str, str]:
+    """What the last run of this folder was told of its own data."""
+    return {name: str(record["sha256"]) for name, record in _read(rundir).items()}
+
+
+def _signs(path: Path) -> dict[str, str | int]:
+    found = path.stat()
+    return {
+        "path": str(path.resolve()),
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "ctime_ns": found.st_ctime_ns,
+    }
+
+
+def _read(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:
+    try:
+        records = json.loads(rundir.own_data.read_text(encoding="utf-8"))
+        return records if all("sha256" in record for record in records.values()) else {}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
