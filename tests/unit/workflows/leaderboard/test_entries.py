@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.workflows.leaderboard.entries import Entry, of_any_model, read_entries
+from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, read_entries
 
 MEDHELM = """
 # In the form of MedHELM's confs: an entry for each model of a study.
