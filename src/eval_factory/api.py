@@ -68,8 +68,8 @@ __all__ = [
     "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
     "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
     "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "Submitted", "SuiteOptions", "SuiteReport",
-    "TaskInfo", "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
-    "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
+    "TaskInfo", "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks",
+    "load_result", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
 ]  # fmt: skip
 
 

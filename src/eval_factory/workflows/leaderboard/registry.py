@@ -1,4 +1,4 @@
-"""HELM's leaderboards: `leaderboards.yml`, checked; where HELM keeps the schema and the run entries of each; these as entries of any model."""
+"""HELM's leaderboards (`leaderboards.yml`, checked), their schemas and confs, and these as entries of any model."""
 
 from __future__ import annotations
 
