@@ -35,12 +35,3 @@ def test_export_import_and_plan(tmp_path: Path) -> None:
     assert "\n  exact_match with the raters: " in text
     assert text.endswith(f"  results: {folder / 'evaluation_config.yaml'}\n")
     assert "0.00 (measured)" in run("plan", folder, "--half-width", 0.2)
-
-
-def test_ratings_without_empty_rows_say_so(tmp_path: Path) -> None:
-    folder, sheet = folder_to_rate(tmp_path / "out", 4).root, tmp_path / "sheet"
-    run("export", folder, "--out", sheet, "--kind", "ratings", "--seed", 3)
-    rows = (sheet / "rater_2.csv").read_text("utf-8-sig").splitlines()
-    assert len(rows) == 5
-    (sheet / "rater_2.csv").write_text("\n".join([rows[0], *(row[:-1] + "no," for row in rows[1:])]), "utf-8")
-    assert run("import", folder, sheet / "rater_2.csv").startswith("4 ratings imported\n")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory.cli.main import cli
-from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError
 from eval_factory.report import mlflow_runs
 from unit.report.exports.test_stored_facts import folder_of
 
@@ -31,12 +30,6 @@ def test_every_folder_gets_its_records(tmp_path: Path) -> None:
     assert record["source_metadata"]["evaluator_relationship"] == "first_party"
     assert record["model_info"]["developer"] == "openai"
     assert int(record["retrieved_timestamp"]) > 1_700_000_000
-
-
-def test_nothing_is_written_where_one_folder_has_no_result(tmp_path: Path) -> None:
-    done = run("eee", folder_of(tmp_path, "pubmed_qa"), tmp_path / "none", "-o", tmp_path / "o")
-    assert isinstance(done.exception, PrerequisiteError)
-    assert not (tmp_path / "o").exists()
 
 
 def test_an_entry_of_the_hub_is_printed_or_written(tmp_path: Path) -> None:
@@ -66,11 +59,3 @@ def test_mlflow_is_asked_for_each_result(tmp_path: Path, monkeypatch: pytest.Mon
     ]
     run("mlflow", folders[0], "--tracking-uri", "http://h", "--experiment", "e", "--with_texts")
     assert asked == [(2, "client of http://h", "eval-factory")] * 2 + [(4, "client of http://h", "e")]
-
-
-def test_mlflow_is_not_imported_before_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mlflow", None)  # an import would fail
-    assert run("--help").exit_code == 0
-    done = run("mlflow", folder_of(tmp_path, "pubmed_qa"), "--tracking_uri", "http://h")
-    assert isinstance(done.exception, PrerequisiteError)
-    assert "pip install" in str(done.exception)

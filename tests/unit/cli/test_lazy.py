@@ -50,12 +50,6 @@ def test_its_commands_are_the_modules(program: click.Group) -> None:
     assert MODULE in sys.modules
 
 
-def test_a_command_that_there_is_not_is_a_wrong_command_line(program: click.Group) -> None:
-    told = CliRunner().invoke(program, ["tools", "third"])
-    assert told.exit_code == 2
-    assert "No such command 'third'" in told.output
-
-
 def test_a_later_command_is_imported_when_it_is_called(program: click.Group) -> None:
     assert CliRunner().invoke(program, ["own"]).output == "its own\n"
     assert MODULE not in sys.modules

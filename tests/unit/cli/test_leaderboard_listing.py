@@ -56,17 +56,6 @@ def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> N
     assert found == [record(row) for row in ROWS]
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_a_record_says_whether_helm_has_the_schema(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = "somewhere" if installed else None
-    monkeypatch.setattr(registry, "schema_path", lambda _row: path)
-    monkeypatch.setattr(registry, "schema_path", lambda _row: path)
-    found = record(row())
-    assert found["schema_installed"] is installed
-    assert (found["schema"], found["max_eval_instances"], found["priority"]) == ("schema_mine.yaml", 70, 2)
-    assert (found["needed"] == []) is installed
-
-
 def test_a_terminal_shows_a_table_with_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(LEAST_WIDTH))
     assert "│" in shown(stream=Terminal())

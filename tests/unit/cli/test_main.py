@@ -19,11 +19,6 @@ def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureF
     )
 
 
-def test_a_message_without_text_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    main._say("")
-    assert capsys.readouterr().err == "eval-factory: \n"
-
-
 def test_the_traceback_of_a_defect_is_printable(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,11 +28,6 @@ def test_a_home_folder_is_found_where_no_shell_has_replaced_it(monkeypatch: pyte
     assert ran("--to=a/~b") == (0, f"{type(Path()).__name__}: a/~b\n")
 
 
-def test_it_is_a_path_and_may_be_left_out() -> None:
-    assert ran("--to", "x/../y") == (0, f"{type(Path()).__name__}: x/../y\n")
-    assert ran() == (0, "NoneType: None\n")
-
-
 def test_a_path_that_there_cannot_be_is_a_wrong_command_line() -> None:
     code, output = ran("--to", "x" * 5000)
     assert code == 2

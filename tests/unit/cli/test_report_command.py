@@ -63,10 +63,3 @@ def test_several_results_have_a_page_between_them(no_text: list[str], tmp_path: 
     text = unpacked((tmp_path / "both.html").read_text("utf-8"))
     assert "1 right in A alone: q2." in text
     assert ("What is q0?" in text) is not bool(no_text)
-
-
-def test_several_results_need_a_place(tmp_path: Path) -> None:
-    folders = [str(right_or_wrong(tmp_path / name, "101")) for name in "ab"]
-    done = CliRunner().invoke(cli, ["report", *folders])
-    assert isinstance(done.exception, ConfigError)
-    assert "-o page.html" in str(done.exception)

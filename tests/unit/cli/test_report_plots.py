@@ -32,13 +32,6 @@ def test_the_plots_of_one_result(tmp_path: Path) -> None:
     assert before == ((folder / "report.html").read_bytes(), (folder / "report.html").stat().st_mtime_ns)
 
 
-def test_a_page_is_written_too_where_it_is_wanted(tmp_path: Path) -> None:
-    folder = right_or_wrong(tmp_path / "a", "101")
-    done = run(folder, "--plots", tmp_path / "plots", "-o", tmp_path / "page.html")
-    assert done.output.splitlines()[-1] == str(tmp_path / "page.html")
-    assert (tmp_path / "plots" / "score.svg").exists()
-
-
 def test_the_plots_of_two_results_and_of_their_difference(tmp_path: Path) -> None:
     a, b = right_or_wrong(tmp_path / "a", "11110000"), right_or_wrong(tmp_path / "b", "11111110")
     drawings = drawings_of([a, b])

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 from click.testing import CliRunner
 
 from eval_factory.cli.main import cli
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
 from eval_factory.core.errors import ConfigError
-from eval_factory.report import documents
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -16,12 +13,6 @@ def test_the_command_prints_a_schema_as_it_stands_in_the_docs(name: str) -> None
     result = CliRunner().invoke(cli, ["schema", name], catch_exceptions=False)
     assert (result.exit_code, result.output) == (0, schema_text(name))
     assert result.output.endswith("}\n")
-
-
-def test_those_of_results_are_the_packages() -> None:
-    assert json.loads(schema_text("evaluation_config")) == documents.schema("evaluation_config.schema.json")
-    assert json.loads(schema_text("results")) == documents.schema("results.schema.json")
-    assert json.loads(schema_text("run_config"))["title"] == "eval-factory: run config"
 
 
 def test_a_name_that_there_is_not_is_said_with_those_that_there_are() -> None:

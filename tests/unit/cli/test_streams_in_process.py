@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from eval_factory.cli.console import flush_or_silence, lasting, make_ready, nobody_reads, silence
+from eval_factory.cli.console import flush_or_silence, make_ready, silence
 
 
 @pytest.fixture
@@ -25,49 +25,6 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
         os.close(reads)
     with contextlib.suppress(OSError):
         stream.close()
-
-
-class Full(io.StringIO):
-    """A stream whose disk is full; `fileno` as of one that has no descriptor."""
-
-    def write(self, text: str) -> int:
-        raise OSError(28, "No space left on device")
-
-
-def test_what_is_written_is_there_at_once(pipe: tuple[int, TextIO]) -> None:
-    reads, stream = pipe
-    assert lasting(stream).write("é\n") == 2
-    assert os.read(reads, 100) == "é\n".encode()
-    lasting(stream).writelines(["a", "b"])
-    assert os.read(reads, 100) == b"ab"
-
-
-def test_a_run_goes_on_where_nobody_reads(pipe: tuple[int, TextIO]) -> None:
-    reads, stream = pipe
-    kept = lasting(stream)
-    os.close(reads)
-    assert kept.write("one") == 3
-    assert kept.write("two") == 3
-    stream.flush()  # goes nowhere, and fails no more
-
-
-def test_a_run_goes_on_where_the_stream_is_closed_or_its_disk_full() -> None:
-    closed = io.StringIO()
-    closed.close()
-    assert lasting(closed).write("text") == 4
-    assert lasting(Full()).write("text") == 4
-
-
-def test_a_terminal_is_one_until_it_is_closed() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    assert lasting(terminal).isatty()
-    assert not lasting(io.StringIO()).isatty()
-    terminal.close()
-    assert not lasting(terminal).isatty()
 
 
 def test_a_silenced_stream_writes_nowhere(pipe: tuple[int, TextIO]) -> None:
@@ -92,16 +49,6 @@ def test_a_buffer_is_emptied_or_given_up(pipe: tuple[int, TextIO]) -> None:
     flush_or_silence(stream)
     stream.close()  # would raise BrokenPipeError
     flush_or_silence(stream)
-
-
-def test_it_is_noticed_when_a_reader_is_gone(pipe: tuple[int, TextIO]) -> None:
-    reads, stream = pipe
-    assert not nobody_reads(stream)
-    os.close(reads)
-    assert nobody_reads(stream)
-    stream.close()
-    assert not nobody_reads(stream)
-    assert not nobody_reads(io.StringIO())
 
 
 class Started(Exception):
@@ -182,9 +129,3 @@ def test_a_descriptor_that_was_closed_is_opened(monkeypatch: pytest.MonkeyPatch)
         patched.setattr("os.open", lambda *arguments: opened.append(arguments))
         make_ready()
     assert opened == [(os.devnull, os.O_RDWR)]
-
-
-def test_a_lasting_stream_has_the_encoding_of_its_own(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("w", encoding="iso-8859-1") as file:
-        assert lasting(file).encoding == "iso-8859-1"
-    assert lasting(io.StringIO()).encoding == "utf-8"

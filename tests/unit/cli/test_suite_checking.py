@@ -33,10 +33,6 @@ def test_what_is_missing_and_what_to_do() -> None:
     ]  # fmt: skip
 
 
-def test_a_suite_that_runs() -> None:
-    assert text(FAILED, is_running=True)[-1] == "the suite is running: look at it with 'eval-factory suite status'"
-
-
 def test_a_table_that_is_older_than_its_results() -> None:
     assert text(DONE, in_table=False)[1:] == [
         "results are newer than the table: the same command only collects them into it:", "  the command",

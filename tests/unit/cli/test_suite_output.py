@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.cli.console import write_record
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_screen import end_record, looking_on, show_cells, show_end, why
 from eval_factory.core.nouns import RunStatus
@@ -43,15 +42,6 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
         status = RunStatus.FAILED if code else RunStatus.COMPLETE
         cells.append(CellReport(target, evaluation, status, folder.cell(target, evaluation), code, reason, 1))
     return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
-
-
-def test_the_cells_line_up(folder: SuiteDir) -> None:
-    out = io.StringIO()
-    show_cells(status_of(folder), out)
-    assert out.getvalue().splitlines() == [
-        "small/qa          complete  exact_match 0.5000, n 4",
-        "a_longer_name/qa  failed    " + ("many words " * 15).strip(),
-    ]
 
 
 def test_a_table_on_a_terminal_fits_and_loses_nothing(folder: SuiteDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,23 +101,6 @@ def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str
     assert (found["exit_code"], found["status"], found["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
     assert found["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
     assert (found["suite"], found["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
-
-
-def test_records_are_ascii_and_strict_json() -> None:
-    out = io.StringIO()
-    write_record(out, {"event": "é\u2028", "value": float("nan")})
-    assert out.getvalue().isascii()
-    assert json.loads(out.getvalue()) == {"event": "é\u2028", "value": None}
-
-
-def test_who_looks_on(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
-    for output, err in ((RunOutput(stdout=io.StringIO()), True), (RunOutput(quiet=True, stdout=io.StringIO()), False)):
-        with looking_on(folder, output) as observer:
-            observer.on_event(started(NAMES))
-            observer.say("a word")
-            observer.tick()
-        assert (capsys.readouterr().err.splitlines()[-1:] == ["a word"]) is err
-        assert not isinstance(output.stdout, io.StringIO) or output.stdout.getvalue() == ""
 
 
 def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:

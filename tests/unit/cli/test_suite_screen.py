@@ -85,11 +85,6 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_an_event_of_no_cell_is_no_line(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    assert len(lines_of(folder, started(), {"event": "something"}, cell_ended("no/such"))) == 1
-
-
 def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
     folder, stream, clock = suite_folder(tmp_path), io.StringIO(), Clock()
     with SuiteScreen(stream, folder, clock) as screen:
@@ -108,13 +103,6 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
     assert stream.getvalue().splitlines()[2:] == [
         "  0/4 cells ended, 1 running: 10/100 requests, 1.0/s, 0 failed, 1:30 min left"
     ]
-
-
-def test_what_is_said_stays(tmp_path: Path) -> None:
-    stream = io.StringIO()
-    with SuiteScreen(stream, suite_folder(tmp_path), Clock()) as screen:
-        screen.say("one [two]\n  three\x1b[0m")
-    assert stream.getvalue() == "one [two]\n  three\\x1b[0m\n"
 
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
@@ -136,13 +124,6 @@ def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None
     assert "big/qa: started" not in sent
     assert sent.rindex("\x1b[?25h") > sent.rindex("10/100"), "the cursor is shown again"
     assert sent.rpartition("\x1b[2K")[2] == "\x1b[?25h\r", "the table is taken away"
-
-
-def test_an_event_is_shown_at_once(tmp_path: Path) -> None:
-    folder, stream = suite_folder(tmp_path), Terminal()
-    with SuiteScreen(stream, folder, Clock()) as screen:
-        told(folder, screen, started(), cell_ended("big/qa", "failed", reason="why it failed"))
-        assert "why it failed" in stream.getvalue()
 
 
 def test_a_dumb_terminal_has_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,9 +167,3 @@ def test_a_table_of_many_cells(tmp_path: Path) -> None:
     assert [line.split()[1] for line in body] == ["failed", "running", "paused", *["waiting"] * (len(body) - 3)]
     assert body[0].rstrip().endswith("…")
     assert lines[-1] == f"and {34 - (len(body) - 3)} waiting, 3 complete"
-
-
-def test_a_table_of_few_cells_hides_none(tmp_path: Path) -> None:
-    lines = drawn(status(tmp_path, 6), 100, 24)
-    assert len(lines) == 4 + 6
-    assert lines[4].startswith("a_target_with_a_name_0/of_an_evalua…  complete")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.cli import suite_screen
 from eval_factory.cli.suite_screen import show, watch
 from eval_factory.workflows.suite.suite_status import SuiteReader, status_of
 from suite_by_hand import cell_ended, cell_started, ended, held, paused, started, suite_folder, tell
@@ -86,14 +85,6 @@ def test_a_terminal_has_a_table_and_at_the_end_all_lines(
     assert sent.rindex("\x1b[?25h") < sent.rindex("1 cell: 1 missing")
 
 
-def test_nobody_reads_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_screen, "nobody_reads", lambda _: True)
-    folder = suite_folder(tmp_path, started(["a/b"]))
-    with held(folder):
-        for as_json in (True, False):
-            watch(SuiteReader(folder), io.StringIO(), as_json=as_json, sleep=steps())
-
-
 def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
@@ -103,9 +94,3 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
         assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
         assert (max(map(len, words)) <= 50) is fits
-
-
-def test_one_record(tmp_path: Path) -> None:
-    out = io.StringIO()
-    show(status_of(suite_folder(tmp_path, started(["a/b"]))), out, as_json=True)
-    assert json.loads(out.getvalue())["state"] == "stopped"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from eval_factory import api
 from eval_factory.cli.folder_commands import MOST_SHOWN, shown
 from eval_factory.cli.main import cli
-from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.errors import NotReportableError
 from eval_factory.workflows.reproduce import Reproduction, Reran
 from eval_factory.workflows.verify import Finding, Verified
 
@@ -79,12 +79,6 @@ def test_a_folder_for_it_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "reproduce", reproduce)
     assert run("reproduce", "a", "--output_dir", "d").stdout == "d/reproduce.yml\n"
     assert asked == [Path("a"), Path("d")]
-
-
-def test_a_run_needs_a_new_folder() -> None:
-    found = run("reproduce", "a", "--run")
-    assert isinstance(found.exception, ConfigError)
-    assert "--output_dir" in str(found.exception)
 
 
 @pytest.mark.parametrize("differences", [(), ("the prompts are not the same",)])

@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory import api
-from eval_factory.cli.folder_commands import may_open, preview_command
+from eval_factory.cli.folder_commands import may_open
 from eval_factory.cli.main import cli
-from eval_factory.core.errors import ConfigError
 
 
 class _Pages:
@@ -83,13 +82,6 @@ def test_an_export_says_how_to_look_at_it(asked: list[dict[str, Any]]) -> None:
     assert "HELM's pages of 1 run:\n" in result.stderr
 
 
-@pytest.mark.parametrize("flag", [("--port", "1"), ("--no_browser",)], ids=["port", "browser"])
-def test_an_export_serves_nothing(flag: tuple[str, ...], asked: list[dict[str, Any]]) -> None:
-    result = view("a", "--export", "site", *flag)
-    assert isinstance(result.exception, ConfigError)
-    assert asked == []
-
-
 @pytest.mark.parametrize("arguments", [(), ("a", "--port", "65536"), ("a", "--port", "-1")], ids=str)
 def test_arguments_that_cannot_be(arguments: tuple[str, ...], asked: list[dict[str, Any]]) -> None:
     assert view(*arguments).exit_code == 2
@@ -106,8 +98,3 @@ def test_arguments_that_cannot_be(arguments: tuple[str, ...], asked: list[dict[s
 )  # fmt: skip
 def test_a_browser_is_opened_where_there_is_a_window(env: dict[str, str], platform: str, opens: bool) -> None:
     assert may_open(env, platform) is opens
-
-
-def test_the_command_can_be_pasted() -> None:
-    command = preview_command(Path("it's"))
-    assert command == """python -m http.server --bind 127.0.0.1 --directory 'it'"'"'s'"""

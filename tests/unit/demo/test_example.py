@@ -37,10 +37,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         write_example(kept / "below", jury=False)
 
 
-def test_an_empty_folder_will_do(tmp_path: Path) -> None:
-    assert write_example(tmp_path, jury=False)
-
-
 def test_the_rubric_is_sound(tmp_path: Path) -> None:
     write_example(tmp_path / "new", kind="rubric")
     found = build_evaluation(Request(run_config=tmp_path / "new" / "run_config.yml"), load_framework(), {})

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from eval_factory.core.jury_form import form_of
 from eval_factory.demo.server import DemoServer, baseline_answer
-from eval_factory.helm.judge_output import parse_judge_output
 
 QUESTION = "Which?\nA. short\nB. the longest of them\nC. middle one\nAnswer:"
 
@@ -74,11 +72,3 @@ def test_the_questions() -> None:
         for q in questions
     ]
     assert 0.15 <= sum(longest) / 40 <= 0.5
-
-
-@pytest.mark.parametrize("scale", [{"min": 0, "max": 10}, {"poor": 0, "fair": 1, "good": 2}])
-def test_as_a_judge_it_keeps_to_the_benchmarks_own_form(scale: dict[str, int]) -> None:
-    form = form_of({"scale": scale, "criteria": [{"name": "safety"}, {"name": "tone"}]})
-    said = baseline_answer(form.filled("Rate {RESPONSE} by {SCALE}.\n\n{CRITERIA}\n"))
-    rated = parse_judge_output(said, {"safety": ["score"], "tone": ["score"]}, "An answer.", form)
-    assert {rating["score"] for rating in rated.values()} == {sum(form.scale) // 2}

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from eval_factory.config.model import DEMO_URLS
-from eval_factory.core.budget import Budget, Price
+from eval_factory.core.budget import Price
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan import prices
 from eval_factory.plan.prices import (
     FREE,
-    budget_of,
     hosted_roles,
     prices_of,
     prices_to_keep,
@@ -74,10 +73,6 @@ def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(library: list
     refuse_what_cannot_be_held(plan({**demo, f"{EXTRA}.max_cost": 1.0}))
 
 
-def test_what_helm_run_is_told_is_all_that_is_known() -> None:
-    assert prices_to_keep(jury(**TABLE)) == prices_of(jury(**TABLE)).known
-
-
 def test_a_limit_of_cost_needs_every_price() -> None:
     refuse_what_cannot_be_held(plan())
     refuse_what_cannot_be_held(plan({f"{EXTRA}.max_requests": 1}))
@@ -87,12 +82,6 @@ def test_a_limit_of_cost_needs_every_price() -> None:
     assert len(refused.value.problems) == 2
     assert "max_cost: cannot be held: no price is known of meta/llama-3.3-70b-instruct" in refused.value.problems[0]
     assert "prices: [{model_id: meta/llama-3.3-70b-instruct, input_per_million:" in refused.value.problems[0]
-
-
-def test_each_limit_has_its_place() -> None:
-    limits = {"max_cost": 0.5, "max_requests": 2, "max_tokens_total": 3, "max_wall_s": 4.5}
-    assert budget_of(plan({f"{EXTRA}.{name}": value for name, value in limits.items()})) == Budget(0.5, 2, 3, 4.5)
-    assert not budget_of(plan())
 
 
 def test_an_endpoint_of_this_machine_is_nobodys_bill() -> None:

@@ -20,18 +20,6 @@ def test_slug_is_a_name_that_helm_and_file_systems_take(model_id: str) -> None:
     assert len(slug) <= 80
 
 
-def test_slugs_differ() -> None:
-    assert len({slug_of(model_id) for model_id in MODEL_IDS}) == len(MODEL_IDS)
-
-
-def test_a_plain_id_is_its_own_slug() -> None:
-    assert slug_of("o3-mini") == "o3-mini"
-
-
-def test_demo_needs_no_key() -> None:
-    assert plan({"target.api_endpoint.url": "demo://baseline"}).model.key_names == ()
-
-
 def test_judges_fall_back_to_the_main_key() -> None:
     judges = plan({"config.type": "aci_bench"}).judges
     assert [judge.role for judge in judges] == ["gpt", "llama", "claude"]
@@ -92,12 +80,6 @@ def test_a_judges_own_sampling_is_added_to_its_requests_only() -> None:
     assert [judge.adapter.params_to_add for judge in here.judges] == [{"temperature": 0.3, "max_tokens": 9}, {}]
     assert here.model.adapter.params_to_add == {"seed": 7}
     assert {endpoint.adapter.start_reasoning_token for endpoint in here.endpoints} == {"<think>"}
-
-
-def test_how_many_first_requests_may_fail_holds_for_every_role() -> None:
-    here = plan({"config.type": "aci_bench", "config.params.extra.stop_after_failures": 7})
-    assert [endpoint.stop_after_failures for endpoint in here.endpoints] == [7] * 4
-    assert plan().model.stop_after_failures == 20
 
 
 @pytest.mark.parametrize("oauth", [None, "openai"])

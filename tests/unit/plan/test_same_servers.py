@@ -66,9 +66,3 @@ def test_a_judges_servers_are_its_own(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in where_keys_go(other.endpoints)] == [
         "model at http", "model at http", "j0 at http", "j0 at http", "j1 at http", "j2 at http", "j2 at http",
     ]  # fmt: skip
-
-
-def test_a_folder_that_says_nothing(tmp_path: Path) -> None:
-    for text in ("", "config: 5\n", "\x00", f"a: 1\n{KEPT_BY}: 7\n"):
-        RunDir(tmp_path).run_config.write_text(text)
-        assert plan({"config.output_dir": str(tmp_path), URL: [B, A]}).model.url == B

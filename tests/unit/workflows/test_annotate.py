@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from eval_factory.core.annotations import read_annotations
-from eval_factory.core.errors import BusyError, ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, HelmError
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.checksums import read_checksums, write_checksums
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import annotate
-from eval_factory.workflows.annotate import SheetOptions, export_sheets, import_sheets, system_prompts
+from eval_factory.workflows.annotate import import_sheets, system_prompts
 from eval_factory.workflows.evaluate import as_it_stands, finished_before, report
 from eval_factory.workflows.recollect import state_of
 from eval_factory.workflows.resume import DataRead, read_state, written_before
@@ -177,15 +177,6 @@ def test_a_second_sample_leaves_out_what_is_rated(folder: RunDir, tmp_path: Path
         exported(folder, tmp_path / "third")
 
 
-def test_a_sheet_that_may_be_filled_in_is_not_written_over(folder: RunDir, tmp_path: Path) -> None:
-    exported(folder, tmp_path / "sheet", raters=1)
-    with pytest.raises(ConfigError, match=r"rater_1.csv, .*rater_1.html: is there already"):
-        exported(folder, tmp_path / "sheet")
-    for raters in (0, 51):
-        with pytest.raises(ConfigError, match="1 to 50 people can rate"):
-            exported(folder, tmp_path / "other", raters=raters)
-
-
 def test_what_raters_must_not_know_is_in_no_file_of_theirs(folder: RunDir, tmp_path: Path) -> None:
     made = exported(folder, tmp_path / "sheet", with_reference=False)
     ids = [one.key.id for one in made.sample.answers]
@@ -197,15 +188,6 @@ def test_what_raters_must_not_know_is_in_no_file_of_theirs(folder: RunDir, tmp_p
     shown = [json.dumps(f"prompt {one.removeprefix('id')}") for one in ids]
     assert all(one in made.files[1].read_text("utf-8") for one in shown)
     assert set(made.sample.stratum_of) > {one.key.as_text() for one in made.sample.answers}
-
-
-def test_folders_that_have_nothing_to_import_into(folder: RunDir, tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="no sheet was exported from this result"):
-        import_sheets(folder.root, [tmp_path / "x.csv"])
-    with pytest.raises(PrerequisiteError, match="there is no result"):
-        export_sheets(tmp_path / "none", SheetOptions(tmp_path / "sheet"))
-    with folder.locked(), pytest.raises(BusyError):
-        import_sheets(folder.root, [tmp_path / "x.csv"])
 
 
 def test_the_users_system_prompt_is_hidden(tmp_path: Path) -> None:

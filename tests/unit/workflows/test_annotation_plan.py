@@ -105,8 +105,3 @@ def test_what_the_answers_share_and_what_a_rubric_can_take_away(tmp_path: Path) 
 def test_a_width_that_is_none(tmp_path: Path, width: float) -> None:
     with pytest.raises(ConfigError, match=r"--half_width .*: give a number above 0"):
         plan_of(tmp_path, width)
-
-
-def test_one_answer_is_no_plan(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="fewer than two answers have a score by exact_match"):
-        plan_of(folder_to_rate(tmp_path / "out", 1).root, None)

@@ -35,33 +35,6 @@ def test_warnings_are_lines_of_the_screen() -> None:
     assert (screen.getvalue(), warnings_of(here)) == (f"{told}\n", [told])
 
 
-def test_what_happens_is_told_to_the_log_the_screen_or_both(tmp_path: Path) -> None:
-    screen = io.StringIO()
-    here = plan({**flags(tmp_path), "config.params.task": "pubmed_qa"})
-    with hold(here, {"MY_KEY": KEY}, screen) as context:
-        screen.truncate(0)
-        screen.seek(0)
-        context.say(f"said {KEY}")
-        context.warn("warned")
-        context.show("shown")
-        context.log.debug("unseen")
-    log = here.rundir.program_log.read_text("utf-8")
-    assert screen.getvalue() == f"said {KEY}\nwarning: warned\nshown\n"
-    assert "INFO warning: keys without an effect here: config.params: task\n" in log
-    assert f"INFO said {REDACTED}\n" in log
-    assert "WARNING warned\n" in log
-    assert "shown" not in log
-    assert "unseen" not in log
-    assert KEY not in log
-
-
-def test_debug_logs_in_detail(tmp_path: Path) -> None:
-    here = plan(flags(tmp_path))
-    with hold(here, {"MY_KEY": KEY}, io.StringIO(), debug=True) as context:
-        context.log.debug("in detail")
-    assert "DEBUG in detail\n" in here.rundir.program_log.read_text("utf-8")
-
-
 def test_the_folder_is_held_for_as_long_as_the_run_lasts(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
     with hold(here, {"MY_KEY": KEY}, io.StringIO()) as context:

@@ -92,14 +92,6 @@ def test_tokens_are_of_earlier_answers_where_there_are_any(tmp_path: Path, sizes
     assert found.kept == 1
 
 
-def test_answers_of_another_task_say_nothing(tmp_path: Path) -> None:
-    answers(tmp_path, "medec", ("model", "org/model", TOKENS))
-    (model,) = of(tmp_path, look=False).roles
-    assert (model.requests, model.prompt_tokens, model.cost) == (1000, None, None)
-    assert model.sources["tokens"] == RUN_FIRST
-    assert model.sources["cost"] == "unknown, as the tokens are (genai-prices 7)"
-
-
 def test_what_answers_say_they_cost_goes_before_a_price(tmp_path: Path) -> None:
     answers(tmp_path, "pubmed_qa", ("model", "org/model", {**TOKENS, "cost": 0.25}))
     (model,) = of(tmp_path, look=False, config__params__limit_samples=8).roles
@@ -253,11 +245,3 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     assert document["roles"][0]["sources"] == {"cost": "table"}
     unknown = Estimate("t", (RoleEstimate("model", "m", None, None, None, None, None, {}),), 0, Budget())
     assert unknown.to_text().startswith("t: unknown requests, unknown tokens, unknown cost, unknown time")
-
-
-def test_a_judge_has_a_parallelism_of_its_own(tmp_path: Path) -> None:
-    answers(tmp_path, "aci_bench", ("one", "j", TOKENS))
-    judges = [{"name": "one", "model_id": "j", "parallelism": 2}]
-    given = {"config__type": "aci_bench", "config__params__extra__judges": judges, "config__params__limit_samples": 8}
-    judge = of(tmp_path, look=False, **given).roles[1]
-    assert judge.hours == pytest.approx(8 * 0.5 / 2 / 3600)

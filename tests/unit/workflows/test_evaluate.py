@@ -76,22 +76,6 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
 SHARED = SharedLimitsSettings("/nobody/is/here", {"model": "g"})
 
 
-def test_what_a_run_shares_with_others_is_told_to_helm_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[SharedLimitsSettings | None] = []
-
-    def prepare(*arguments: Any, **_: Any) -> None:
-        told.append(next(given for given in arguments if isinstance(given, HelmRunSettings)).limits)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "prepare", prepare)
-    request = Request(flags={**MINIMAL, "config.output_dir": str(tmp_path / "out")})
-    for options in (Options(limits=SHARED), Options()):
-        with pytest.raises(KeyboardInterrupt):
-            workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
-    assert told == [SHARED, None]
-
-
 def test_probes_are_let_through_with_what_other_runs_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is at the address: a probe that goes out all the same would be outside of the limits."""
     made = context(RunDir(tmp_path / "out"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,6 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
 from eval_factory.endpoint import sign_in
-from eval_factory.executors import progress as local_executor
 from eval_factory.executors.process import Execution, Finished, ProcessSpec
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import HelmRun, run_helm
@@ -71,18 +68,6 @@ def run(
     return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), executor=executor)
 
 
-def test_it_runs_what_it_was_given_in_the_folder_that_is_held(here: RunContext) -> None:
-    executor = FakeExecutor(3, tail=["last line"])
-    ended = run(here, executor)
-    (spec,), (screen,) = executor.specs, executor.screens
-    assert (list(spec.argv), spec.rundir, spec.lock, spec.redactor) == (
-        ["helm-run", "-c", "x"], here.rundir, here.lock, here.redactor,
-    )  # fmt: skip
-    assert screen is here.screen
-    assert (ended.returncode, ended.wall_s, ended.tail) == (3, 2.5, ("last line",))
-    assert ended.run_id == spec.run_id
-
-
 def test_each_run_has_an_id_of_its_own_and_ends_with_this_process(here: RunContext) -> None:
     executor = FakeExecutor()
     ids = [run(here, executor).run_id for _ in range(2)]
@@ -102,14 +87,6 @@ def test_it_sees_the_keys_of_its_configuration_and_no_others(here: RunContext) -
     assert "OPENAI_TOKEN_URL" not in seen
     run(here, executor, of=with_key(**{"target.api_endpoint.oauth": "openai"}))
     assert executor.specs[1].env["OPENAI_TOKEN_URL"] == "https://tokens.example"
-
-
-def test_what_it_is_told_is_in_its_environment(here: RunContext) -> None:
-    executor = FakeExecutor()
-    run(here, executor, HelmRunSettings(probed=frozenset({"model"}), libraries={"HF_HOME": "/data"}))
-    seen = executor.specs[0].env
-    assert json.loads(seen["EVAL_FACTORY_PROBED"]) == ["model"]
-    assert seen["HF_HOME"] == "/data"
 
 
 def test_offline_it_does_not_see_the_proxies(here: RunContext) -> None:
@@ -162,10 +139,3 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
 def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id: str, said: str | None) -> None:
     tail = ("a line", logs.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
     assert HelmRun("mine", 1.0, returncode, tail, ()).last_words == said
-
-
-def test_without_an_executor_it_is_the_local_one(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    local = FakeExecutor(5)
-    monkeypatch.setattr(local_executor, "LocalExecutor", lambda: local)
-    ended = run_helm(replace(here, screen=io.StringIO()), with_key(), ["helm-run"], HelmRunSettings())
-    assert (ended.returncode, len(local.specs)) == (5, 1)

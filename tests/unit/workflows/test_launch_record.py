@@ -28,13 +28,6 @@ def test_a_launch_says_what_will_be_run_and_where(tmp_path: Path) -> None:
     json.dumps(record)
 
 
-def test_judges_are_named(tmp_path: Path) -> None:
-    here = plan({"config.output_dir": str(tmp_path / "out"), "config.type": "medication_qa"})
-    record = launch_record(context(here.rundir), here, ["helm-run"])
-    assert record["judges"] == {judge.role: judge.model_id for judge in here.endpoints[1:]}
-    assert "gpt" in record["judges"]
-
-
 def test_a_key_is_not_told(tmp_path: Path) -> None:
     here = plan({"config.output_dir": str(tmp_path / "out")})
     redactor = Redactor()

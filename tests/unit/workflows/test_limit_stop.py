@@ -67,13 +67,6 @@ def test_whose_limit_it_was(own: int | None, first: str, raised: str, tmp_path: 
     assert lines[2] == f"  raise {raised} and run the same command again: only the rest is asked"
 
 
-def test_a_limit_that_cannot_be_held_is_each_runs_own(tmp_path: Path) -> None:
-    here = plan({"config.output_dir": str(tmp_path), "config.params.extra.max_tokens_total": 9})
-    events: list[dict[str, Any]] = [LOADING, ASKING, reached("max_tokens_total", countable=False)]
-    with pytest.raises(NotReportableError, match=r"max_tokens_total \(9\) cannot be held"):
-        raise_if_limit_reached(here, events, LOG, shared=True)
-
-
 def test_a_run_that_reached_no_limit_goes_on(tmp_path: Path) -> None:
     raise_if_limit_reached(plan({"config.output_dir": str(tmp_path)}), [LOADING, ASKING], LOG)
 

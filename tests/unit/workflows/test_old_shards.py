@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.budget import Price
-from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.errors import BusyError
 from eval_factory.core.rundir import RunDir
-from eval_factory.endpoint.paid_answers import read_prices, spent_so_far, write_prices
-from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, ResponseCache, read_changes
-from eval_factory.workflows import prepare
+from eval_factory.endpoint.paid_answers import spent_so_far, write_prices
+from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, ResponseCache
 from eval_factory.workflows.prepare import copy_store, take_in
 
 LOG = logging.getLogger("test")
@@ -47,17 +46,6 @@ def killed(tmp_path: Path) -> RunDir:
     return whole
 
 
-def test_all_is_in_one_store_and_the_folders_are_gone(killed: RunDir) -> None:
-    take_in(killed, LOG)
-    assert texts(killed) == {"a": "out", "b": "1-of-3", "c": "2-of-3"}
-    spent = spent_so_far(killed.cache_db, {})
-    assert (spent.requests, spent.tokens, round(1e6 * spent.cost)) == (3, 21, 33)
-    assert read_changes(killed.cache_db, "http://h/v1", "m") == [dict(CHANGES.changes)]
-    assert list(read_prices(killed.cache_db)) == [("run", "model")]
-    assert not killed.shards.exists()
-    take_in(killed, LOG)  # where there are none
-
-
 def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
     killed: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,14 +59,6 @@ def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
     take_in(killed, LOG)
     assert texts(killed).keys() == {"a", "b", "c"}
     assert spent_so_far(killed.cache_db, {}).requests == 3
-
-
-def test_what_was_copied_in_part_only_is_not_there(killed: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "_COPIES", (*prepare._COPIES, "INSERT INTO main.nowhere VALUES (1)"))
-    with pytest.raises(PrerequisiteError, match="run the same command again"):
-        take_in(killed, LOG)
-    assert texts(killed).keys() == {"a"}
-    assert (killed.shards / "1-of-3" / "cache.db").exists()
 
 
 def test_answers_in_a_log_that_a_kill_left_come_too(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import yaml
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.endpoint import response_cache
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
@@ -63,11 +62,6 @@ def test_the_configuration_is_written_whole_and_redacted(here: Plan) -> None:
     }  # fmt: skip
 
 
-def test_the_cache_is_there(here: Plan) -> None:
-    prepared(here)
-    assert response_cache.is_ours(here.rundir.cache_db)
-
-
 def test_results_of_another_configuration_are_archived_and_it_is_said(here: Plan) -> None:
     here.rundir.results_yml.write_text("of another run")
     said = prepared(here)
@@ -77,16 +71,6 @@ def test_results_of_another_configuration_are_archived_and_it_is_said(here: Plan
         f"the results in {here.rundir.root} are of another configuration or of other data; moved to {folder.name}\n"
     )
     assert prepared(here) == ""
-
-
-def test_results_of_other_data_are_archived(here: Plan) -> None:
-    def result_of(digest: str) -> None:
-        provenance = {"run_identity": here.identity, "dataset_files": {"data_path": digest}}
-        here.rundir.evaluation_config.write_text(yaml.safe_dump({"provenance": provenance}))
-
-    result_of("1")
-    assert prepared(here, {"data_path": "1"}) == ""
-    assert "moved to" in prepared(here, {"data_path": "2"})
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -99,11 +83,3 @@ def test_kept_answers_are_deleted_only_when_asked(fresh: bool, here: Plan, caplo
     assert kept.exists() is not fresh
     assert ("--fresh: the answers kept so far were deleted" in caplog.messages) is fresh
     assert caplog.messages[-1].startswith(f"run {here.identity}: helm-run --suite ")
-
-
-def test_what_a_killed_run_left_unfinished_is_removed(here: Plan) -> None:
-    unfinished = here.rundir.helm / "runs" / "v1" / "stats.json.tmp"
-    unfinished.parent.mkdir(parents=True)
-    unfinished.write_text("[")
-    prepared(here)
-    assert not unfinished.exists()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data import run_data
 from eval_factory.data import run_data as placing
@@ -34,14 +33,6 @@ def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
 def of(tmp_path: Path, task: str = "pubmed_qa", out: Path | None = None, **extra: Any) -> Plan:
     flags = {f"config.params.extra.{name}": value for name, value in extra.items()}
     return plan({"config.type": task, "config.output_dir": str(out or tmp_path / "out"), **flags})
-
-
-def test_without_a_data_dir_nothing_is_looked_for(tmp_path: Path) -> None:
-    here = of(tmp_path)
-    assert find_bundle(here, {}) is None
-    assert data_read(context(here.rundir), here, None) == DataRead()
-    settings = settings_of(here, None, {})
-    assert (settings.allowed, settings.all_files, settings.libraries) == (None, None, {})
 
 
 def test_a_bundle_is_found_recorded_and_put_in_its_place(
@@ -89,13 +80,6 @@ def test_whether_more_than_helms_list_is_read_is_recorded_where_a_list_is_answer
     assert settings_of(without, None, {}).all_files is False
 
 
-def test_a_bundle_says_where_libraries_find_their_data(tmp_path: Path, bundle: Path) -> None:
-    here = of(tmp_path, "mtsamples_procedures", data_dir=str(bundle))
-    settings = settings_of(here, find_bundle(here, {}), {})
-    assert settings.allowed is None
-    assert settings != HelmRunSettings(all_files=False), "the bundle's folders are named"
-
-
 def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     here = of(tmp_path, offline=True)
     settings = settings_of(here, None, {})
@@ -104,22 +88,6 @@ def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pyt
     with caplog.at_level(logging.INFO, "test"):
         place_data(context(here.rundir), here, None)
     assert caplog.messages == ["offline: only https://host.example/v1 may be contacted"]
-
-
-def test_offline_with_the_embedded_endpoint_nothing_may_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    demo = {"config.params.extra.offline": True, "target.api_endpoint.url": "demo://baseline"}
-    here = plan({"config.output_dir": str(tmp_path / "out"), **demo})
-    with caplog.at_level(logging.INFO, "test"):
-        place_data(context(here.rundir), here, None)
-    assert caplog.messages == ["offline: only nothing may be contacted"]
-
-
-def test_online_nothing_is_put_anywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    here = of(tmp_path)
-    with caplog.at_level(logging.INFO, "test"):
-        place_data(context(here.rundir), here, None)
-    assert caplog.messages == []
-    assert not here.rundir.helm.exists()
 
 
 def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:

@@ -98,10 +98,6 @@ def test_a_file_that_was_edited_together_with_its_checksum(name: str, rundir: Ru
     assert looked_at(rundir) is None
 
 
-def test_a_file_more_has_it_collected_again(rundir: RunDir) -> None:
-    assert looked_at(rundir, lambda: (rundir.root / RUN / "more.json").write_text("{}")) is None
-
-
 def test_another_statement_than_the_checksums_know_of(rundir: RunDir) -> None:
     rundir.attestation.write_text("{}")
     assert looked_at(rundir) is None

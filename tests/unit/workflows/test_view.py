@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import stat
 import tempfile
-import threading
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, HelmError
 from eval_factory.workflows import view
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.view import PageServer
 from eval_factory.workflows.view_site import INDEX, suite_folder
 from unit.workflows.test_view_runs import RUN, finished, tree
 
@@ -143,22 +141,6 @@ def test_a_helm_summarize_that_fails_says_what_to_do(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
 
 
-def test_where_the_port_is_taken_nothing_is_begun(told: Told, tmp_path: Path) -> None:
-    with PageServer() as server:
-        port = int(server.address.split(":")[2].split("/")[0])
-        with pytest.raises(PrerequisiteError, match=f"port {port}"), view.served(
-            [tmp_path / "a"], port=port, env={}, screen=io.StringIO()
-        ):  # fmt: skip
-            pass
-    assert told == []
-
-
-def test_another_helm_may_have_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert view.helms_schema()["run_groups"]
-    monkeypatch.setattr(view, "installed", lambda *_parts: None)
-    assert view.helms_schema() == {}
-
-
 def test_what_is_said_of_the_pages(told: Told, tmp_path: Path) -> None:
     one = exported([finished(tmp_path / "a")], tmp_path / "site").lines()
     assert one[:2] == ["HELM's pages of 1 run:", "  pubmed_qa, org/model"]
@@ -167,12 +149,3 @@ def test_what_is_said_of_the_pages(told: Told, tmp_path: Path) -> None:
     two = exported([tmp_path / "a", finished(tmp_path / "b")], tmp_path / "sites").lines()
     assert two[:3] == ["HELM's pages of 2 runs:", "  pubmed_qa, org/model (1: a)", "  pubmed_qa, org/model (2: b)"]
     assert max(map(len, one)) <= 110
-
-
-def test_ctrl_c_is_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted:
-        def wait(self) -> None:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading, "Event", Interrupted)
-    view.Pages(Path("x"), None, ()).wait()

@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.workflows.view_site import NO_SCORE, lay_out, viewed_runs
-from stored_results import PROVENANCE, instance, result, right_or_wrong, written
+from stored_results import instance, result, right_or_wrong, written
 from unit.scoring.test_collect import FOUR, state, write_run
 
 RUN = "pubmed_qa_model=endpoint_m"
@@ -52,13 +52,6 @@ def test_a_run_of_one_folder(tmp_path: Path) -> None:
     assert run.page.metrics == ("exact_match",), "neither what is counted nor what has no mean"
 
 
-def test_the_main_metric_is_the_first(tmp_path: Path) -> None:
-    written(tmp_path / "a", result([instance("q", 1.0)], ("rouge_l", "exact_match")))
-    (run,) = viewed_runs([finished(tmp_path / "a", values={"exact_match": [*FOUR], "rouge_l": [*FOUR]})])
-    assert run.page.metrics == ("rouge_l", "exact_match")
-    assert run.page.main_metric == "rouge_l"
-
-
 def test_a_metric_that_a_template_would_execute_is_left_out(tmp_path: Path) -> None:
     (run,) = viewed_runs([finished(tmp_path / "a", values={"${1/0}": [*FOUR], "exact_match": [*FOUR]})])
     assert run.page.metrics == ("exact_match",)
@@ -98,13 +91,6 @@ def test_what_is_not_whole_is_said_in_the_row(tmp_path: Path) -> None:
     assert viewed_runs([finished(tmp_path / "b")])[0].shown_model == "org/model [NOT REPORTABLE: pubmed_qa]"
 
 
-def test_the_demo_endpoint_is_no_model(tmp_path: Path) -> None:
-    provenance = PROVENANCE.__class__(**{**vars(PROVENANCE), "target": "demo\x1b baseline"})
-    right_or_wrong(tmp_path / "a", "1", provenance=provenance)
-    (run,) = viewed_runs([finished(tmp_path / "a")])
-    assert run.shown_model == r"org/model (demo\x1b baseline)"
-
-
 def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     long = "custom_" + "p" * 200 + "_model=endpoint_m"
     spec: dict[str, Any] = {
@@ -127,12 +113,6 @@ def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     assert len({one.name for one in viewed_runs([tmp_path / "a", other])}) == 2
 
 
-def test_a_folder_without_a_result_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "begun" / "helm").mkdir(parents=True)
-    with pytest.raises(PrerequisiteError, match="there is no result"):
-        viewed_runs([tmp_path / "begun"])
-
-
 @pytest.mark.parametrize("name", ["run_spec.json", "stats.json", "per_instance_stats.json", "scenario_state.json"])
 def test_a_result_whose_helm_files_were_deleted_is_refused(name: str, tmp_path: Path) -> None:
     finished(tmp_path / "a")
@@ -151,13 +131,6 @@ def test_a_result_whose_helm_files_were_deleted_is_refused(name: str, tmp_path: 
 def test_a_run_spec_of_another_form_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(HelmError, match=r"run_spec\.json cannot be read"):
         viewed_runs([finished(tmp_path / "a", **change)])
-
-
-def test_a_run_without_any_score_has_a_page_all_the_same(tmp_path: Path) -> None:
-    right_or_wrong(tmp_path / "a", "1")
-    finished(tmp_path / "a", values={"num_words": [*FOUR]})
-    (run,) = viewed_runs([tmp_path / "a"])
-    assert (run.page.main_metric, run.page.metrics) == (NO_SCORE, ())
 
 
 def test_only_what_the_tables_show_is_a_metric_of_the_run(tmp_path: Path) -> None:
@@ -185,10 +158,3 @@ def test_the_given_folders_stay_as_they_are(copies: bool, tmp_path: Path) -> Non
     if copies:
         (made / "stats.json").write_text("changed")
     assert tree(tmp_path / "a") == before
-
-
-def test_a_scenarios_own_file_comes_along(tmp_path: Path) -> None:
-    runs = viewed_runs([finished(tmp_path / "a")])
-    (runs[0].folder / "scenario.json").write_text("{}")
-    lay_out(runs, tmp_path / "suite", copies=True)
-    assert (tmp_path / "suite" / RUN / "scenario.json").read_text() == "{}"

@@ -46,11 +46,6 @@ def test_the_page_is_there(path: str, server: PageServer) -> None:
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
 
 
-def test_names_of_runs_are_found(server: PageServer) -> None:
-    assert ask(server, "a%3Db%2Cc.json")[:2] == (200, "{}")
-    assert ask(server, "a=b,c.json", method="HEAD")[:2] == (200, "")
-
-
 @pytest.mark.parametrize(
     "path", ["/", "/index.html", "/x/index.html", "//", "sub/", "../outside.txt", "%2e%2e/outside.txt", "no"]
 )
@@ -94,18 +89,3 @@ def test_the_port_can_be_given_and_is_free_again(tmp_path: Path) -> None:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", port))
     assert "view-server" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_a_port_that_there_cannot_be_is_said() -> None:
-    with pytest.raises(PrerequisiteError, match="port 70000"):
-        PageServer(70000)
-
-
-def test_nothing_is_said_of_requests(server: PageServer, capsys: pytest.CaptureFixture[str]) -> None:
-    ask(server, "")
-    ask(server, "/")
-    parts = urlsplit(server.address)
-    with socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=10) as gone:
-        gone.sendall(b"GET " + parts.path.encode() + b" HTTP/1.0\r\nHost: ")
-    ask(server, "")
-    assert capsys.readouterr() == ("", "")

@@ -12,12 +12,9 @@ from eval_factory.workflows.view_site import (
     configuration,
     forget_place,
     front_end,
-    installed,
-    page_of,
     suite_folder,
     without_colons,
     without_others,
-    write_site,
 )
 
 HTML = """<!doctype html>
@@ -32,12 +29,6 @@ HTML = """<!doctype html>
   <body><div id="root"></div></body>
 </html>
 """
-
-
-def test_the_installed_front_end_is_found() -> None:
-    assert (front_end() / "index.html").is_file()
-    assert installed("benchmark", "static", "schema_medhelm.yaml") is not None
-    assert installed("benchmark", "no_such_thing") is None
 
 
 @pytest.mark.parametrize("package", ["no_such_package", "json"])
@@ -74,25 +65,6 @@ def test_the_configuration_leads_past_the_landing_page() -> None:
     assert 'window.BENCHMARK_OUTPUT_BASE_URL = "benchmark_output";' in text
     assert text.endswith('window.location.hash = "/runs/a\\"b";\n')
     assert 'if (["", "#", "#/"].includes(window.location.hash))' in text
-
-
-def test_what_is_shown_first() -> None:
-    assert page_of(["x_model=a/b,c"]) == "/runs/x_model%3Da%2Fb%2Cc"
-    assert page_of(["a", "b"]) == "/leaderboard"
-
-
-def test_a_site_is_the_front_end_with_our_page_and_configuration(tmp_path: Path) -> None:
-    (tmp_path / "source/assets").mkdir(parents=True)
-    (tmp_path / "source/index.html").write_text(HTML)
-    (tmp_path / "source/config.js").write_text("window.RELEASE = 1")
-    (tmp_path / "source/assets/index.js").write_text("js")
-    suite = write_site(tmp_path / "site", tmp_path / "source", "/leaderboard")
-    assert suite == suite_folder(tmp_path / "site") == tmp_path / "site/benchmark_output/runs/view"
-    assert list(suite.iterdir()) == []
-    assert (tmp_path / "site/assets/index.js").read_text() == "js"
-    assert (tmp_path / "site/index.html").read_text() == without_others(HTML)
-    assert (tmp_path / "site/config.js").read_text() == configuration("/leaderboard")
-    assert (tmp_path / "source/index.html").read_text() == HTML
 
 
 def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:

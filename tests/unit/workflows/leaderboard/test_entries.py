@@ -78,17 +78,6 @@ def test_order_of_arguments_is_no_difference_but_groups_are() -> None:
     assert len(of_any_model([Entry("a", (), 1), Entry("a", (), 1, ("g",))])) == 2
 
 
-def test_values_keep_their_equals_signs() -> None:
-    (entry,) = of_any_model([Entry("a", (("prompt", "x=y"), ("model", "text")))])
-    assert (entry.argument("prompt"), entry.description) == ("x=y", "a:prompt=x=y")
-
-
-def test_a_run_is_called_by_its_groups_too() -> None:
-    assert Entry("a", (), groups=("g", "h")).run == "a:groups=g,h"
-    assert Entry("a", (("x", "1"),), groups=("g",)).run == "a:x=1,groups=g"
-    assert Entry("a", (("x", "1"),)).run == "a:x=1"
-
-
 def test_an_entry_that_stands_for_several_runs_is_one_for_each() -> None:
     several = Entry("a", (("x", "1"), ("max_train_instances", "melt"), ("model", "text")), 2)
     found = of_any_model([several, Entry("a", (("x", "1"), ("max_train_instances", "5")), 1)])

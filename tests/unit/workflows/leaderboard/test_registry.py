@@ -46,14 +46,6 @@ def test_every_row_of_the_page() -> None:
     } == PAGE  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_installed_helm_has_the_schema(row: registry.Leaderboard) -> None:
-    path = registry.schema_path(row)
-    assert path is not None
-    assert "metric" in path.read_text("utf-8")
-    assert not any(row.schema_file in line for line in row.needed())
-
-
 def test_a_schema_that_is_not_there_is_said() -> None:
     row = ROWS[0].model_copy(update={"schema_file": "schema_of_next_year.yaml"})
     assert registry.schema_path(row) is None
@@ -117,12 +109,6 @@ def test_a_file_is_before_all_else(tmp_path: Path, asked: list[tuple[str, Any]])
     assert asked == []
 
 
-def test_a_bundle_is_before_the_network(tmp_path: Path, asked: list[tuple[str, Any]]) -> None:
-    folder = bundle(tmp_path)
-    assert registry.conf_of(LITE, file=None, data_dir=folder) == ("bundled é", str(folder / "presentation" / LITE.conf))
-    assert asked == []
-
-
 def test_a_bundle_without_it_says_how_to_get_it(tmp_path: Path, asked: list[tuple[str, Any]]) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         registry.conf_of(LITE, file=None, data_dir=tmp_path)
@@ -137,11 +123,6 @@ def test_a_bundle_without_it_says_how_to_get_it(tmp_path: Path, asked: list[tupl
 def test_it_is_downloaded_at_the_tag_of_the_installed_helm(asked: list[tuple[str, Any]]) -> None:
     assert registry.conf_of(LITE, file=None, data_dir=None) == ("downloaded", ADDRESS)
     assert asked == [(ADDRESS, 20.0)]
-
-
-def test_who_only_looks_downloads_nothing(asked: list[tuple[str, Any]]) -> None:
-    assert registry.conf_of(LITE, file=None, data_dir=None, look_only=True) == (None, ADDRESS)
-    assert asked == []
 
 
 def test_an_organization_has_to_be_named() -> None:
