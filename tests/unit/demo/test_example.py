@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
+from eval_factory import demo
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.demo.example import write_example
+from eval_factory.demo.example import packaged_data, write_example
 from eval_factory.tasks.framework import load_framework
 
 
@@ -43,3 +45,10 @@ def test_the_rubric_is_sound(tmp_path: Path) -> None:
     assert found.benchmark is not None
     assert (found.benchmark.instances, found.benchmark.is_rubric, found.benchmark.has_clusters) == (12, True, True)
     assert set(found.benchmark.sha256) == {"benchmark.yaml", "cases.jsonl"}
+
+
+def test_the_samples_questions_are_named_with_their_hash() -> None:
+    table = Path(demo.__path__[0]) / "sample" / "data.csv"
+    digest = hashlib.sha256(table.read_bytes()).hexdigest()
+    assert packaged_data("sample_medical_qa") == {"package:demo/sample/data.csv": digest}
+    assert packaged_data("pubmed_qa") == {}
