@@ -16,14 +16,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
+from eval_factory.core.tables import Table, html
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from eval_factory.core.results import TaskResult
+    from eval_factory.core.tables import Table, html
 
 TEXT, NUMBER, COUNT, FLAG, ANY = "string", "float64", "Int64", "boolean", "object"
 """pandas' types for what may be missing: NA, NaN, NA, NA, None."""
@@ -193,18 +195,6 @@ def text(foreign: str, limit: int = LONGEST_NOTE) -> str:
     return escape(one_line(foreign, limit))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table of texts; rows beyond `MOST_ROWS` are counted."""
-    lines = [_row("th", head), *(_row("td", row) for row in rows[:MOST_ROWS])]
-    if (more := len(rows) - MOST_ROWS) > 0:
-        lines.append(f'<tr><td colspan="{len(head)}">{more} more: to_frame()</td></tr>')
-    return "\n".join(["<table>", *lines, "</table>"])
-
-
-def _row(tag: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{text(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
 def paragraph(said: str) -> str:
     return f"<p>{text(said)}</p>"
 
@@ -219,14 +209,6 @@ def listed(notes: Sequence[str]) -> list[str]:
     return ["<ul>", *items, "</ul>"]
 
 
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def interval(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{low:.4f} .. {high:.4f}"
-
-
 def result_html(result: TaskResult, folder: Path) -> str:
     """Scores, the main one first; whether they may be reported; notes; where the rest is."""
     labels = sorted(result.scores, key=lambda label: label != result.main_metric)
@@ -234,7 +216,7 @@ def result_html(result: TaskResult, folder: Path) -> str:
     counts = result.validity.instances
     how_many = f"{counts.scored} of {counts.requested} instances scored, {counts.failed} failed"
     parts = [
-        table(("metric", "value", "95 % interval", "n"), rows),
+        html(Table(["metric", "value", "95 % interval", "n"], rows, 3), MOST_ROWS),
         paragraph(f"{how_many}; status: {result.status}"),
         *(f"<p><b>{text(line)}</b></p>" for line in not_reportable(result)),
         *listed(result.validity.notes),
@@ -247,13 +229,18 @@ def not_reportable(result: TaskResult) -> list[str]:
     """Why the scores may not be reported, in a line each; nothing where they may."""
     if result.reportable:
         return []
-    reasons = result.validity.short_reasons or (f"coverage {result.validity.coverage:.4f}",)
+    reasons = result.validity.short_reasons or (f"coverage {formats.score(result.validity.coverage)}",)
     return [f"NOT REPORTABLE: {reason}" for reason in reasons]
 
 
 def _score_cells(label: str, score: Score) -> tuple[str, ...]:
     stats = score.stats
-    return (label, number(score.value), interval(stats.ci_low, stats.ci_high), str(stats.count))
+    return (
+        label,
+        formats.score(score.value),
+        formats.between(stats.ci_low, stats.ci_high, missing="-"),
+        str(stats.count),
+    )
 
 
 class HasResult(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
@@ -52,7 +53,7 @@ def _main_score(result: TaskResult) -> str:
         over = f" over the {_instances_of(score.stats.count)} of split {score.split}"
     elif score.stats.count != result.validity.instances.scored:
         over = f" over {_instances_of(score.stats.count)}"
-    return f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
+    return f"{result.task}: {result.main_metric} = {formats.score(score.value)}{over}{_interval(score)}"
 
 
 def _corrected(result: TaskResult) -> Iterator[str]:
@@ -61,7 +62,7 @@ def _corrected(result: TaskResult) -> Iterator[str]:
     if helms is not None and score is not None:
         count = score.stats.count
         over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
-        yield f"corrected = {score.value:.4f}{over}{_interval(score)}"
+        yield f"corrected = {formats.score(score.value)}{over}{_interval(score)}"
 
 
 def _clinicians(result: TaskResult) -> Iterator[str]:
@@ -74,15 +75,15 @@ def _floor(result: TaskResult) -> Iterator[str]:
     floors = result.validity.floors
     if (floor := floors.get(result.main_metric)) is None:
         return
-    line = f"  best trivial answer: {floor.named} {floor.value:.4f}"
+    line = f"  best trivial answer: {floor.named} {formats.score(floor.value)}"
     corrected = floors.get(f"{result.main_metric}{CORRECTED}")
-    yield line if corrected is None else f"{line}; corrected: {corrected.named} {corrected.value:.4f}"
+    yield line if corrected is None else f"{line}; corrected: {corrected.named} {formats.score(corrected.value)}"
 
 
 def _interval(score: Score) -> str:
     if score.stats.ci_low is None or score.stats.ci_high is None:
         return ""
-    return f"  (95 % interval {score.stats.ci_low:.4f} .. {score.stats.ci_high:.4f})"
+    return f"  (95 % interval {formats.between(score.stats.ci_low, score.stats.ci_high)})"
 
 
 def _other_splits(result: TaskResult) -> Iterator[str]:
@@ -93,7 +94,11 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
         if other == split:
             continue
         label = f"{main.metric}@{other}" if main else ""
-        told = f": {label} = {result.scores[label].value:.4f}" if label in result.scores else " have no such score"
+        told = (
+            f": {label} = {formats.score(result.scores[label].value)}"
+            if label in result.scores
+            else " have no such score"
+        )
         yield f"  split {other}: {_instances_of(count)} more{told}"
 
 
@@ -126,8 +131,8 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
 
 def _jury(jury: JuryReport | None) -> Iterator[str]:
     if jury is not None and jury.means:
-        means = ", ".join(f"{judge} {mean:.2f}" for judge, mean in jury.means.items())
-        alpha = "not defined" if jury.krippendorff_alpha is None else f"{jury.krippendorff_alpha:.3f}"
+        means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
+        alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
         yield f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limits import Admission, LocalAdmission
+from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import Servers
 from eval_factory.plan import preflight
 from eval_factory.plan.preflight import FEW_TOKENS, MORE_TOKENS, probe
 from scripted_endpoint import ScriptedEndpoint
@@ -121,11 +121,10 @@ def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
 ) -> None:
     asked: list[EndpointSettings] = []
 
-    def client(settings: EndpointSettings, connection: Connection, *, admission: Admission | None) -> RetryingClient:
+    def client(settings: EndpointSettings, servers: Servers) -> RetryingClient:
         asked.append(settings)
-        assert connection.transport.timeout_s == settings.request_timeout
-        assert admission is None
-        return RetryingClient(settings, connection)
+        assert servers.all[0].connection.transport.timeout_s == settings.request_timeout
+        return RetryingClient(settings, servers)
 
     monkeypatch.setattr(preflight, "RetryingClient", client)
     limits = {"target.api_endpoint.requests_per_minute": 3, "target.api_endpoint.tokens_per_minute": 4}
@@ -146,7 +145,7 @@ def test_where_others_ask_too_the_probe_is_let_through_with_them(gateway: Gatewa
             self.asked += 1
 
     endpoint = plan({"target.api_endpoint.url": gateway.url}).model
-    admission = Counting(endpoint)
+    admission = Counting(endpoint.limit)
     assert probe(endpoint, {}, Redactor(), lambda _line: None, admission) is None
     assert admission.asked == len(gateway.granted) == 1
 
