@@ -44,7 +44,7 @@ from eval_factory.endpoint.replies import (
     described,
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import Answered, FirstRequests, RetryingClient
+from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_at
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -126,11 +126,11 @@ class Endpoint:
             servers_at(
                 connections,
                 settings,
-                shared=None if session.limits is None else session.limits.admission,
+                shared=lambda name: None if session.limits is None else session.limits.admission(name),
                 has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
             ),
-            first=FirstRequests(settings.stop_after_failures, answered=answered),
-            purse=session.spending,
+            first=0 if answered else settings.stop_after_failures,
+            budget=session.spending,
         )
         self._has_several = len(connections) > 1
         self._lock = threading.Lock()
@@ -205,7 +205,7 @@ class Endpoint:
             future = None if mine else self._in_flight[asked.key] or Future()
             self._in_flight[asked.key] = future
         if future is not None:
-            reply = replace(bridge.result_of(future), cached=True)
+            reply = replace(bridge.wait_for(future), cached=True)
             self._note_cached(reply.key, reply.completion)
             return reply
         try:

@@ -66,8 +66,7 @@ def patch_what_a_bare_run_imports() -> None:
 
 
 end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
-network_guard.take_settings_of_the_file(sys.argv, os.environ)
-network_guard.guard_from_environment()
+network_guard.take_settings_and_guard()
 patch_helm()
 if "--runner-class-name" not in sys.argv:
     patch_what_a_bare_run_imports()

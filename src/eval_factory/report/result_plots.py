@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from eval_factory.core import formats
 from eval_factory.core.results import Floor, InstanceRecord, Instances, Score, TaskResult, Validity
 from eval_factory.report.drawing import Drawing
 from eval_factory.report.plot_kinds import Bar, Estimate, Mark, bars, dot_plot, histogram, interval_plot
@@ -152,7 +153,8 @@ def _counts(instances: Instances) -> Iterator[tuple[str, int]]:
 
 def _rating(judge: str, mean: float, validity: Validity) -> str:
     counts = validity.judges.get(judge)
-    return f"{mean:.2f}" if counts is None else f"{mean:.2f} ({counts.scored} of {counts.asked})"
+    shown = formats.mean_rating(mean)
+    return shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
 
 
 def _latency_marks(latencies: list[float]) -> Iterator[Mark]:

@@ -25,11 +25,13 @@ from eval_factory.analysis.annotation_sample import (
     sample_of,
 )
 from eval_factory.analysis.annotation_sheets import csv_sheet, read_returns
+from eval_factory.core import formats
 from eval_factory.core.annotations import AnswerKey, Asked, Sample, Shown, asked_of, read_annotations, read_sample
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Clinicians, InstanceRecord, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.tables import Table, screen
 from eval_factory.report.checksums import ChecksumsError, digests_of, forget_checksums, read_checksums, write_checksums
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.report.reader import StoredResult, load_result
@@ -324,15 +326,18 @@ class Planned:
         """As a table."""
         known, expected = self.known, self.known.expected
         source = f"from {known.rated} rated answers" if known.correlation is not None else "from the judges' scores"
-        spread = f"mean {expected.mean:.4g}, standard deviation {expected.stddev:.4g} ({source})"
+        spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
         lines = [
             f"{known.metric}: {expected.answers} answers, {spread}",
             "answers to rate for a 95 % interval of the corrected score of this half width:",
         ]
-        head = ["correlation of judge and people", *(f"+/- {width:.3g}" for width in self.half_widths), "all rated"]
-        cells = [head, *(list(_cells(row)) for row in self.rows)]
-        widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
-        lines += ["  " + "  ".join(one.rjust(width) for one, width in zip(row, widths, strict=True)) for row in cells]
+        head = [
+            "correlation of judge and people",
+            *(f"+/- {formats.significant(width, 3)}" for width in self.half_widths),
+            "all rated",
+        ]
+        table = Table(head, [list(_cells(row)) for row in self.rows], len(head))
+        lines += [f"  {line}" for line in screen(table)]
         lines.append(
             f"-: rating every answer would not do, more questions would; fewer than {LEAST_RATED} are not used"
         )
@@ -340,9 +345,9 @@ class Planned:
 
 
 def _cells(row: PlanRow) -> Iterator[str]:
-    yield f"{row.correlation:.2f}{' (measured)' if row.measured else ''}"
+    yield f"{formats.decimals(row.correlation, 2)}{' (measured)' if row.measured else ''}"
     yield from ("-" if count is None else str(count) for count in row.needed)
-    yield "-" if math.isinf(row.least_width) else f"+/- {row.least_width:.3g}"
+    yield "-" if math.isinf(row.least_width) else f"+/- {formats.significant(row.least_width, 3)}"
 
 
 def plan_of(folder: Path, half_width: float | None) -> Planned:

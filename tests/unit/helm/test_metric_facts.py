@@ -3,9 +3,19 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.helm.judge_output import SCALE
-from eval_factory.helm.metric_facts import OF_JURIES, OVERLAP, RATING, SHARE, UNKNOWN, facts_of
+from eval_factory.helm.metric_facts import (
+    NONE,
+    OF_JURIES,
+    OVERLAP,
+    RATING,
+    SHARE,
+    UNKNOWN,
+    chosen_main_metric,
+    facts_of,
+    is_score,
+)
 from eval_factory.tasks.custom_benchmark import METRICS
-from eval_factory.tasks.framework import Task, load_framework
+from eval_factory.tasks.framework import HelmEntry, Task, load_framework
 
 TASKS = [task for task in load_framework().evaluations if task.name != "custom"]  # its benchmark names its own
 
@@ -75,3 +85,56 @@ def test_a_jury_of_any_name_is_told_by_its_scale() -> None:
 def test_others(name: str, direction: bool | None, scale: tuple[int, int] | None, unit: str) -> None:
     known = facts_of(name)
     assert (known.higher_is_better, known.scale, known.unit) == (direction, scale, unit)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *((name, True) for name in ("exact_match", "rouge_l", "number_of_errors", "prompt_truncated_twice")),
+        *(
+            (name, False)
+            for name in (
+                "num_output_tokens", "finish_reason_stop", "inference_runtime", "training_co2_cost", "batch_size",
+                "max_prob", "logprob_per_byte", "predicted_index", "prompt_truncated", "perplexity", "bits_per_byte",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_says_something_of_the_answers(name: str, expected: bool) -> None:
+    assert is_score(name) is expected
+
+
+def entry(*main_metrics: str, any_run_spec: bool = True) -> HelmEntry:
+    first = main_metrics[0] if main_metrics else None
+    return HelmEntry(
+        run_spec="x", scenario="x", main_metric=first, main_metrics=main_metrics, any_run_spec=any_run_spec
+    )
+
+
+def test_a_task_of_ours_has_the_one_it_declares_computed_or_not() -> None:
+    assert chosen_main_metric(entry("a", any_run_spec=False), ["exact_match"]) == ("a", [])
+
+
+def test_helms_own() -> None:
+    assert chosen_main_metric(entry("b", "a"), ["exact_match", "a"]) == ("a", [])
+    assert chosen_main_metric(entry("RR@10"), ["RR@10"]) == ("RR@10", [])
+
+
+def test_the_first_usual_one() -> None:
+    main, (note,) = chosen_main_metric(entry(), ["odd", "rouge_l", "f1_score", "exact_match@valid"])
+    assert main == "f1_score"
+    assert "HELM names none; f1_score was taken" in note
+    main, (note,) = chosen_main_metric(entry("gone"), ["exact_match"])
+    assert main == "exact_match"
+    assert "HELM names gone, which this run does not hold" in note
+
+
+def test_else_the_first_of_the_main_split() -> None:
+    assert chosen_main_metric(entry(), ["odd@valid", "odd", "other"])[0] == "odd"
+    assert chosen_main_metric(entry(), ["NDCG@10@valid", "odd@valid", "NDCG@10", "odd"])[0] == "NDCG@10"
+
+
+def test_none() -> None:
+    main, (note,) = chosen_main_metric(entry("a"), [])
+    assert main == NONE
+    assert "nothing is reportable" in note

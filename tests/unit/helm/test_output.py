@@ -11,7 +11,8 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.helm import output
-from eval_factory.helm.output import HelmRun, RunSpec
+from eval_factory.helm.names import JUDGE_PROMPTS_FILE, PATCHES_FILE
+from eval_factory.helm.output import HelmRun, Jury, RunSpec, applied_patches, judge_prompts
 
 
 def run_of(folder: Path) -> HelmRun:
@@ -115,3 +116,32 @@ def test_the_requests_of_a_small_run_are_read_once(
         "first", "other" if read_again else "first",
     )  # fmt: skip
     assert run == run_of(tmp_path)
+
+
+def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:
+    assert applied_patches(tmp_path) is None
+    applied = [
+        {"name": "always", "run_specs": None, "erratum": None},
+        {"name": "of_two", "run_specs": ["ehr_sql", "medec"], "erratum": "e"},
+        {"name": "of_another", "run_specs": ["pubmed_qa"]},
+    ]
+    (tmp_path / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {"x": "y"}}))
+    found = applied_patches(tmp_path)
+    assert found is not None
+    assert found.of("medec") == ["always", "of_two"]
+    assert found.of("medcalc_bench") == ["always"]
+    (tmp_path / PATCHES_FILE).write_text("{}")
+    with pytest.raises(HelmError):
+        applied_patches(tmp_path)
+
+
+def test_the_prompts_of_judges_are_known_where_they_were_written_down(tmp_path: Path) -> None:
+    jury = Jury("a_accuracy", "a", {})
+    assert judge_prompts(tmp_path, jury.annotation) is None
+    file = tmp_path / JUDGE_PROMPTS_FILE
+    file.write_text(json.dumps({"a": ["1", "2"], "b": ["3"]}))
+    assert judge_prompts(tmp_path, jury.annotation) == ("1", "2")
+    assert judge_prompts(tmp_path, "c") is None
+    file.write_text("[1]")
+    with pytest.raises(HelmError):
+        judge_prompts(tmp_path, jury.annotation)
