@@ -13,7 +13,7 @@ from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
-from eval_factory.core.tables import Cell, Code, Table, code, markdown, prose
+from eval_factory.core.tables import Cell, Code, Strong, Table, code, markdown, prose
 from eval_factory.report.sentences import (
     choice_order_line,
     clinician_headline,
@@ -51,7 +51,8 @@ def _headline(result: TaskResult) -> Iterator[str]:
         yield f"**{code(result.main_metric)} could not be computed.**"
         return
     interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
-    yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {counted(score.stats.count, 'instance')}"
+    over = counted(score.stats.count, "instance")
+    yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
     if (better := corrected(result)) is not None:
         yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
     if result.clinicians is not None:
@@ -78,16 +79,14 @@ def _scores(result: TaskResult) -> list[str]:
     main = result.main_metric
     names = sorted(result.scores, key=lambda name: name != main)
     head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
-    lines = markdown(Table(head, [_score_cells(result, name) for name in names], numbers=4))
-    if main in result.scores:
-        lines[2] = lines[2].replace(code(main), f"**{code(main)}**", 1)
-    return lines
+    named = {name: Strong(Code(name)) if name == main else Code(name) for name in names}
+    return markdown(Table(head, [[shown, *_score_cells(result, name)] for name, shown in named.items()], numbers=4))
 
 
 def _score_cells(result: TaskResult, name: str) -> list[Cell]:
     score, (low, high) = result.scores[name], result.validity.bounds.get(name, (None, None))
     bounds = "" if low == high else formats.between(low, high, " to ")
-    return [Code(name), formats.score(score.value), _interval(score), bounds, formats.count(score.stats.count)]
+    return [formats.score(score.value), _interval(score), bounds, formats.count(score.stats.count)]
 
 
 def _interval(score: Score) -> str:
@@ -130,7 +129,12 @@ def _rubric(found: RubricReport | None) -> Iterator[str]:
     yield from markdown(Table(head, rows, numbers=6))
     if found.agreement:
         pairs = [
-            [Code(pair), formats.count(one.criteria), formats.percent(one.agreement), formats.coefficient(one.kappa)]
+            [
+                Code(pair),
+                formats.count(one.criteria),
+                formats.percent(formats.rounded(one.agreement)),
+                formats.coefficient(one.kappa),
+            ]
             for pair, one in found.agreement.items()
         ]
         yield ""

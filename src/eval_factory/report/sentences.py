@@ -86,7 +86,7 @@ def interval(score: Score) -> str:
     low, high = score.stats.ci_low, score.stats.ci_high
     if low is None or high is None:
         return ""
-    return f"{amount(formats.rounded(low), score)} to {amount(formats.rounded(high), score)}"
+    return f"{amount(low, score)} to {amount(high, score)}"
 
 
 def measured(result: TaskResult, who: str = "The model") -> str:
@@ -216,7 +216,7 @@ def _agreement(found: RubricReport) -> Iterator[str]:
     if found.krippendorff_alpha is not None:
         yield f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}"
     if found.unanimous is not None:
-        yield f"all judges say the same of {formats.percent(found.unanimous)}"
+        yield f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}"
 
 
 def of_criteria(count: int) -> str:
@@ -244,8 +244,8 @@ def clinician_headline(found: Clinicians) -> str:
     if found.corrected is not None:
         one = found.corrected
         interval = f"95 % interval {formats.between(one.ci_low, one.ci_high)}"
-        without = formats.score(one.judge_value)
-        return f"corrected by clinicians = {formats.score(one.value)}  ({interval}); without correction {without}; {by}"
+        value, without = (formats.score(formats.rounded(score)) for score in (one.value, one.judge_value))
+        return f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
     if found.too_few is not None:
         return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
     return by
@@ -264,7 +264,7 @@ def clinician_lines(found: Clinicians) -> Iterator[str]:
 def agreement_text(one: Agreement) -> str:
     """The measures that are defined."""
     named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
-    told = ", ".join(f"{name} {formats.coefficient(value)}" for name, value in named.items() if value is not None)
+    told = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
     return f"{told or 'not defined'} (n = {one.n})"
 
 
@@ -272,8 +272,9 @@ def bias_text(one: JudgeAgreement) -> str:
     """Above 0: the judge is more lenient than the raters, where more is better."""
     if one.bias is None:
         return "bias not known"
-    bias, low, high = (formats.decimals(end, 3, sign="+") for end in (one.bias, one.bias_low, one.bias_high))
-    return f"bias {bias} ({low} .. {high})" if low and high else f"bias {bias}"
+    if one.bias_low is None or one.bias_high is None:
+        return f"bias {formats.bias(one.bias)}"
+    return f"bias {formats.bias(one.bias)} ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
 
 
 def choice_order_line(result: TaskResult) -> str | None:
@@ -286,17 +287,20 @@ def choice_order_line(result: TaskResult) -> str | None:
     changed = record.changed
     if changed is None:
         return f"order of the choices: no question was answered in two orders{left}"
-    low, high = (formats.percent(end, 0) for end in (changed.ci_low, changed.ci_high))
-    interval = f" (95 % interval {low} .. {high})" if low and high else ""
+    interval, right = "", ""
+    if changed.ci_low is not None and changed.ci_high is not None:
+        interval = f" (95 % interval {_percent(changed.ci_low)} .. {_percent(changed.ci_high)})"
+    if record.right_in_all is not None:
+        right = f", {_percent(record.right_in_all.value)} right in every order"
     score = result.scores.get(result.main_metric + ALL_ORDERS)
     over = "" if score is None else f"; {result.main_metric} over all orders {formats.score(score.value)}"
-    right = (
-        "" if record.right_in_all is None else f", {formats.percent(record.right_in_all.value, 0)} right in every order"
-    )
-    return (
-        f"order of the choices ({record.orders} orders, {counted(changed.count, 'question')}): the answer changes with it"
-        f" for {formats.percent(changed.value, 0)}{interval}{right}{over}{left}"
-    )
+    asked = f"{record.orders} orders, {counted(changed.count, 'question')}"
+    changes = f"the answer changes with it for {_percent(changed.value)}"
+    return f"order of the choices ({asked}): {changes}{interval}{right}{over}{left}"
+
+
+def _percent(share: float) -> str:
+    return formats.percent(formats.rounded(share), 0)
 
 
 def usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -26,7 +26,6 @@ from eval_factory.core import formats
 from eval_factory.core import logs as event_names
 from eval_factory.core.budget import BY_ENDPOINT, MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Price
 from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
-from eval_factory.core.formats import money
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
