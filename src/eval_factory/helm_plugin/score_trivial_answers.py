@@ -41,6 +41,7 @@ from eval_factory.helm.trivial_answers import (
     with_answer,
 )
 from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.patches.slim_scoring import EXECUTED
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_scores import known_floors
@@ -60,8 +61,6 @@ FORMS = {
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
 }
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
-EXECUTED = frozenset({"pass", "code_eval_acc"})
-"""Names of HELM's basic metrics that execute the answer."""
 
 
 def clock_for(run_spec: RunSpec) -> Clock:
