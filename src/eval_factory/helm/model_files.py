@@ -48,10 +48,7 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
         deployment["tokenizer_name"] = names.LENGTH_TOKENIZER
         deployment["max_sequence_length"] = endpoint.max_length
         deployment["max_sequence_and_generated_tokens_length"] = endpoint.max_length
-    deployment["client_spec"] = {
-        "class_name": names.CLIENT_CLASS,
-        "args": {**endpoint.to_args(), "cache_db": cache_db},
-    }
+    deployment["client_spec"] = {"class_name": names.CLIENT_CLASS, "args": {**endpoint.to_args(), "cache_db": cache_db}}
     return deployment
 
 
