@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.config import suite_layers
-from eval_factory.config.suite_layers import SuiteLayer, SuiteSources, preset_names, read_layers
+from eval_factory.config.suite_layers import SuiteLayer, preset_names, read_layers
 from eval_factory.core.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ def layers(
     **env: str,
 ) -> list[SuiteLayer]:
     problems: list[str] = []
-    found = read_layers(SuiteSources(path, document, flags or {}, overrides), env, problems)
+    found = read_layers(document if path is None else path, flags or {}, overrides, env, problems)
     if problems:
         raise ConfigError(problems)
     return found

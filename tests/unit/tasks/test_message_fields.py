@@ -33,7 +33,7 @@ def test_half_a_surrogate_pair_is_no_text(half: str) -> None:
     assert list(text_problems("x", half)) == [
         "x: holds half a surrogate pair (\\ud800 to \\udfff), which is no character"
     ]
-    assert list(name_problems("x", half, 9)) == list(text_problems("x", half))
+    assert list(name_problems("x", half)) == list(text_problems("x", half))
 
 
 def test_texts_of_any_language() -> None:

@@ -49,7 +49,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
             ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
         read = read_rubric_file(file, self._form)
         refuse_problems(file, read.problems)
-        return [_instance(case) for case in read.cases]
+        return [_instance(case) for case in read.rows]
 
 
 def _instance(case: RubricCase) -> Instance:

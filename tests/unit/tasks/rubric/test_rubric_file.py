@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, faults_of, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, read_rubric_file
 from eval_factory.tasks.rubric_case import Criterion
 
 SECRET = "Mrs Example, 12 High Street"
@@ -34,17 +34,15 @@ def test_a_sound_file(tmp_path: Path) -> None:
     more = {**GOOD, "id": "b", "reference": "So", "cluster": "n", "tags": ["t"], "canary": "no"}
     found = read_rubric_file(written(tmp_path, {**GOOD, "cluster": "n"}, "", more), OWN)
     assert found.problems == []
-    assert [case.id for case in found.cases] == ["a", "b"]
-    assert found.has_clusters
-    one, two = found.cases
+    assert [case.id for case in found.rows] == ["a", "b"]
+    one, two = found.rows
     assert one.criteria == (Criterion("Says it", 5),)
     assert one.messages == (USER,)
     assert (two.reference, two.cluster, two.tags, two.canary) == ("So", "n", ("t",), "no")
-    assert not read_rubric_file(written(tmp_path, GOOD), OWN).has_clusters
 
 
 def test_the_published_form(tmp_path: Path) -> None:
-    (case,) = read_rubric_file(written(tmp_path, PUBLISHED), HEALTHBENCH).cases
+    (case,) = read_rubric_file(written(tmp_path, PUBLISHED), HEALTHBENCH).rows
     assert (case.id, case.messages, case.tags, case.canary) == ("p1", (USER,), ("theme:x",), "canary GUID")
     assert case.criteria == (Criterion("c", 3, ("axis:accuracy",)),)
     assert (case.reference, case.cluster) == (None, None)
@@ -151,10 +149,3 @@ def test_files_that_hold_no_cases(tmp_path: Path) -> None:
     assert read_rubric_file(file, OWN).problems[0].startswith("line 1: is not UTF-8")
     with pytest.raises(FileNotFoundError):
         read_rubric_file(tmp_path / "none", OWN)
-
-
-def test_of_many_mistakes_the_first_ten_are_shown(tmp_path: Path) -> None:
-    file = written(tmp_path, *["[]"] * 12)
-    assert len(faults_of(file, OWN)) == 11
-    assert faults_of(file, OWN)[-1] == "2 more mistakes in it"
-    assert len(faults_of(written(tmp_path, *["[]"] * 10), OWN)) == 10
