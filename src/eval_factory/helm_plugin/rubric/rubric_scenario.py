@@ -8,12 +8,7 @@ from typing import Any, cast
 from helm.benchmark.annotation.annotator import AnnotatorSpec
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios.scenario import (
-    TEST_SPLIT,
-    Instance,
-    Scenario,
-    ScenarioSpec,
-)
+from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, ScenarioSpec
 from helm.common.general import ensure_file_downloaded
 
 from eval_factory.core.plain_yaml import parse_own
