@@ -69,8 +69,6 @@ SPOILT = {
     "upwards, in a function": ("tasks/errata.py", f"{LAZY}import eval_factory.plan.preflight", LAYERS),
     "upwards, from the package": ("plan/preflight.py", "from eval_factory.helm import names", LAYERS),
     "a room without a place": ("attic/__init__.py", "", LAYERS),
-    "old class paths": ("engine/__init__.py", "", None),
-    "old class paths of the plug-in": ("engine/client.py", "import eval_factory.helm_plugin.client", None),
     "the plug-in": ("workflows/resume.py", "import eval_factory.helm_plugin.client", PLUGIN),
     "the plug-in, in a function": ("cli/main.py", f"{LAZY}from eval_factory.helm_plugin import client", PLUGIN),
     "HELM": ("scoring/scores.py", "import helm.common.request", HELM),
@@ -99,24 +97,14 @@ def test_each_contract_can_fail(case: str, copy: Path) -> None:
     assert linted.code == bool(contract), linted.text
 
 
-def test_nobody_imports_the_old_class_paths(copy: Path) -> None:
-    (copy / "engine").mkdir(exist_ok=True)
-    (copy / "engine" / "__init__.py").touch()
-    (copy / "cli" / "paths.py").write_text("import eval_factory.engine\n", "utf-8")
-    assert lint(copy.parent).broken() == {LAYERS}
-
-
 def names_used_twice(modules: Iterable[Path]) -> set[str]:
-    """File names that stand in more than one folder; `engine/` repeats those of the modules that it stands for."""
-    return {
-        name
-        for name, times in Counter(path.name for path in modules if "engine" not in path.parts).items()
-        if times > 1 and name != "__init__.py"
-    }
+    """File names that stand in more than one folder."""
+    counts = Counter(path.name for path in modules)
+    return {name for name, times in counts.items() if times > 1 and name != "__init__.py"}
 
 
 def test_no_module_name_is_used_twice() -> None:
     assert names_used_twice(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")) == set()
-    sound = ["core/__init__.py", "report/__init__.py", "errors.py", "engine/errors.py"]
+    sound = ["core/__init__.py", "report/__init__.py", "errors.py"]
     assert names_used_twice(map(Path, sound)) == set()
     assert names_used_twice(map(Path, [*sound, "core/logs.py", "report/logs.py"])) == {"logs.py"}

@@ -65,19 +65,20 @@ def _section(context: click.Context) -> list[str]:
     lines = [f"## {context.command_path}", "", f"    {usage}", "", " ".join((command.help or "").split())]
     shown = (one for one in command.params if isinstance(one, click.Option) and not one.hidden)
     rows = [_row(option, context) for option in shown]
-    return [*lines, "", *table(("option", "default", "what it does"), rows)] if rows else lines
+    return [*lines, "", *rows] if rows else lines
 
 
-def _row(option: click.Option, context: click.Context) -> tuple[str, str, str]:
+def _row(option: click.Option, context: click.Context) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     value = "" if option.is_flag else f" {code(option.make_metavar(context))}"
-    repeated = " May be repeated." if option.multiple else ""
-    return names + value, _default(option), f"{option.help or ''}{repeated}"
+    repeated = " May be repeated." if option.multiple and "repeated" not in (option.help or "") else ""
+    about = f": {option.help}" if option.help else ""
+    return f"- {names}{value}{_default(option)}{about}{repeated}"
 
 
 def _default(option: click.Option) -> str:
     if option.required:
-        return "needed"
+        return " (needed)"
     default = option.default
     plain = isinstance(default, (str, int, float)) and not isinstance(default, bool)
-    return code(str(default)) if plain else ""
+    return f" (default {code(str(default))})" if plain else ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scripts.reference.page_text import page, table
+from scripts.reference.page_text import page
 
 from eval_factory.report import documents
 
 INTRODUCTION = """\
 Fields of `evaluation_config.yaml`, in the order of `eval-factory schema evaluation_config`, with which each result is
 checked before it is written. `*` stands for a name (of a task, a metric, a judge), `[]` for the elements of a list.
-[Reading a result](../results.md) explains them. A field that is not *always* there may be absent."""
+[Reading a result](../results.md) explains them. A field with a `?` may be absent."""
 
 Schema = Mapping[str, Any]
 
@@ -22,11 +22,11 @@ def schema_page() -> str:
     schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
     rows = list(_rows(schema, "", schema["$defs"], ()))
     lines = [INTRODUCTION, ""]
-    lines += table(("field", "kind", "always", "what it is"), rows)
+    lines += [f"- `{field}` {kind}{f': {about}' if about else ''}" for field, kind, about in rows]
     return page("Every field of a result", lines)
 
 
-def _rows(schema: Schema, path: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
+def _rows(schema: Schema, path: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """The fields below a path; a definition that holds itself is shown once."""
     required = schema.get("required", ())
     children = [(name, field, name in required) for name, field in schema.get("properties", {}).items()]
@@ -42,17 +42,17 @@ def _rows(schema: Schema, path: str, known: Schema, within: tuple[str, ...]) -> 
 
 def _field(
     field: Schema, where: str, known: Schema, within: tuple[str, ...], *, always: bool
-) -> Iterator[tuple[str, str, str, str]]:
+) -> Iterator[tuple[str, str, str]]:
     whole, inside = _resolved(field, known, within)
     about = field.get("description") or whole.get("description", "")
     kind = _kind(whole)
     if about or kind not in {"", "object"}:  # a folder of fields says nothing that the fields below it do not
-        yield f"`{where}`", kind, "yes" if always else "", about
+        yield where if always else f"{where}?", kind, about
     if inside is not None:
         yield from _rows(whole, where, known, inside)
 
 
-def _below(field: Schema, where: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
+def _below(field: Schema, where: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     whole, inside = _resolved(field, known, within)
     if inside is not None:
         yield from _rows(whole, where, known, inside)

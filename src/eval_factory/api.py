@@ -65,44 +65,12 @@ _AT_FIRST_USE = {
 """Imported when somebody asks for them: a dry run needs none, and each takes a part of its time."""
 
 __all__ = [
-    "BusyError",
-    "CellReport",
-    "Compared",
-    "ConfigError",
-    "DryRun",
-    "EvalFactoryError",
-    "Evaluated",
-    "Finding",
-    "GateResult",
-    "HelmError",
-    "InterruptedRunError",
-    "NotReportableError",
-    "Options",
-    "ParameterInfo",
-    "PrerequisiteError",
-    "Reproduction",
-    "Reran",
-    "StoredResult",
-    "Submitted",
-    "SuiteOptions",
-    "SuiteReport",
-    "TaskInfo",
-    "Verified",
-    "compare",
-    "dry_run",
-    "estimate",
-    "evaluate",
-    "export_pages",
-    "gate",
-    "list_tasks",
-    "load_result",
-    "reproduce",
-    "run_again",
-    "run_suite",
-    "served_pages",
-    "submit",
-    "verify",
-]
+    "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
+    "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
+    "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "Submitted", "SuiteOptions", "SuiteReport",
+    "TaskInfo", "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks",
+    "load_result", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -139,7 +107,7 @@ def evaluate(
         KeyboardInterrupt: the same at another time.
     """
     request = request_of(run_config, output_dir, flags, overrides)
-    found = _run(request, options, wait=True, env=env, screen=screen)
+    found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
     return found
@@ -155,20 +123,28 @@ def submit(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated | Submitted:
-    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
-    return _run(request_of(run_config, output_dir, flags, overrides), options, wait=False, env=env, screen=screen)
+    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended."""
+    request = request_of(run_config, output_dir, flags, overrides)
+    return _run(request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO())
 
 
 def _run(
-    request: Request, options: Options | None, *, wait: bool, env: Mapping[str, str] | None, screen: TextIO | None
+    request: Request, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
-    from eval_factory.workflows.run_anywhere import run_anywhere  # imports what asks endpoints: a dry run does without
+    """Where the configuration says: here, or as a job of Slurm, which is collected where it has ended.
 
-    return run_anywhere(request, options or Options(), wait=wait, env=_env(env), screen=screen or io.StringIO())
+    What is imported here asks endpoints, and starts jobs: a dry run, and most runs, do without.
+    """
+    evaluation = build_evaluation(request, load_framework(), env)
+    if evaluation.executor.is_slurm:
+        from eval_factory.workflows.suite.slurm_run import run_as_job
+
+        return run_as_job(evaluation, options, wait=wait, env=env, screen=screen)
+    from eval_factory.workflows.evaluate import evaluate as run
+    from eval_factory.workflows.suite.slurm_store import refuse_run_in_slurm
+
+    refuse_run_in_slurm(evaluation.output_dir, env)
+    return run(request, options, env=env, screen=screen, evaluation=evaluation)
 
 
 def run_suite(
@@ -200,14 +176,13 @@ def run_suite(
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
     from eval_factory.workflows.suite.suite_journal import ScreenLines
+    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
 
     given = plain_document(flags or {})
     given |= {} if preset is None else {"suite.preset": preset}
     given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
-
     chosen = options or Chosen()
     suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
@@ -224,11 +199,7 @@ def dry_run(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> DryRun:
-    """The same merged, checked and rendered; nothing is started or written.
-
-    Raises:
-        ConfigError: what `evaluate` would raise of the configuration.
-    """
+    """The same merged, checked and rendered; nothing is started or written. Raises what `evaluate` would of that."""
     request = request_of(run_config, output_dir, flags, overrides)
     from eval_factory.workflows.dry_run import dry_run as look
 
@@ -243,11 +214,7 @@ def estimate(
     overrides: Iterable[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Estimate:
-    """What a run will ask, take and cost; no endpoint is asked, nothing is downloaded.
-
-    Raises:
-        ConfigError: what `evaluate` would raise of the configuration.
-    """
+    """What a run will ask, take and cost; no endpoint is asked, nothing is downloaded."""
     from eval_factory.workflows.estimate import estimate as look
 
     request = request_of(run_config, output_dir, flags, overrides)
@@ -288,7 +255,7 @@ def compare(
             `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
-    from eval_factory.report.result_folders import compared_runs
+    from eval_factory.report.reader import compared_runs
 
     return compare_results(compared_runs(several(folders)), metric=metric, margin=margin, allow=allow)
 
@@ -333,7 +300,7 @@ def reproduce(
         PrerequisiteError: there is no result.
         ConfigError: its configuration is not one of this version.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import reproduce as look
 
     return look(one_run(folder, "reproduce"), None if output_dir is None else Path(output_dir), env=_env(env))
@@ -342,12 +309,8 @@ def reproduce(
 def run_again(
     folder: Path | str, output_dir: Path | str, *, env: Mapping[str, str] | None = None, screen: TextIO | None = None
 ) -> Reran:
-    """Do the evaluation of an output folder again, in another folder, and compare the two.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
-    from eval_factory.report.result_folders import one_run
+    """Do the evaluation of an output folder again, in another folder, and compare the two."""
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import run_again as run
 
     return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
@@ -360,16 +323,11 @@ def export_pages(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Pages:
-    """Write HELM's own web pages of output folders as files, into a folder that is new or empty.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
+    """Write HELM's own web pages of output folders as files, into a folder that is new or empty."""
     from eval_factory.workflows.view import export
 
-    return export(
-        [Path(folder) for folder in several(folders)], Path(target), env=_env(env), screen=screen or io.StringIO()
-    )
+    paths = [Path(folder) for folder in several(folders)]
+    return export(paths, Path(target), env=_env(env), screen=screen or io.StringIO())
 
 
 def served_pages(
@@ -383,15 +341,11 @@ def served_pages(
 
     Args:
         port: of 127.0.0.1; 0 for any that is free.
-
-    Raises:
-        EvalFactoryError: when the context is entered; with the exit code of what went wrong.
     """
     from eval_factory.workflows.view import served
 
-    return served(
-        [Path(folder) for folder in several(folders)], port=port, env=_env(env), screen=screen or io.StringIO()
-    )
+    paths = [Path(folder) for folder in several(folders)]
+    return served(paths, port=port, env=_env(env), screen=screen or io.StringIO())
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -7,10 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
@@ -27,12 +25,12 @@ TORCH = "replace_missing_torch"
 """Where it is not installed."""
 
 
-def again(outcome: Outcome, env: dict[str, str], argv: list[str] | None = None) -> tuple[dict[str, bytes], str]:
+def again(outcome: Outcome, env: dict[str, str]) -> tuple[dict[str, bytes], str]:
     """Every file that helm-run writes when it is run once more with what is in the cache, and what it says."""
     runs = outcome.output_dir / "helm" / "runs"
     shutil.rmtree(runs)
     finished = subprocess.run(
-        argv or shlex.split(outcome.document()["command"]),
+        shlex.split(outcome.document()["command"]),
         env=program_environment(TEST_MODEL_KEY=CANARY, **env),
         capture_output=True,
         text=True,
@@ -123,34 +121,3 @@ def test_helm_run_refuses_another_version_where_data_are_pinned(
     assert outcome.returncode == 3, outcome.stderr
     assert "(read_pinned_revisions): HELM 0.5.99 is installed; supported: HELM 0.5.16" in outcome.stderr
     assert endpoint.requests == []
-
-
-def test_names_that_earlier_versions_wrote_still_work(endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    """Into files of the output folder, and into the command that they printed."""
-    outcome = run_program("sample_medical_qa", endpoint.url, params={"limit_samples": 5})
-    assert outcome.returncode == 0, outcome.stderr
-    now = again(outcome, {})[0]
-    configs = outcome.output_dir / "model_configs"
-    for name, value in (
-        ("model_deployments.yaml", "client.EndpointClient"),
-        ("logging.yaml", "log_filter.WithholdText"),
-    ):
-        text = (configs / name).read_text()
-        old = text.replace(f"eval_factory.helm_plugin.{value}", f"eval_factory.engine.{value}")
-        assert old != text
-        (configs / name).write_text(old)
-    command = [
-        word.replace("eval_factory.helm_plugin.", "eval_factory.engine.") for word in shlex.split(command_of(outcome))
-    ]
-    assert {"eval_factory.engine.plugin", "eval_factory.engine.runner.EvalRunner"} <= set(command)
-    assert again(outcome, {}, command)[0] == now
-    (outcome.output_dir / "cache.db").unlink()
-    asked = len(endpoint.requests)
-    again(outcome, {}, command)
-    assert len(endpoint.requests) == asked + 5
-
-
-def command_of(outcome: Outcome) -> str:
-    command: Any = yaml.safe_load((outcome.output_dir / "run_config.yml").read_text())["command"]
-    assert isinstance(command, str)
-    return command

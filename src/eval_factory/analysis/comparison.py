@@ -35,9 +35,11 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import Score
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, NUMBER, TEXT, frame
+from eval_factory.core.tables import Table
+from eval_factory.core.tables import html as in_html
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 
 if TYPE_CHECKING:
@@ -115,6 +117,11 @@ class Comparison:
     equivalence: Evidence | None = None
     p_holm: float | None = None
     """The p value, corrected for the number of pairs."""
+
+    @property
+    def pair(self) -> str:
+        """`B - A`."""
+        return f"{self.b.label} - {self.a.label}"
 
     @property
     def advantage(self) -> float:
@@ -432,7 +439,7 @@ def _html(compared: Compared) -> str:
     return html.block(
         _names_of_models(compared),
         [
-            html.table(head, [_table_cells(one) for one in compared.comparisons]),
+            in_html(Table(head, [_table_cells(one) for one in compared.comparisons], 5), html.MOST_ROWS),
             *([html.paragraph("; ".join(ranks))] if ranks else []),
             *html.listed(accepted),
         ],
@@ -442,7 +449,7 @@ def _html(compared: Compared) -> str:
 def _table_cells(one: Comparison) -> tuple[str, ...]:
     paired = one.paired
     return (
-        f"{one.b.label} - {one.a.label}",
+        one.pair,
         one.metric,
         formats.score_change(paired.difference),
         formats.between(paired.ci_low, paired.ci_high, missing="-"),
@@ -459,10 +466,7 @@ def _names_of_models(compared: Compared) -> str:
 def _in_a_line(compared: Compared) -> str:
     """For `repr`."""
     if compared.comparable:
-        pairs = [
-            f"{one.b.label} - {one.a.label} = {formats.score_change(one.paired.difference)}"
-            for one in compared.comparisons
-        ]
+        pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in compared.comparisons]
         said = "; ".join([_names_of_models(compared), *pairs[:3], *(["..."] if len(pairs) > 3 else [])])
     else:
         said = f"{_names_of_models(compared)}; not comparable: {compared.reasons[0].message}"

@@ -10,10 +10,9 @@ from markupsafe import Markup
 from eval_factory.analysis.comparison import Compared, compare
 from eval_factory.analysis.comparison_report import sentences
 from eval_factory.core.foreign_text import one_line
-from eval_factory.report.page.document import Beside, page
-from eval_factory.report.page.stored_pages import shown_of
-from eval_factory.report.plots.estimate_plots import Estimate, difference_plot, dot_plot
-from eval_factory.report.plots.svg_plot import svg
+from eval_factory.report.drawing import svg
+from eval_factory.report.page.document import Beside, page, shown_of
+from eval_factory.report.plot_kinds import Estimate, difference_plot, dot_plot
 from eval_factory.report.reader import StoredResult, load_result
 
 
@@ -53,11 +52,10 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
             rows.append(Estimate(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
-        name = f"{pair.b.label} - {pair.a.label}"
-        row = Estimate(name, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
+        row = Estimate(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
         found.append(
             difference_plot(
-                f"Difference in {pair.metric}, {name}",
+                f"Difference in {pair.metric}, {pair.pair}",
                 [row],
                 names=(f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}"),
                 axis_label=f"difference in {pair.metric}",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from eval_factory.analysis.comparison import Compared, Comparison, Model, difference, numbers_of
+from eval_factory.analysis.comparison import Compared, Comparison, difference, numbers_of
 from eval_factory.analysis.paired import MCNEMAR, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
+from eval_factory.core.tables import Table, prose, screen
+from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.intervals import PROPORTION
 
@@ -140,17 +142,26 @@ def _reasons(compared: Compared) -> Iterator[str]:
 
 def _table(compared: Compared) -> Iterator[str]:
     """Each pair, and which ranks each model may have."""
-    one, *_ = compared.comparisons
-    yield f"{'pair':8}{'difference':>12}{'95 % interval':>20}{'p':>10}{'p (Holm)':>10}"
-    for one in compared.comparisons:
-        found = one.paired
-        interval = "-" if found.ci_low is None else f"{_number(found.ci_low, one)} .. {_number(found.ci_high, one)}"
-        pair = f"{one.b.label} - {one.a.label}"
-        yield f"{pair:8}{_number(found.difference, one):>12}{interval:>20}{_p(found.p_value):>10}{_p(one.p_holm):>10}"
+    rows = [
+        [
+            one.pair,
+            _number(one.paired.difference, one),
+            _interval(one, " .. "),
+            _p(one.paired.p_value),
+            _p(one.p_holm),
+        ]
+        for one in compared.comparisons
+    ]
+    yield from screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4))
     yield ""
     for ranked in compared.ranks:
         place = f"rank {ranked.best}" if ranked.best == ranked.worst else f"rank {ranked.best} to {ranked.worst}"
         yield f"{ranked.model.label}: {place} of {len(compared.ranks)}"
+
+
+def _interval(one: Comparison, between: str) -> str:
+    found = one.paired
+    return "-" if found.ci_low is None else f"{_number(found.ci_low, one)}{between}{_number(found.ci_high, one)}"
 
 
 def sentences(one: Comparison) -> Iterator[str]:
@@ -190,10 +201,11 @@ def _result(one: Comparison) -> str:
 def _evidence(found: PairedDifference, one: Comparison) -> str:
     if found.ci_low is None or found.ci_high is None:
         return "too few independent instances for an interval"
-    interval = f"95 % interval {_number(found.ci_low, one)} to {_number(found.ci_high, one)}"
     corrected = "" if one.p_holm is None else f", {_p(one.p_holm)} corrected for the number of pairs"
     test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
-    return f"{interval}; {test} p = {_p(found.p_value)}{corrected}".replace("p = < ", "p < ")
+    return f"95 % interval {_interval(one, ' to ')}; {test} p = {_p(found.p_value)}{corrected}".replace(
+        "p = < ", "p < "
+    )
 
 
 def _power(found: PairedDifference, one: Comparison) -> str:
@@ -242,48 +254,24 @@ def _p(value: float | None) -> str:
 
 def markdown(compared: Compared) -> str:
     """A table with a row a pair, for an issue or a job's summary."""
-    lines = ["| | model | folder |", "|---|---|---|", *(_model_row(model) for model in compared.models), ""]
+    models = [[model.label, model.name, str(model.folder)] for model in compared.models]
+    lines = [*in_markdown(Table(["", "model", "folder"], models)), ""]
     if not compared.comparable:
         lines += ["These results cannot be compared:", ""]
-        lines += [f"- **{reason.name}**: {_cell(reason.message)}" for reason in compared.reasons]
+        lines += [f"- **{reason.name}**: {prose(reason.message)}" for reason in compared.reasons]
         return "\n".join(lines) + "\n"
-    lines += _row(("task", "metric", "pair", "n", "difference", "95 % interval", "p", "p (Holm)", "detectable"))
-    lines[-1] += "\n" + "|---" * 9 + "|"
-    for one in compared.comparisons:
-        lines += _row(_cells(one))
+    head = ["task", "metric", "pair", "n", "difference", "95 % interval", "p", "p (Holm)", "detectable"]
+    lines += in_markdown(Table(head, [_cells(one) for one in compared.comparisons], 6))
     if compared.ranks:
-        lines += ["", *_row(("model", "rank")), "|---|---|"]
-        for ranked in compared.ranks:
-            lines += _row((ranked.model.label, f"{ranked.best} to {ranked.worst}"))
+        ranks = [[ranked.model.label, f"{ranked.best} to {ranked.worst}"] for ranked in compared.ranks]
+        lines += ["", *in_markdown(Table(["model", "rank"], ranks, 1))]
     for one in compared.comparisons:
-        lines += ["", *(f"- {_cell(sentence)}" for sentence in sentences(one))]
-    lines += [f"- accepted ({reason.name}): {_cell(reason.message)}" for reason in compared.accepted]
+        lines += ["", *(f"- {prose(sentence)}" for sentence in sentences(one))]
+    lines += [f"- accepted ({reason.name}): {prose(reason.message)}" for reason in compared.accepted]
     return "\n".join(lines) + "\n"
 
 
-def _model_row(model: Model) -> str:
-    return f"| {model.label} | {_cell(model.name)} | {_cell(str(model.folder))} |"
-
-
-def _cells(one: Comparison) -> Sequence[str]:
+def _cells(one: Comparison) -> list[str]:
     found = one.paired
-    interval = "-" if found.ci_low is None else f"{_number(found.ci_low, one)} to {_number(found.ci_high, one)}"
-    numbers = (
-        _number(found.difference, one),
-        interval,
-        _p(found.p_value),
-        _p(one.p_holm),
-        _number(found.mde, one),
-    )
-    return (one.task, one.metric, f"{one.b.label} - {one.a.label}", str(found.n), *numbers)
-
-
-def _row(cells: Iterable[str]) -> list[str]:
-    return ["| " + " | ".join(map(_cell, cells)) + " |"]
-
-
-_MARKUP: Mapping[int, str] = str.maketrans({sign: f"\\{sign}" for sign in "\\|<>`*_[]"})
-
-
-def _cell(value: str) -> str:
-    return one_line(value, 1_000).translate(_MARKUP)
+    numbers = (_number(found.difference, one), _interval(one, " to "), _p(found.p_value), _p(one.p_holm))
+    return [one.task, one.metric, one.pair, str(found.n), *numbers, _number(found.mde, one)]

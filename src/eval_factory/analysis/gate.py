@@ -15,8 +15,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.nouns import Evidence, Verdict
 from eval_factory.core.results import InstanceRecord, Score
-from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.report.result_folders import run_folders
+from eval_factory.report.reader import StoredResult, load_result, run_folders
 
 EXIT_CODES: Mapping[Verdict, int] = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 1}
 _OF_EVIDENCE = {

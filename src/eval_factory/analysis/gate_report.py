@@ -22,10 +22,12 @@ from typing import Any
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import cell, printable
+from eval_factory.core.foreign_text import printable
 from eval_factory.core.nouns import Verdict
 from eval_factory.core.rundir import PRIVATE, RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.tables import Table, prose
+from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.checksums import STATEMENT_TYPE
 from eval_factory.report.reader import StoredResult, load_result
 
@@ -48,21 +50,19 @@ def markdown(result: GateResult) -> str:
     lines = [
         f"## Gate: {_WORD[result.outcome]}",
         "",
-        f"Policy {cell(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`",
+        f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`",
         "",
-        "| benchmark | tier | limit | outcome | found |",
-        "|---|---|---|---|---|",
     ]
-    for one in result.benchmarks:
-        lines += [
-            f"| {cell(one.task)} | {cell(_kind(one))} | {cell(check.limit + _of(check))} | {_WORD[check.outcome]}"
-            f" | {cell(check.message)} |"
-            for check in one.checks
-        ]
+    rows = [
+        [one.task, _kind(one), check.limit + _of(check), _WORD[check.outcome], check.message]
+        for one in result.benchmarks
+        for check in one.checks
+    ]
+    lines += in_markdown(Table(["benchmark", "tier", "limit", "outcome", "found"], rows))
     if result.not_in_policy:
-        lines += ["", f"Not in the policy, not counted: {cell(', '.join(result.not_in_policy))}"]
+        lines += ["", f"Not in the policy, not counted: {prose(', '.join(result.not_in_policy))}"]
     if result.notes:
-        lines += ["", *(f"- {cell(note)}" for note in result.notes)]
+        lines += ["", *(f"- {prose(note)}" for note in result.notes)]
     return "\n".join(lines) + "\n"
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.markdown_text import code, prose, table
-from eval_factory.report.page.plain_words import counted
+from eval_factory.core.tables import Table, code, latex, markdown
 from eval_factory.report.papers import (
     Citations,
     Described,
@@ -31,8 +32,7 @@ from eval_factory.report.papers import (
     tripod_llm,
     tripod_of,
 )
-from eval_factory.report.reader import load_result
-from eval_factory.report.result_folders import is_suite, one_run, run_folders
+from eval_factory.report.reader import is_suite, load_result, one_run, run_folders
 
 OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
 TABLES = ("markdown", "latex")
@@ -44,10 +44,6 @@ NOTE = (
 PAIRS = (
     "Differences are b - a, on the instances that both have a value of; p is corrected for the number of pairs (Holm)."
 )
-_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-            ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}  # fmt: skip
-_SPECIAL["["] = "{[}"  # behind the end of a row it would begin an option
-_SPECIAL |= {character: f"\\{character}" for character in "&%$#_{}"}
 
 
 def written_for(purpose: str, folders: Sequence[Path]) -> str:
@@ -174,72 +170,31 @@ class _Several:
         return rendered(forms()["comparison"][name], values)
 
 
-@dataclass(frozen=True)
-class _Table:
-    title: str
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    numbers: int
-    """How many of the last columns stand to the right."""
-    note: str
-
-
-def _tables(results: SuiteResults) -> Iterator[_Table]:
+def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
+    """Title, table and what it says below."""
+    head = ["benchmark", "metric", "model", "n", "score", "95 % interval", "rank"]
     ranks = {(one.evaluation, ranked.model.label): words.rank(ranked.best, ranked.worst)
              for one in results.benchmarks for ranked in one.ranks}  # fmt: skip
-    rows = []
-    for evaluation in results.evaluations:
-        for cell in (one for one in results.cells if one.evaluation == evaluation):
-            mark = "".join(f" ({mark})" for mark in words.marks(cell))
-            score = f"{words.value(cell)}{mark}"
-            rank = ranks.get((evaluation, cell.target), words.NOTHING)
-            interval = words.interval(cell) or words.NOTHING
-            rows.append(
-                (
-                    evaluation,
-                    cell.main_metric or words.NOTHING,
-                    cell.target,
-                    words.number(cell.n),
-                    score,
-                    interval,
-                    rank,
-                )
-            )
-    yield _Table("Scores", ("benchmark", "metric", "model", "n", "score", "95 % interval", "rank"), rows, 4, NOTE)
-    if len(results.evaluations) > 1 and any(one.win_rate is not None for one in results.win_rates):
-        means = [
-            (one.model, words.win_rate(one), words.rank(one.best_rank, one.worst_rank), str(one.columns))
-            for one in words.by_win_rate(results.win_rates)
+    rows = [
+        [
+            evaluation, cell.main_metric or words.NOTHING, cell.target, formats.count(cell.n, missing=words.NOTHING),
+            words.value(cell) + "".join(f" ({mark})" for mark in words.marks(cell)),
+            words.interval(cell) or words.NOTHING, ranks.get((evaluation, cell.target), words.NOTHING),
         ]
-        yield _Table("Win rates", ("model", "mean win rate", "rank", "benchmarks"), means, 3, words.WIN_RATES)
-    pairs = [row for one in results.benchmarks for row in words.pair_rows(one) if not row.reasons]
-    if pairs:
-        found = [(row.evaluation, row.a, row.b, row.n, row.difference, row.interval, row.p) for row in pairs]
-        yield _Table("Differences", ("benchmark", "a", "b", "n", "b - a", "95 % interval", "p"), found, 4, PAIRS)
+        for evaluation in results.evaluations for cell in results.cells if cell.evaluation == evaluation
+    ]  # fmt: skip
+    yield "Scores", Table(head, rows, 4), NOTE
+    if len(results.evaluations) > 1 and words.has_win_rates(results):
+        yield "Win rates", words.win_rate_table(results.win_rates, tested=False), words.WIN_RATES
+    pairs = words.pair_table((row for one in results.benchmarks for row in words.pair_rows(one)), said=False)
+    if pairs.rows:
+        yield "Differences", pairs, PAIRS
 
 
 def _markdown(results: SuiteResults) -> str:
-    parts = []
-    for one in _tables(results):
-        rows = [[cell if cell == words.NOTHING else prose(cell) for cell in row] for row in one.rows]
-        parts.append("\n".join([f"## {one.title}", "", *table(list(one.head), rows, one.numbers), "", one.note]))
+    parts = ["\n".join([f"## {title}", "", *markdown(table), "", note]) for title, table, note in _tables(results)]
     return "\n\n".join(parts) + "\n"
 
 
 def _latex(results: SuiteResults) -> str:
-    """Tables that need no package."""
-    parts = []
-    for one in _tables(results):
-        columns = "l" * (len(one.head) - one.numbers) + "r" * one.numbers
-        body = [f"{' & '.join(map(_tex, row))} \\\\" for row in one.rows]
-        head = f"{' & '.join(map(_tex, one.head))} \\\\ \\hline"
-        parts.append("\n".join([
-            "\\begin{table}", "\\centering", f"\\caption{{{one.title}}}",
-            f"\\begin{{tabular}}{{{columns}}}", "\\hline", head, *body, "\\hline", "\\end{tabular}",
-            f"\\par\\smallskip {{\\footnotesize {_tex(one.note)}}}", "\\end{table}",
-        ]))  # fmt: skip
-    return "\n\n".join(parts) + "\n"
-
-
-def _tex(text: str) -> str:
-    return "".join(_SPECIAL.get(character, character) for character in one_line(text, 2000))
+    return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"

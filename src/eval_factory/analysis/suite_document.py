@@ -6,10 +6,8 @@ the file that an undisturbed one leaves; such figures are in suite_usage.yaml.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,9 @@ from eval_factory.analysis.comparison import Pair, numbers_of
 from eval_factory.analysis.suite_results import Benchmark, CellResult, Missing, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core.foreign_text import printable
-from eval_factory.report.readable_values import OneLine, laid_out, rounded_fields, without_nulls
+from eval_factory.report.documents import OneLine, laid_out, rounded_fields, without_nulls
 
 SUITE_SCHEMA_VERSION = 1
-FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a spreadsheet takes for the beginning of a formula, the full-width forms among them
-(https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 
 def document(results: SuiteResults, root: Path) -> dict[str, Any]:
@@ -182,29 +177,3 @@ def _group_fields(results: SuiteResults) -> list[str]:
 
 def _field_of(score: GroupScore) -> str:
     return score.group if len(GROUPS[score.group]) == 1 else f"{score.group}: {score.label}"
-
-
-def csv_text(table: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as CSV: every text in quotes, and none that a spreadsheet would run as a formula."""
-    file = io.StringIO()
-    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    if table:
-        writer.writerow([_text(name) for name in table[0]])
-    for row in table:
-        writer.writerow(list(_csv_cells(row.values())))
-    return file.getvalue()
-
-
-def _csv_cells(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, bool):
-            yield "true" if value else "false"
-        elif isinstance(value, str):
-            yield _text(value)
-        else:
-            yield value
-
-
-def _text(value: str) -> str:
-    shown = printable(value)
-    return f"'{shown}" if shown.startswith(FORMULA_SIGNS) else shown

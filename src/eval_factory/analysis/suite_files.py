@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,15 +11,19 @@ from markupsafe import Markup
 
 from eval_factory import __version__
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.suite_document import csv_text, document, folder_of, rows, usage_document
-from eval_factory.analysis.suite_results import CellResult, SuiteResults
+from eval_factory.analysis.suite_document import document, folder_of, rows, usage_document
+from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResults
 from eval_factory.analysis.win_rates import EFFICIENCY
 from eval_factory.core import formats
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.tables import Cell, Code, Lines, Link, Strong, Table, csv_text, prose
+from eval_factory.core.tables import html as in_html
+from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report import documents
-from eval_factory.report.markdown_text import code, prose, table
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+
+NO_WIN_RATES = "No two models have values that a win rate could be made of."
 
 
 def markdown(results: SuiteResults, root: Path) -> str:
@@ -47,109 +51,72 @@ def markdown(results: SuiteResults, root: Path) -> str:
 def _scores(results: SuiteResults) -> Iterator[str]:
     if not results.cells:
         return
-    metrics = {name: words.metrics_of(results, name) for name in results.evaluations}
-    heads = ["<br>".join(map(prose, filter(None, item))) for item in metrics.items()]
-    body = [
-        [prose(target), *(_value(results.cell(target, name)) for name in results.evaluations)]
-        for target in results.targets
+    heads = [Lines([name, words.metrics_of(results, name)]) for name in results.evaluations]
+    rows = [
+        [target, *(_value(results.cell(target, name)) for name in results.evaluations)] for target in results.targets
     ]
-    yield from table(["model", *heads], body, len(heads))
+    yield from in_markdown(Table(["model", *heads], rows, len(heads)))
     yield ""
     yield "Each value with its 95 % interval and the instances that it is of (n)."
-    doubted = [cell for cell in results.cells if cell.value is not None and not cell.reportable]
-    if doubted:
-        yield ""
-        yield "Not reportable:"
-        yield ""
-    for cell in doubted:
-        yield f"- {prose(cell.name)}: {prose('; '.join(cell.not_reportable))}"
+    yield from _listed("Not reportable:", ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)))
 
 
-def _value(cell: CellResult | None) -> str:
+def _value(cell: CellResult | None) -> Cell:
     if cell is None or cell.value is None:
         return words.value(cell)
     interval = words.interval(cell)
-    parts = [words.value(cell), f"({interval})" if interval else "", f"n {words.number(cell.n)}"]
-    return "<br>".join([*filter(None, parts), *(f"**{mark}**" for mark in words.marks(cell))])
+    count = f"n {formats.count(cell.n, missing=words.NOTHING)}"
+    return Lines([words.value(cell), f"({interval})" if interval else "", count, *map(Strong, words.marks(cell))])
+
+
+def _doubted(results: SuiteResults) -> list[CellResult]:
+    return [cell for cell in results.cells if cell.value is not None and not cell.reportable]
+
+
+def _listed(title: str, told: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A list of names, each with a reason; nothing without one."""
+    items = [f"- {prose(name)}: {prose(reason)}" for name, reason in told]
+    if items:
+        yield from ("", title, "", *items)
 
 
 def _win_rates(results: SuiteResults) -> Iterator[str]:
-    if all(one.win_rate is None for one in results.win_rates):
-        yield "No two models have values that a win rate could be made of."
+    if words.has_win_rates(results):
+        yield from (*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES)
     else:
-        heads = ["model", "mean win rate", "rank", "comparisons", "benchmarks"]
-        body = [
-            [
-                prose(one.model),
-                words.win_rate(one),
-                words.rank(one.best_rank, one.worst_rank),
-                words.decided(one),
-                str(one.columns),
-            ]
-            for one in words.by_win_rate(results.win_rates)
-        ]
-        yield from table(heads, body, len(heads) - 1)
-        yield ""
-        yield words.WIN_RATES
-    if results.left_out:
-        yield ""
-        yield "Left out of the win rates:"
-        yield ""
-    for left in results.left_out:
-        name = left.evaluation if left.target is None else f"{left.target}/{left.evaluation}"
-        yield f"- {prose(name)}: {prose(left.reason)}"
+        yield NO_WIN_RATES
+    yield from _listed("Left out of the win rates:", ((left.name, left.reason) for left in results.left_out))
 
 
 def _groups(results: SuiteResults) -> Iterator[str]:
-    rows = list(words.group_rows(results))
-    if not rows:
+    tables = words.group_tables(results)
+    if not tables:
         return
-    heads = ["group", "benchmark", "score", *map(prose, results.targets)]
-    yield from table(
-        heads, [[row.group, prose(row.evaluation), code(row.label), *row.values] for row in rows], len(results.targets)
-    )
-    yield ""
-    yield words.GROUPS_BESIDE
-    yield ""
-    rates = [[one.group, *map(words.win_rate, one.models)] for one in results.group_win_rates]
+    count = len(results.targets)
+    rows = [[group, *row] for group, table in tables.items() for row in table.rows]
+    yield from in_markdown(Table(["group", "benchmark", "score", *results.targets], rows, count))
+    yield from ("", words.GROUPS_BESIDE, "")
+    rates = [[group, *found] for group, found in words.group_win_rates(results).items()]
     if rates:
-        yield from table(["mean win rate", *map(prose, results.targets)], rates, len(results.targets))
+        yield from in_markdown(Table(["mean win rate", *results.targets], rates, count))
 
 
 def _comparisons(results: SuiteResults) -> Iterator[str]:
     rows = [row for one in results.benchmarks for row in words.pair_rows(one)]
-    if not rows:
-        return
-    heads = ["benchmark", "a", "b", "result", "n", "b - a", "95 % interval", "p"]
-    body = [
-        [*map(prose, (row.evaluation, row.a, row.b, row.said)), row.n, row.difference, row.interval, row.p]
-        for row in rows
-        if not row.reasons
-    ]
-    if body:
-        yield from table(heads, body, 4)
-        yield ""
-        yield words.PAIRS
-    refused = [row for row in rows if row.reasons]
-    if refused:
-        yield from [""] if body else []
-        yield "Not compared:"
-        yield ""
-    for row in refused:
-        yield f"- {prose(f'{row.evaluation}, {row.a} and {row.b}')}: {prose('; '.join(row.reasons))}"
+    compared = words.pair_table(rows)
+    lines = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
+    refused = ((f"{row.evaluation}, {row.a} and {row.b}", "; ".join(row.reasons)) for row in rows if row.reasons)
+    told = [*lines, *_listed("Not compared:", refused)]
+    yield from told if lines else told[1:]
 
 
 def _missing(results: SuiteResults) -> Iterator[str]:
     if results.missing:
-        body = [
-            [prose(one.cell.target), prose(one.cell.evaluation), one.cell.status, prose(one.reason), one.what_to_do]
-            for one in results.missing
-        ]
-        yield from table(["model", "benchmark", "status", "reason", "what to do"], body, 0)
+        yield from in_markdown(words.missing_table(results))
 
 
 def _runs(results: SuiteResults, root: Path) -> Iterator[str]:
-    heads = [
+    head = [
         "model",
         "benchmark",
         "status",
@@ -161,23 +128,38 @@ def _runs(results: SuiteResults, root: Path) -> Iterator[str]:
         "answer tokens",
         "cost",
     ]
-    body = [
+    rows = [
         [
-            prose(cell.target if cell.model is None else f"{cell.target} ({cell.model})"),
-            prose(cell.evaluation),
+            cell.target if cell.model is None else f"{cell.target} ({cell.model})",
+            cell.evaluation,
             cell.status,
-            code(folder_of(cell, root)),
-            words.number(cell.n),
-            words.number(cell.failed),
-            words.share(cell.coverage),
-            words.number(cell.prompt_tokens),
-            words.number(cell.completion_tokens),
-            words.cost(cell),
+            Code(folder_of(cell, root)),
+            *(formats.count(count, missing=words.NOTHING) for count in (cell.n, cell.failed)),
+            formats.percent(cell.coverage, missing=words.NOTHING),
+            *words.paid(cell),
         ]
         for cell in results.cells
     ]
-    if body:
-        yield from table(heads, body, 6)
+    if rows:
+        yield from in_markdown(Table(head, rows, 6))
+
+
+def _runs_of_page(results: SuiteResults, root: Path) -> Table:
+    """With times and requests, which are others each time."""
+    head = ["model", "benchmark", "status", "scored", "failed", "prompt tokens", "answer tokens", "cost", "requests",
+            "tried again", "median s", "run s"]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for cell in results.cells:
+        model = cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
+        took = ["", "", "", ""]
+        if cell.took is not None:
+            took = [*map(formats.count, (cell.took.requests, cell.took.retries)),
+                    formats.decimals(cell.took.latency_p50_s, 2), formats.decimals(cell.took.wall_s, 1)]  # fmt: skip
+        name: Cell = cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
+        failed = formats.count(cell.failed, missing=words.NOTHING)
+        scored = formats.percent(cell.coverage, missing=words.NOTHING)
+        rows.append([model, name, cell.status, scored, failed, *words.paid(cell), *took])
+    return Table(head, rows, 9)
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
@@ -187,11 +169,16 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         root: the suite's folder, where the page will be: links to the runs' reports are relative to it.
     """
     style = tables_style()
+    tables = {
+        "missing": words.missing_table(results),
+        "win_rates": words.win_rate_table(results.win_rates),
+        "runs": _runs_of_page(results, root),
+    }
     text = page_environment().get_template("suite.html.j2").render(
         results=results, words=words, policy=policy(style, ""), style=Markup(STYLE), version=__version__,  # noqa: S704
-        link=lambda cell: link(cell, root), top=set(_top(results)), win_rates=_has_win_rates(results),
-        groups=_groups_of_page(results), group_rates={one.group: one.models for one in results.group_win_rates},
-        doubted=[cell for cell in results.cells if cell.value is not None and not cell.reportable],
+        link=lambda cell: link(cell, root), top=set(_top(results)), win_rates=words.has_win_rates(results),
+        no_win_rates=NO_WIN_RATES, tables={name: _in_html(table) for name, table in tables.items()},
+        groups=_groups_of_page(results), comparisons=list(_comparisons_of_page(results)), doubted=_doubted(results),
     )  # fmt: skip
     return text.replace(STYLE, style)
 
@@ -208,25 +195,41 @@ def _top(results: SuiteResults) -> Iterator[tuple[str, str]]:
         yield from ((one.model.label, benchmark.evaluation) for one in benchmark.ranks if one.best == 1)
 
 
-def _has_win_rates(results: SuiteResults) -> bool:
-    return any(one.win_rate is not None for one in results.win_rates)
+def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
+    """Group -> how many scores, and the table of them with the win rates below."""
+    tables, rates = words.group_tables(results), words.group_win_rates(results)
+    if (efficiency := words.efficiency_table(results)) is not None:
+        tables[EFFICIENCY] = efficiency
+    found = {}
+    for group, table in tables.items():
+        below = [["mean win rate", "", *rates[group]]] if group in rates else []
+        found[group] = (len(table.rows), _in_html(replace(table, rows=[*table.rows, *below])))
+    return found
 
 
-def _groups_of_page(results: SuiteResults) -> dict[str, list[words.GroupRow]]:
-    rows: dict[str, list[words.GroupRow]] = {}
-    for row in (*words.group_rows(results), *_efficiency(results)):
-        rows.setdefault(row.group, []).append(row)
-    return rows
+@dataclass(frozen=True)
+class _PairsOfPage:
+    benchmark: Benchmark
+    table: Markup
+    compared: int
+    shown: int
+    """Differences."""
+    refused: Sequence[words.PairRow]
 
 
-def _efficiency(results: SuiteResults) -> Iterator[words.GroupRow]:
-    """HELM's seventh row: it has no place among the results, for no two runs have the same."""
-    for evaluation in results.evaluations:
-        cells = [results.cell(target, evaluation) for target in results.targets]
-        times = [cell.took.inference_runtime_s if cell and cell.took else None for cell in cells]
-        if any(time is not None for time in times):
-            row = words.GroupRow(EFFICIENCY, evaluation, "inference_runtime", ())
-            yield replace(row, values=tuple(formats.seconds(time, missing=words.NOTHING) for time in times))
+def _comparisons_of_page(results: SuiteResults) -> Iterator[_PairsOfPage]:
+    for benchmark in results.benchmarks:
+        rows = list(words.pair_rows(benchmark))
+        refused = [row for row in rows if row.reasons]
+        shown = sum(one.comparison is not None and one.comparison.significant for one in benchmark.pairs)
+        if rows:
+            table = words.pair_table(rows)
+            table = replace(table, head=table.head[1:], rows=[row[1:] for row in table.rows])  # the benchmark is above
+            yield _PairsOfPage(benchmark, _in_html(table), len(rows) - len(refused), shown, refused)
+
+
+def _in_html(table: Table) -> Markup:
+    return Markup(in_html(table))  # noqa: S704 - every cell is escaped
 
 
 def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None) -> None:

@@ -111,6 +111,10 @@ class LeftOut:
     """None: the whole benchmark."""
     reason: str
 
+    @property
+    def name(self) -> str:
+        return self.evaluation if self.target is None else f"{self.target}/{self.evaluation}"
+
 
 @dataclass(frozen=True)
 class Benchmark:

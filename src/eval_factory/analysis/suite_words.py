@@ -1,16 +1,18 @@
-"""A suite's results in words, as its table and its page say them. Pure functions."""
+"""A suite's results in words and tables, as its page, its Markdown and the papers' tables show them. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from eval_factory.analysis.comparison import Comparison, Pair, difference
 from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, WinRate
 from eval_factory.core import formats
+from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
-from eval_factory.report.page.plain_words import amount, counted
+from eval_factory.core.tables import Cell, Code, Table
+from eval_factory.report.sentences import amount
 
 NOTHING = "-"
 WIN_RATES = (
@@ -90,32 +92,10 @@ def total_cost(results: SuiteResults) -> str:
     return f"All that was paid for cost {'at least ' if least else ''}{formats.money(sum(known))}."
 
 
-def number(count: int | None) -> str:
-    return formats.count(count, missing=NOTHING)
-
-
-def share(part: float | None) -> str:
-    return formats.percent(part, missing=NOTHING)
-
-
-def win_rate(one: WinRate) -> str:
-    return formats.coefficient(one.win_rate, missing=NOTHING)
-
-
-def decided(one: WinRate) -> str:
-    """`3 won, 0 lost, 5 open`."""
-    return NOTHING if one.won is None else f"{one.won} won, {one.lost} lost, {one.undecided} open"
-
-
 def rank(best: int | None, worst: int | None) -> str:
     if best is None or worst is None:
         return NOTHING
     return str(best) if best == worst else f"{best} to {worst}"
-
-
-def by_win_rate(rates: tuple[WinRate, ...]) -> list[WinRate]:
-    """The best first; those without one last."""
-    return sorted(rates, key=lambda one: (one.win_rate is None, -(one.win_rate or 0)))
 
 
 @dataclass(frozen=True)
@@ -150,7 +130,7 @@ def _pair_row(evaluation: str, pair: Pair) -> PairRow:
         evaluation,
         a,
         b,
-        n=number(found.n),
+        n=formats.count(found.n),
         difference=_difference(found.difference, one),
         interval=between,
         p=formats.p_value(one.p_holm, missing=NOTHING),
@@ -164,31 +144,82 @@ def _difference(points: float, one: Comparison) -> str:
     return told if float(told) else told[1:]
 
 
-@dataclass(frozen=True)
-class GroupRow:
-    """One score of one of HELM's other metric groups, of every model."""
+def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
+    """The best first; those without a win rate last. `tested`: with what the comparisons of each decided."""
+    head = ["model", "mean win rate", "rank", *(["comparisons"] if tested else []), "benchmarks"]
+    rows = []
+    for one in sorted(rates, key=lambda one: (one.win_rate is None, -(one.win_rate or 0))):
+        decided = NOTHING if one.won is None else f"{one.won} won, {one.lost} lost, {one.undecided} open"
+        ranks = rank(one.best_rank, one.worst_rank)
+        rows.append([one.model, _win_rate(one), ranks, *([decided] if tested else []), str(one.columns)])
+    return Table(head, rows, len(head) - 1)
 
-    group: str
-    evaluation: str
-    label: str
-    values: tuple[str, ...]
-    """Of each target, in their order."""
+
+def _win_rate(one: WinRate) -> str:
+    return formats.coefficient(one.win_rate, missing=NOTHING)
 
 
-def group_rows(results: SuiteResults) -> Iterator[GroupRow]:
-    """In HELM's order of the groups."""
+def has_win_rates(results: SuiteResults) -> bool:
+    return any(one.win_rate is not None for one in results.win_rates)
+
+
+def pair_table(rows: Iterable[PairRow], *, said: bool = True) -> Table:
+    """Those that were compared. `said`: with the result in words."""
+    head = ["benchmark", "a", "b", *(["result"] if said else []), "n", "b - a", "95 % interval", "p"]
+    found = [
+        [row.evaluation, row.a, row.b, *([row.said] if said else []), row.n, row.difference, row.interval, row.p]
+        for row in rows
+        if not row.reasons
+    ]
+    return Table(head, found, 4)
+
+
+def group_tables(results: SuiteResults) -> dict[str, Table]:
+    """HELM's other metric groups, in HELM's order: a row for each score, with the value of every target."""
+    head = ["benchmark", "score", *results.targets]
+    found: dict[str, Table] = {}
     for group in GROUPS:
-        for evaluation in results.evaluations:
-            cells = [results.cell(target, evaluation) for target in results.targets]
-            labels = dict.fromkeys(
-                one.label for cell in cells if cell for one in cell.group_scores if one.group == group
-            )
-            for label in labels:
-                yield GroupRow(group, evaluation, label, tuple(_group_value(cell, label) for cell in cells))
+        rows = [row for evaluation in results.evaluations for row in _group_rows(results, group, evaluation)]
+        if rows:
+            found[group] = Table(head, rows, len(results.targets))
+    return found
 
 
-def _group_value(cell: CellResult | None, label: str) -> str:
-    for one in () if cell is None else cell.group_scores:
-        if one.label == label:
-            return formats.short(one.value)
-    return NOTHING
+def _group_rows(results: SuiteResults, group: str, evaluation: str) -> Iterator[list[Cell]]:
+    cells = [results.cell(target, evaluation) for target in results.targets]
+    of_group = [
+        {one.label: one.value for one in cell.group_scores if one.group == group} if cell else {} for cell in cells
+    ]
+    for label in dict.fromkeys(label for values in of_group for label in values):
+        values = [formats.short(values.get(label), missing=NOTHING) for values in of_group]
+        yield [evaluation, Code(label), *values]
+
+
+def efficiency_table(results: SuiteResults) -> Table | None:
+    """HELM's seventh group. It has no place among the results: no two runs have the same times."""
+    rows: list[list[Cell]] = []
+    for evaluation in results.evaluations:
+        cells = [results.cell(target, evaluation) for target in results.targets]
+        times = [cell.took.inference_runtime_s if cell and cell.took else None for cell in cells]
+        if any(time is not None for time in times):
+            shown = [formats.seconds(time, missing=NOTHING) for time in times]
+            rows.append([evaluation, Code("inference_runtime"), *shown])
+    return Table(["benchmark", "score", *results.targets], rows, len(results.targets)) if rows else None
+
+
+def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
+    """Group -> the mean win rate of each target."""
+    return {one.group: [_win_rate(each) for each in one.models] for one in results.group_win_rates}
+
+
+def missing_table(results: SuiteResults) -> Table:
+    rows = [
+        [one.cell.target, one.cell.evaluation, one.cell.status, one.reason, one.what_to_do] for one in results.missing
+    ]
+    return Table(["model", "benchmark", "status", "reason", "what to do"], rows)
+
+
+def paid(cell: CellResult) -> list[str]:
+    """Prompt tokens, answer tokens, cost."""
+    tokens = (cell.prompt_tokens, cell.completion_tokens)
+    return [*(formats.count(count, missing=NOTHING) for count in tokens), cost(cell)]

@@ -15,8 +15,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 
 if TYPE_CHECKING:
-    from eval_factory.data.bundle import Need
-    from eval_factory.data.manifest import Manifest
+    from eval_factory.data.bundle import Manifest, Need
     from eval_factory.data.sources import Sources, TaskSources
 
 NO_DATA, OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
@@ -56,7 +55,7 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
     """What each task needs, and whether the bundle DIR holds it."""
     if folder is not None and data_dir not in (None, folder):
         raise ConfigError(f"data ls: {folder} and --data_dir {data_dir} are two bundles; name one of them")
-    from eval_factory.data.manifest import Manifest, read_manifest  # imported here: `--help` is to be quick
+    from eval_factory.data.bundle import Manifest, read_manifest  # imported here: `--help` is to be quick
     from eval_factory.data.sources import load_sources
 
     data_dir = folder or data_dir
@@ -159,8 +158,7 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def verify_data(folder: Path) -> None:
     """Compare every file with the manifest."""
-    from eval_factory.data.bundle import settle
-    from eval_factory.data.manifest import compare, read_manifest
+    from eval_factory.data.bundle import compare, read_manifest, settle
 
     settle(folder)
     manifest = read_manifest(folder)

@@ -19,7 +19,7 @@ from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.report.exports.every_eval_ever_schema import RELATIONSHIPS
+from eval_factory.report.every_eval_ever import RELATIONSHIPS
 
 if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
@@ -170,7 +170,7 @@ def export_sheets(folder: Path, out: Path, count: int, raters: int, **given: Any
     The sample is stratified by score and group. Model, judges, scores and ids are hidden; what the codes stand for is
     kept in DIR/annotations.
     """
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
     from eval_factory.workflows import annotate as workflow
 
     options = workflow.SheetOptions(
@@ -202,8 +202,8 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     Every row is checked, and nothing is imported where one is wrong. Ratings may come in parts; the same rater's sheet
     again replaces what was imported of it. The files of the result are written anew, and `verify` finds them intact.
     """
-    from eval_factory.report.clinician_lines import clinician_lines
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report.reader import one_run
+    from eval_factory.report.sentences import clinician_lines
     from eval_factory.workflows.annotate import import_sheets
 
     made = import_sheets(one_run(folder, "annotate import"), sheets)
@@ -229,7 +229,7 @@ def plan(folder: Path, half_width: float | None) -> None:
     It depends on how closely the judges follow the people: a line for each correlation, and for the one that was
     measured where ratings were imported.
     """
-    from eval_factory.report.result_folders import run_folders
+    from eval_factory.report.reader import run_folders
     from eval_factory.workflows.annotate import plan_of
 
     runs = run_folders([folder])
@@ -256,7 +256,7 @@ def export() -> None:
 @click.option("--developer", default=None, help="Who made the model, where its id does not say it (org/model).")
 def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship: str, developer: str | None) -> None:
     """Records of Every Eval Ever 0.3.0: the scores, and the instances where the benchmark's data are public."""
-    from eval_factory.report.exports.every_eval_ever import Publisher, write_records
+    from eval_factory.report.every_eval_ever import Publisher, write_records
 
     publisher = Publisher(organization, relationship, developer)
     for stored in _results(folders):
@@ -271,9 +271,8 @@ def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship
 @click.option("--allow_not_reportable", is_flag=True, help="Export a score that may not be reported; its notes say it.")
 def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:
     """The main score as an entry of .eval_results/ in a model repository of the Hugging Face Hub."""
-    from eval_factory.report.exports import hub_results
-    from eval_factory.report.reader import load_result
-    from eval_factory.report.result_folders import one_run
+    from eval_factory.report import hub_results
+    from eval_factory.report.reader import load_result, one_run
 
     stored = load_result(one_run(folder, "export hf"))
     text = hub_results.entry(stored, task_id=task_id, allow_not_reportable=allow_not_reportable)
@@ -290,7 +289,7 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
 @click.option("--with_texts", is_flag=True, help="Send answers too where the benchmark's data are not public.")
 def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_texts: bool) -> None:
     """A run of an MLflow server for each result; the same result twice is one run."""
-    from eval_factory.report.exports import mlflow_runs
+    from eval_factory.report import mlflow_runs
 
     runs = [mlflow_runs.run_of(stored, with_texts=with_texts) for stored in _results(folders)]
     client = mlflow_runs.connect(tracking_uri)
@@ -300,7 +299,6 @@ def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_t
 
 
 def _results(folders: Sequence[Path]) -> list[StoredResult]:
-    from eval_factory.report.reader import load_result
-    from eval_factory.report.result_folders import run_folders
+    from eval_factory.report.reader import load_result, run_folders
 
     return [load_result(folder) for folder in run_folders(folders)]

@@ -21,7 +21,7 @@ from eval_factory.core.rundir import SuiteDir
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared, Comparison
-    from eval_factory.report.plots.drawing import Drawing
+    from eval_factory.report.drawing import Drawing
 
 
 @click.command("compare")
@@ -197,7 +197,7 @@ def report(
     of one run, of a suite, or of runs beside each other the TRIPOD-LLM checklist, the methods section, and tables with
     intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
-    from eval_factory.report.result_folders import compared_runs, is_suite, run_folders
+    from eval_factory.report.reader import compared_runs, is_suite, run_folders
 
     if purpose is not None:
         from eval_factory.analysis.paper import written_for
@@ -210,7 +210,7 @@ def report(
             return
     from eval_factory.core.rundir import PRIVATE
     from eval_factory.core.safe_files import write_atomic
-    from eval_factory.report.page.stored_pages import page_of
+    from eval_factory.report.page.document import page_of
     from eval_factory.report.reader import load_result
 
     runs = run_folders(folders)
@@ -264,7 +264,7 @@ def write_plots(folders: Sequence[Path], target: Path) -> None:
     Raises:
         EvalFactoryError: a folder holds no result.
     """
-    from eval_factory.report.plots.plot_files import write_plot_files
+    from eval_factory.report.plot_files import write_plot_files
 
     for path in write_plot_files(drawings_of(folders), target):
         click.echo(str(path))
@@ -276,8 +276,8 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     Raises:
         EvalFactoryError: a folder holds no result.
     """
-    from eval_factory.report.plots.result_plots import plots_of
     from eval_factory.report.reader import load_result
+    from eval_factory.report.result_plots import plots_of
 
     results = [load_result(folder).result for folder in folders]
     if len(results) == 1:
@@ -298,7 +298,7 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
 
 
 def _difference(one: Comparison) -> Drawing:
-    from eval_factory.report.plots.estimate_plots import Estimate, difference_plot
+    from eval_factory.report.plot_kinds import Estimate, difference_plot
 
     found = one.paired
     names = (f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})")

@@ -1,10 +1,6 @@
 """Everything a user said, in every way it can be said, as one validated evaluation.
 
 All mistakes are collected and shown at once, each with where it was written and what was probably meant.
-
-Which file `benchmark` names: from the current folder, or beside the file that names it.
-
-What a program gives in place of a command line, in the shape that the configuration takes.
 """
 
 from __future__ import annotations
@@ -15,17 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from eval_factory.config import foreign_keys, run_executor
-from eval_factory.config.load import interpolate, load_run_config, parse_overrides, plain_document
+from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Source, Sources, merge
-from eval_factory.config.model import LIST_FORMS, RunConfig
+from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
-from eval_factory.core.errors import ConfigError, did_you_mean, expectation
+from eval_factory.config.wrong_values import UNKNOWN_KEY, known_keys, unknown_key, wrong_value
+from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
-from eval_factory.core.secrets import REDACTED, Redactor, looks_like_key, variable_of, variables_in
+from eval_factory.core.secrets import REDACTED, looks_like_key, variable_of, variables_in
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
@@ -66,9 +63,6 @@ NEVER_LEFT_OUT = frozenset(
      "target.api_endpoint.type"}
 )  # fmt: skip
 """Of a configuration that is shown without its defaults."""
-
-MOST_SHOWN = 200
-"""Characters of a wrong value."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +155,8 @@ def build_evaluation(
     foreign = foreign_keys.take_out(user_layers)
     executor = run_executor.take_out(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
-    framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
-    layers = [
-        (Source.FRAMEWORK, framework_layer),
-        (Source.TASK, _task_layer(task)),
-        *user_layers,
-    ]
+    defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
+    layers = [(Source.FRAMEWORK, defaults), (Source.TASK, _task_layer(task)), *user_layers]
     for _, tree in layers:
         canonical_names(tree, problems)
     problems += foreign_keys.problems_of(foreign, task, framework)
@@ -193,23 +183,12 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
         layers.append((Source.FILE, plain_document(request.document)))
     elif request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
-    flags: dict[str, Any] = {}
-    for path, value in request.flags.items():
-        _set(flags, path, value)
-    layers.append((Source.FLAG, flags))
-    layers.append((Source.OVERRIDE, parse_overrides(request.overrides)))
+    layers += [(Source.FLAG, nested(request.flags)), (Source.OVERRIDE, parse_overrides(request.overrides))]
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
     unwritable = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
     if unwritable:
         raise ConfigError([f"{source}: {path}: contains bytes that are not UTF-8" for source, path in unwritable])
     return [(source, tree) for source, tree in layers if tree]
-
-
-def _set(tree: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for name in parents:
-        tree = tree.setdefault(name, {})
-    tree[last] = value
 
 
 def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
@@ -270,26 +249,15 @@ def _validated(merged: dict[str, Any], sources: Sources, request: Request, probl
 
 def _explained(path: str, detail: Any, sources: Sources, request: Request) -> str:
     where = _origin(path, sources, request)
-    kind = detail["type"]
-    if kind == "extra_forbidden":
-        parent, _, name = path.rpartition(".")
-        known = _known_keys(parent) + ([] if parent else list(run_executor.KEYS))
-        near = did_you_mean(name, [*known, *foreign_keys.known_in(parent)])
-        hint = near or (f"; known here: {', '.join(known)}" if known else "")
-        hint = run_executor.OF_A_SUITE if path in run_executor.SERVED else hint
-        shown = REDACTED if looks_like_key(name) else path
-        return f"{where}unknown key {shown}{hint}"
-    if kind == "missing":
+    if detail["type"] == "missing":
         return f"{path}: is missing{_how_to_give(path)}"
-    if kind == "value_error":
-        return f"{where}{path}: {detail['ctx']['error']}"
-    return f"{where}{path}: {wrong_value(detail)}"
-
-
-def wrong_value(detail: Any) -> str:
-    """What a value must be and what it is; of a list of mappings what one looks like."""
-    form = LIST_FORMS.get(detail["loc"][-1]) if detail["type"] == "list_type" else None
-    return f"{expectation(detail)}{f' such as {form}' if form else ''}, got {shown_value(detail.get('input'))}"
+    if detail["type"] != "extra_forbidden":
+        return f"{where}{path}: {wrong_value(detail)}"
+    if path in run_executor.SERVED:
+        return f"{where}{UNKNOWN_KEY}{path}{run_executor.OF_A_SUITE}"
+    parent, _, name = path.rpartition(".")
+    known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *run_executor.KEYS]
+    return f"{where}{unknown_key(path, name, known, foreign_keys.known_in(parent))}"
 
 
 def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:
@@ -302,13 +270,6 @@ def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> di
         elif isinstance(value, dict) and (part := _part_of(value, paths, f"{path}.")):
             found[name] = part
     return found
-
-
-def shown_value(value: object) -> str:
-    if isinstance(value, (dict, list)):
-        return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    shown = Redactor().text(repr(value))
-    return shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]} ..."
 
 
 def _origin(path: str, sources: Sources, request: Request) -> str:
@@ -327,16 +288,6 @@ def _how_to_give(path: str) -> str:
         "target.api_endpoint.model_id": "--model_id",
     }.get(path)
     return f"; write it in the run config or give {flag}" if flag else ""
-
-
-def _known_keys(parent: str) -> list[str]:
-    model: type[BaseModel] = RunConfig
-    for name in parent.split(".") if parent else []:
-        annotation = model.model_fields[name].annotation if name in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return sorted(model.model_fields)
 
 
 def _with_benchmark(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_EFFECT, ONLY
+from eval_factory.config.load import nested
 from eval_factory.config.merge import Source, is_credential, merge
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
@@ -33,13 +33,14 @@ from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 Tree = dict[str, Any]
+Layer = tuple[str, Mapping[str, Any]]
+"""What one place of a file says: the path of the place, and `config` and `target`."""
+_TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
+_ADVICE, _SAID, _LAUNCHER = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"]
 LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
-KNOWN = (
-    "known forms: a config of nemo-evaluator-launcher (evaluation:, target:), a run config of EvalFactory or of"
-    " 'nemo-evaluator run_eval' (config:, target:)"
-)
+KNOWN = _TABLE["known"]
 ENDPOINT, PARAMS, EXTRA, THEIRS = "target.api_endpoint", "config.params", "config.params.extra", "nemo_evaluator_config"
-_HERE: Mapping[str, tuple[str, ...]] = {
+_READ: Mapping[str, tuple[str, ...]] = {
     "config": ("type", "output_dir", "params"),
     PARAMS: (*Params.model_fields, "task"),
     EXTRA: tuple(Extra.model_fields),
@@ -52,21 +53,6 @@ _MISSING, _VARIABLE = "???", re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _INTERPOLATION = re.compile(r"\$\{((?:[^${}]|\$\{[^${}]*\})*)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(?:,([^${}]*))?\}?\s*\Z")
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
-_SAMPLES: Mapping[str, Any] = {
-    **dict.fromkeys((*Params.model_fields, "num_output_tokens", "max_length", "num_train_trials", "cpus"), 1),
-    **dict.fromkeys(("time", "mem", "gpus"), "1"),
-    "url": "http://127.0.0.1/v1",
-    "type": "chat",
-    "use_nvcf": False,
-}
-"""Key -> a value that is valid there, for the check of a document that has a variable in its place."""
-
-
-@lru_cache(maxsize=1)
-def _table() -> Mapping[str, Any]:
-    file = resources.files("eval_factory.config").joinpath("foreign_configs.yml")
-    table: Mapping[str, Any] = parse_own(file.read_text(encoding="utf-8"))
-    return table
 
 
 @dataclass(frozen=True)
@@ -101,13 +87,9 @@ def translated(path: Path, framework: Framework) -> Translation:
             is here, or says something that no run could be made of.
     """
     document = load_mapping(path, KNOWN)
-    said = (
-        "holds what looks like a key itself (it is not shown, and nothing is written); put it into an environment"
-        " variable and write its NAME"
-    )
-    if problems := [f"{path}: {where}: {said}" for where in written_keys(document)]:
-        raise ConfigError(problems)
-    for refused in _table()["refused"]:
+    if keys := list(written_keys(document)):
+        raise ConfigError([f"{path}: {where}: {_TABLE['written_key']}" for where in keys])
+    for refused in _TABLE["refused"]:
         if set(document).issuperset(refused["sections"]):
             raise ConfigError(f"{path}: {refused['why'].format(path=path, known=KNOWN)}")
     work = _Import(path, framework, document)
@@ -118,11 +100,9 @@ def translated(path: Path, framework: Framework) -> Translation:
     else:
         raise ConfigError(f"{path}: is no configuration that is known; {KNOWN}")
     for where in _asked_for(written, ""):
-        name = variable_for(where)
-        said = f"is not given: what is written says ${{{name}}}; export {name}=... before the run"
-        work.note(where, f"{said}, or write the value there")
-    given = {name: value for name, value in document.items() if name in written}
-    return Translation(program, written, tuple(dict.fromkeys(work.findings)), unchanged=given == written)
+        work.note(where, _SAID["not given"].format(name=variable_for(where)))
+    unchanged = written == {name: value for name, value in document.items() if name in written}
+    return Translation(program, written, tuple(dict.fromkeys(work.findings)), unchanged)
 
 
 @dataclass
@@ -149,16 +129,13 @@ class _Import:
             return {}
         said = {name: value for name, value in given.items() if value is not None or is_credential(name)}
         for name, value in said.items():
-            where, (allowed, done) = f"{prefix}{section}.{name}".lstrip("."), ONLY.get(f"{section}.{name}", ((), ""))
+            allowed, done = ONLY.get(f"{section}.{name}", ((), ""))
             if name in known or value in ("", {}, []) or (done and value in allowed):
                 continue
-            if done:
-                self.note(where, f"would change the results and is not followed: {done}; leave it out")
-            else:
-                advice = _table()["advice"]
-                free = advice["caching"] if name in NO_EFFECT.get(section, ()) else advice.get(f"{section}.*")
-                near = did_you_mean(name, sorted(known))
-                self.note(where, advice.get(name) or free or f"has no counterpart; leave it out{near}")
+            of_all = _ADVICE["caching"] if name in NO_EFFECT.get(section, ()) else _ADVICE.get(f"{section}.*")
+            why = _ADVICE.get(name) or of_all or f"has no counterpart; leave it out{did_you_mean(name, sorted(known))}"
+            why = f"would change the results and is not followed: {done}; leave it out" if done else why
+            self.note(f"{prefix}{section}.{name}".lstrip("."), why)
         return {name: value for name, value in said.items() if name in known}
 
     def of_run_config(self) -> Tree:
@@ -175,12 +152,11 @@ class _Import:
         return run
 
     def of_launcher(self) -> Tree:
-        known = _table()["launcher"]
         self.document = {**self.document, "deployment": {**_mapping(self.document.get("deployment")), "port": PORT}}
-        plain = self.plain({name: value for name, value in self.document.items() if name in known["plain"]}, "")
+        plain = self.plain({name: value for name, value in self.document.items() if name in _LAUNCHER["plain"]}, "")
         execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
         executor, kind = self.types(execution, deployment)
-        self.kept("", self.document, known[""])
+        self.kept("", self.document, _LAUNCHER[""])
         place = self.slurm(execution, executor)
         self.serve = self.server(kind, deployment, execution, place)
         runs = self.runs(plain)
@@ -188,45 +164,43 @@ class _Import:
             told = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {KNOWN}"]
             raise ConfigError([f"{self.path}: names no task that eval-factory has", *told])
         self.defaults_not_given(runs)
-        if len(runs) == 1 and self.serve is None:
-            task, run = runs[0]
-            self.check({**run, **place}, task)
-            return {**run, **place}
+        alone = {**runs[0][1], **place} if len(runs) == 1 and self.serve is None else None
         for task, run in runs:
-            url = {} if self.serve is None else {"url": _SAMPLES["url"]}
-            self.check({**run, "target": {"api_endpoint": {**run["target"]["api_endpoint"], **url}}}, task)
+            self.check(alone or run, task)
+        if alone is not None:
+            return alone
         suite = _suite_of(runs, execution.get("output_dir") or "results/suite", place, self.serve)
         self.check(suite, None)
         return suite
 
     def runs(self, plain: Mapping[str, Any]) -> list[tuple[Task, Tree]]:
         """Each task with its run config. The places that say something of it come weakest first."""
-        known, entries = _table()["launcher"], plain.get("evaluation")
-        evaluation = {"tasks": entries} if isinstance(entries, list) else _mapping(entries)  # a list at first
-        self.kept("evaluation", evaluation, known["evaluation"])
+        evaluation = plain.get("evaluation")
+        evaluation = {"tasks": evaluation} if isinstance(evaluation, list) else _mapping(evaluation)  # a list at first
+        self.kept("evaluation", evaluation, _LAUNCHER["evaluation"])
         variables = {**_variables("env_vars", plain), **_variables("evaluation.env_vars", evaluation)}
         folder, model = _mapping(plain.get("execution")).get("output_dir"), plain["deployment"].get("served_model_name")
-        served = ("deployment.", _nested({f"{ENDPOINT}.model_id": model}))
-        above = [served, ("", plain), *_layers("evaluation", evaluation)]
+        served = ("deployment.", nested({f"{ENDPOINT}.model_id": model}))
+        above: list[Layer] = [served, ("", plain), *_layers("evaluation", evaluation)]
         entries, every, runs = evaluation.get("tasks"), dict(variables), []
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
             path, said = f"evaluation.tasks[{number}]", entry if isinstance(entry, Mapping) else {"name": entry}
             task = self.task(said.get("name"), f"{path}.name")
-            if task is not None:
-                here = {**variables, **_variables(f"{path}.env_vars", said)}
-                every |= here
-                last = {f"{ENDPOINT}.type": said.get("endpoint_type"), "config.output_dir": folder}
-                reads_data = DATA_PATH in task.helm.parameters
-                last |= {f"{EXTRA}.{DATA_PATH}": said.get("dataset_dir")} if reads_data else {}
-                self.kept(path, said, (*known["task"], *(["dataset_dir"] if reads_data else [])))
-                layers = [*above, *_layers(path, said), (f"{path}.", _nested(last))]
-                renamed = {where.rpartition(".")[2]: source for where, source in here.items()}
-                runs.append((task, _Run(self, task, renamed).document(layers)))
+            if task is None:
+                continue
+            here = {**variables, **_variables(f"{path}.env_vars", said)}
+            every |= here
+            last = {f"{ENDPOINT}.type": said.get("endpoint_type"), "config.output_dir": folder}
+            reads_data = DATA_PATH in task.helm.parameters
+            last |= {f"{EXTRA}.{DATA_PATH}": said.get("dataset_dir")} if reads_data else {}
+            self.kept(path, said, (*_LAUNCHER["task"], *(["dataset_dir"] if reads_data else [])))
+            renamed = {where.rpartition(".")[2]: source for where, source in here.items()}
+            layers = [*above, *_layers(path, said), (f"{path}.", nested(last))]
+            runs.append((task, _Run(self, task, renamed).document(layers)))
         for where, source in every.items():
             if (name := where.rpartition(".")[2]) not in self.keys:
                 value = "..." if source in (None, name) else f'"${source}"'
-                why = "variables are those that eval-factory is started with; set it before the run"
-                self.note(where, f"{why} (export {name}={value})")
+                self.note(where, f"{_SAID['variable']} (export {name}={value})")
         return runs
 
     def task(self, name: Any, where: str) -> Task | None:
@@ -240,8 +214,7 @@ class _Import:
         if task is None:
             near = near_name(name.rpartition(".")[2], self.framework)
             shown = REDACTED if looks_like_key(name) else repr(name)
-            lists = "'eval-factory ls' lists the tasks, 'eval-factory ls --all' HELM's run specs"
-            self.note(where, f"eval-factory has no task {shown}{near}; {lists}")
+            self.note(where, f"eval-factory has no task {shown}{near}; {_SAID['tasks']}")
         return task
 
     def plain(self, tree: Any, path: str, depth: int = 0) -> Any:
@@ -285,17 +258,16 @@ class _Import:
             if group in chosen:
                 chosen[group] = str(choice or "none").partition("/")[0]
             elif choice != "_self_":
-                said = "is another file, which is not read; copy what it says into the file, and try again"
-                self.note(f"defaults[{number}]", said)
+                self.note(f"defaults[{number}]", _SAID["defaults"])
         return str(execution.get("type", chosen["execution"])), str(deployment.get("type") or chosen["deployment"])
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> Tree:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
-        options = _table()["sbatch"] if executor == "slurm" else {}
-        self.kept("execution", execution, (*_table()["launcher"]["execution"], *options))
+        options = _TABLE["sbatch"] if executor == "slurm" else {}
+        self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
         if executor != "slurm":
             if executor != "local":
-                self.note("execution.type", _table()["advice"]["execution.*"])
+                self.note("execution.type", _ADVICE["execution.*"])
             return {}
         asked = {option: value for name, option in options.items() if (value := execution.get(name))}
         slurm: Tree = {}
@@ -310,41 +282,38 @@ class _Import:
                 slurm.setdefault("extra", []).append(f"--{name}{said}")
         return {"executor": "slurm", **({"slurm": slurm} if slurm else {})}
 
-    def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], slurm: Tree) -> Tree | None:
+    def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: Tree) -> Tree | None:
         """`deployment` as the `serve` of a target."""
-        table, own = _table(), str(given.get("command") or "").strip()
-        form = table["servers"].get(kind)
+        own, form = str(given.get("command") or "").strip(), _TABLE["servers"].get(kind)
         if kind == "none":
             return None
         if form is None or "\n" in own:  # a script; a server is started without a shell
-            self.note(
-                f"deployment ({', '.join(name for name in given if name != 'port')})", table["advice"]["deployment"]
-            )
+            self.note(f"deployment ({', '.join(name for name in given if name != 'port')})", _ADVICE["deployment"])
             return None
-        self.kept("deployment", given, (*table["launcher"]["deployment"], *form["options"]))
+        self.kept("deployment", given, (*_LAUNCHER["deployment"], *form["options"]))
         model = given.get("hf_model_handle") or given.get("checkpoint_path") or given.get("served_model_name")
         said = {"served_model_name": model, "extra_args": "", **form["defaults"], **given, "model": model}
         options = {} if own else form["options"]
-        fast = [f"{option} {said[name]}" for name, option in options.items() if said.get(name)]
         variables = _variables("deployment.env_vars", given)
-        for where, source in variables.items():
-            if not where.endswith(f".{source}"):
-                self.note(where, table["advice"]["env_vars"])
+        inherited = [where for where, source in variables.items() if where.endswith(f".{source}")]
+        for where in variables:
+            if where not in inherited:
+                self.note(where, _ADVICE["env_vars"])
         instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
+        if instances != 1:
+            self.note("execution.num_instances", _ADVICE["num_instances"])
+        if nodes not in (1, instances):
+            self.note("execution.num_nodes", _ADVICE["num_nodes"])
+        if place:
+            place.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
         serve = {
             "command": " ".join((own or form["command"].format(**said)).split()),
-            "machine_options": " ".join(fast),
+            "machine_options": " ".join(f"{option} {said[name]}" for name, option in options.items() if said.get(name)),
             "health": _mapping(given.get("endpoints")).get("health"),
             "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
             "replicas": instances if instances != 1 else None,
-            "env": [source for where, source in variables.items() if where.endswith(f".{source}")],
+            "env": [variables[where] for where in inherited],
         }
-        if instances != 1:
-            self.note("execution.num_instances", table["advice"]["num_instances"])
-        if nodes not in (1, instances):
-            self.note("execution.num_nodes", table["advice"]["num_nodes"])
-        if slurm:
-            slurm.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
         return {name: value for name, value in serve.items() if value}
 
     def check(self, document: Mapping[str, Any], task: Task | None) -> None:
@@ -354,6 +323,7 @@ class _Import:
             if task is None:
                 build_suite(None, document=tree, env={})
             else:
+                tree["target"]["api_endpoint"].setdefault("url", _sample("url"))  # of a server that is yet to start
                 build_evaluation(Request(document=tree), self.framework, {})
         except ConfigError as error:
             head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
@@ -361,19 +331,19 @@ class _Import:
 
     def defaults_not_given(self, runs: Sequence[tuple[Task, Tree]]) -> None:
         """The container asks with defaults of its own; here the benchmark's hold."""
-        defaults: Mapping[str, Any] = _table()["defaults"]
+        defaults: Mapping[str, Any] = _TABLE["defaults"]
         without: dict[tuple[str, ...], list[str]] = {}
         for task, run in runs:
             params = run["config"].get("params", {})
             given = {*params, *(["max_new_tokens"] if "num_output_tokens" in params.get("extra", {}) else [])}
             missing = tuple(name for name in defaults if name not in given)
-            if missing and task.name in _table()["tasks"].split():
+            if missing and task.name in _TABLE["tasks"].split():
                 without.setdefault(missing, []).append(task.name)
         for missing, names in without.items():
             theirs = ", ".join(f"{name} {defaults[name]}" for name in missing)
-            why = f"not given: the benchmark's own hold here, and in NVIDIA's container (helm:26.03) {theirs}"
-            where = f"{', '.join(missing)} of {', '.join(dict.fromkeys(names))}"
-            self.note(where, f"{why}; give them to compare with scores of that container")
+            self.note(
+                f"{', '.join(missing)} of {', '.join(dict.fromkeys(names))}", _SAID["default"].format(theirs=theirs)
+            )
 
 
 @dataclass
@@ -387,43 +357,45 @@ class _Run:
     prefix: str = ""
     """Of the paths of findings: where in the file the layer at hand stands."""
 
-    def document(self, layers: Iterable[tuple[str, Mapping[str, Any]]]) -> Tree:
+    def document(self, layers: Iterable[Layer]) -> Tree:
         parts = []
         for self.prefix, tree in layers:
-            tree = {name: self.section(name, tree.get(name)) for name in ("config", "target")}
-            parts.append((Source.FILE, tree))
+            parts.append((Source.FILE, {name: self.section(name, tree.get(name)) for name in ("config", "target")}))
         run, _ = merge(parts)
         config, endpoint = run["config"], run["target"].setdefault("api_endpoint", {})
         params = config.setdefault("params", {})
         extra, adapter = params.setdefault("extra", {}), endpoint.get("adapter_config", {})
         if not adapter.pop("use_system_prompt", False) and adapter.pop("custom_system_prompt", None) is not None:
             path = f"{ADAPTER}.custom_system_prompt"
-            said = f"is not sent where use_system_prompt is not true; give {path} in what is written to send it"
-            self.work.note(path, said)
+            self.work.note(path, _SAID["unused prompt"].format(path=path))
         for name in ("GPT_JUDGE_API_KEY", "LLAMA_JUDGE_API_KEY", "CLAUDE_JUDGE_API_KEY"):
             if self.renamed.get(name) not in (None, name) and self.task.helm.judges:
                 extra.setdefault(name.lower(), self.renamed[name])
                 self.work.keys.add(name)
-        if self.work.serve is not None:
-            endpoint.pop("url", None)  # a launcher too asks the server that it starts
         for name, rule in self.task.helm.parameters.items():
             if name in SCENARIO_PARAMETERS and rule.required:
                 extra.setdefault(name, f"${{{name.upper()}}}")
-        for name in ("model_id",) if self.work.serve is not None else ("url", "model_id"):
-            endpoint.setdefault(name, f"${{{variable_for(name)}}}")
-        first = {
-            "type": self.task.name,
-            "output_dir": config.get("output_dir", f"results/{self.task.name.replace(':', '_')}"),
+        if self.work.serve is None:
+            endpoint.setdefault("url", f"${{{variable_for('url')}}}")
+        else:
+            endpoint.pop("url", None)  # a launcher too asks the server that it starts
+        endpoint.setdefault("model_id", f"${{{variable_for('model_id')}}}")
+        first = ("url", "model_id", "type", "api_key")
+        names = dict.fromkeys([*(name for name in first if name in endpoint), *endpoint])
+        params = _filled(params)
+        return {
+            "config": {
+                "type": self.task.name,
+                "output_dir": config.get("output_dir", f"results/{self.task.name.replace(':', '_')}"),
+                **({"params": params} if params else {}),
+            },
+            "target": {"api_endpoint": _filled({name: endpoint[name] for name in names})},
         }
-        params = {name: value for name, value in params.items() if value != {}}
-        known = [name for name in ("url", "model_id", "type", "api_key") if name in endpoint]
-        endpoint = {name: endpoint[name] for name in dict.fromkeys([*known, *endpoint]) if endpoint[name] != {}}
-        return {"config": {**first, **({"params": params} if params else {})}, "target": {"api_endpoint": endpoint}}
 
     def section(self, path: str, given: Any) -> Tree:
-        tree = self.work.kept(path, given, _HERE[path], self.prefix)
+        tree = self.work.kept(path, given, _READ[path], self.prefix)
         for name in tree:
-            if f"{path}.{name}" in _HERE:
+            if f"{path}.{name}" in _READ:
                 tree[name] = self.section(f"{path}.{name}", tree[name])
         settle = {PARAMS: self.params, EXTRA: self.extra, ENDPOINT: self.endpoint, ADAPTER: self.adapter}.get(path)
         if settle is not None:
@@ -458,7 +430,7 @@ class _Run:
         return self.renamed.get(name) or name
 
     def endpoint(self, endpoint: Tree) -> None:
-        said = [name for name in ("api_key_name", "api_key") if name in endpoint]
+        said = "api_key_name" in endpoint or "api_key" in endpoint
         named = endpoint.pop("api_key_name", None)
         if isinstance(named, str) and (named.startswith("<") or named == "${API_KEY_NAME}"):
             self.note(f"{ENDPOINT}.api_key_name", "is a mark for a name; write the NAME of the key's variable")
@@ -477,19 +449,15 @@ class _Run:
         for number, entry in enumerate(interceptors if isinstance(interceptors, list) else []):
             told = entry if isinstance(entry, Mapping) else {"name": entry}
             name, path = str(told.get("name")), f"{ADAPTER}.interceptors[{number}]"
-            keys = _table()["interceptors"].get(name)
+            known = _TABLE["interceptors"].get(name)
             if told.get("enabled") is False:
                 continue
-            if keys is None:
-                harmless = f"{name}: {_table()['advice']['caching']}"
-                self.note(
-                    path,
-                    harmless if name in HARMLESS_INTERCEPTORS else f"there is no interceptor {name} here; leave it out",
-                )
+            if known is None:
+                harmless = f"{name}: {_ADVICE['caching']}" if name in HARMLESS_INTERCEPTORS else None
+                self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
                 continue
-            adapter |= {"system_message": {"use_system_prompt": True}, "nvcf": {"use_nvcf": True}}.get(name, {})
-            config = self.work.kept(f"{path}.config", told.get("config"), keys, self.prefix)
-            adapter |= {keys[key]: value for key, value in config.items()}
+            config = self.work.kept(f"{path}.config", told.get("config"), known["keys"], self.prefix)
+            adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
 
 
 def variable_for(path: str) -> str:
@@ -502,29 +470,25 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _filled(tree: Mapping[str, Any]) -> Tree:
+    """Without what is empty; an empty list says something."""
+    return {name: value for name, value in tree.items() if value != {}}
+
+
 def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
     """`env_vars`: path of a variable of the container -> the user's that it is filled from; None: a value is given."""
     found = {f"{path}.{name}": _SOURCE.match(str(value)) for name, value in _mapping(section.get("env_vars")).items()}
     return {name: match[1] if match else None for name, match in found.items()}
 
 
-def _layers(path: str, section: Mapping[str, Any]) -> list[tuple[str, Tree]]:
+def _layers(path: str, section: Mapping[str, Any]) -> list[Layer]:
     """What one place says of `config` and `target`; `overrides` has dotted paths."""
-    found = [(f"{path}.{THEIRS}.", dict(section[THEIRS]))] if _mapping(section.get(THEIRS)) else []
-    overrides = _mapping(section.get("overrides"))
-    return [*found, *([(f"{path}.overrides.", _nested(overrides))] if overrides else [])]
-
-
-def _nested(flat: Mapping[str, Any]) -> Tree:
-    """`{config.params.top_p: 1}` as `{config: {params: {top_p: 1}}}`."""
-    tree: Tree = {}
-    for path, value in flat.items():
-        *above, last = path.lstrip("+").split(".")
-        below = tree
-        for name in above:
-            below[name] = below = below[name] if isinstance(below.get(name), dict) else {}
-        below[last] = value
-    return tree
+    theirs, overrides = _mapping(section.get(THEIRS)), _mapping(section.get("overrides"))
+    found = [
+        (f"{path}.{THEIRS}.", theirs),
+        (f"{path}.overrides.", nested({path.lstrip("+"): value for path, value in overrides.items()})),
+    ]
+    return [layer for layer in found if layer[1]]
 
 
 def _slurm_text(value: Any) -> str:
@@ -552,41 +516,44 @@ def _with_samples(tree: Any, task: Task | None, name: str = "") -> Any:
     if not isinstance(tree, str) or not _VARIABLE.fullmatch(tree):
         return _VARIABLE.sub("x", tree) if isinstance(tree, str) else tree
     rule = task.helm.parameters.get(name) if task is not None else None
-    return rule.allowed[0] if rule is not None and rule.allowed else _SAMPLES.get(name, "STANDIN")
+    return rule.allowed[0] if rule is not None and rule.allowed else _sample(name)
+
+
+def _sample(name: str) -> Any:
+    """A value that is valid for a key of that name."""
+    return _TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
 
 
 def _suite_of(runs: Sequence[tuple[Task, Tree]], output_dir: Any, place: Tree, serve: Tree | None) -> Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    endpoints: list[Tree] = []
     flat: list[Tree] = []
     for _, run in runs:
-        endpoints += [run["target"]["api_endpoint"]] if run["target"]["api_endpoint"] not in endpoints else []
         params = run["config"].get("params", {})
-        flat.append({**params, **{f"extra.{name}": value for name, value in params.get("extra", {}).items()}})
-        flat[-1].pop("extra", None)
+        extra = {f"extra.{name}": value for name, value in params.get("extra", {}).items()}
+        flat.append({**{name: value for name, value in params.items() if name != "extra"}, **extra})
     shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
     names = _distinct([_slug(task.name) for task, _ in runs])
-    targets = _distinct([_target_name(endpoint["model_id"]) for endpoint in endpoints])
     evaluations: list[Any] = []
     for (task, _), name, params in zip(runs, names, flat, strict=True):
-        own = _nested({key: value for key, value in params.items() if key not in shared})
+        own = nested({key: value for key, value in params.items() if key not in shared})
         entry = {"type": task.name, **({"name": name} if name != task.name else {}), **({"params": own} if own else {})}
         evaluations.append(task.name if len(entry) == 1 else entry)
+    endpoints = [run["target"]["api_endpoint"] for _, run in runs]
+    different = [one for number, one in enumerate(endpoints) if one not in endpoints[:number]]
+    targets = dict(zip(_distinct([_target_name(one["model_id"]) for one in different]), different, strict=True))
     excluded = [
         {"evaluation": name, "target": target}
-        for (_, run), name in zip(runs, names, strict=True)
-        for target, endpoint in zip(targets, endpoints, strict=True)
-        if endpoint != run["target"]["api_endpoint"]
+        for name, own in zip(names, endpoints, strict=True)
+        for target, endpoint in targets.items()
+        if endpoint != own
     ]
-    served = {"serve": serve} if serve is not None else {}
+    served = {} if serve is None else {"serve": serve}
     suite = {
         "output_dir": output_dir,
         **place,
-        **({"params": _nested(shared)} if shared else {}),
+        **({"params": nested(shared)} if shared else {}),
         "evaluations": evaluations,
-        "targets": [
-            {"name": name, "api_endpoint": one, **served} for name, one in zip(targets, endpoints, strict=True)
-        ],
+        "targets": [{"name": name, "api_endpoint": endpoint, **served} for name, endpoint in targets.items()],
         **({"exclude": excluded} if excluded else {}),
     }
     return {"suite": suite}

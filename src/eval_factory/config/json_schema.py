@@ -1,28 +1,24 @@
-"""The JSON Schema of a run config, for editors: made of the models, with framework.yml's defaults.
+"""The JSON Schemas of a run config and of a suite, for editors: made of the models, with framework.yml's defaults.
 
-It knows the shape: keys, types, ranges, names of tasks. What depends on the task, on other files or on the environment
-is said by `eval-factory run_eval --dry_run`. Nothing is required, for any value may be given by a flag. Draft 7,
-without references: what editors understand.
-
-The JSON Schema of a suite, for editors: made of the models, with framework.yml's defaults. Draft 7.
-
-It knows the shape, and the parameters and endpoints of run configs. That tasks and cells are there, and what several
-files say together, `eval-factory run_suite --dry_run` says.
+They know the shape: keys, types, ranges, names of tasks. What depends on the task, on other files or on the environment
+is said by `--dry_run`. In a run config nothing is required, for any value may be given by a flag. Draft 7, of a run
+config without references: what editors understand.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any
 
 from eval_factory.config import foreign_keys
-from eval_factory.config.model import DEMO_URLS, RunConfig, docstrings_of
+from eval_factory.config.model import DEMO_URLS, RunConfig
 from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
-from eval_factory.config.suite_layers import preset_names
-from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SlurmSection, SuiteSection
-from eval_factory.config.suite_shape import HANDED, TOP
+from eval_factory.config.suite_layers import HANDED, TOP, preset_names
+from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SuiteSection
 from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.framework import Framework
 
 Schema = dict[str, Any]
@@ -41,92 +37,12 @@ _PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{"} | dict.fromk
 )
 _PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"
 
-_ENDPOINT, _EXTRA, _JUDGE = "target.api_endpoint", "config.params.extra", "config.params.extra.judges"
-_NAME_OF_A_KEY = "NAME of the environment variable that"
-_OF_A_DEFAULT_JUDGE = f"{_NAME_OF_A_KEY} holds the default judge's key; null: send it none."
-_ADAPTER, _PRICE = f"{_ENDPOINT}.adapter_config", f"{_EXTRA}.prices"
-DESCRIPTIONS = {
-    "config": "What is evaluated and how.",
-    "config.type": "The task ('eval-factory ls' lists them), or helm:RUN_ENTRY for any of HELM's. Flag: --eval_type.",
-    "config.output_dir": "Folder for the results; made if it is not there. Flag: --output_dir.",
-    "config.params": "How many instances, how they are asked.",
-    "config.params.limit_samples": "Instances to ask; all if not given.",
-    "config.params.parallelism": "Requests at the same time.",
-    "config.params.max_new_tokens": "Tokens that an answer may have; the benchmark's if not given.",
-    "config.params.max_retries": "How often a request that failed is sent again.",
-    "config.params.request_timeout": "Seconds for one attempt.",
-    "config.params.temperature": "The benchmark's if not given.",
-    "config.params.top_p": "1 if not given.",
-    _EXTRA: "What only some tasks have, data, judges, and what makes a score not reportable.",
-    f"{_EXTRA}.data_path": "Your own copy of the data: a file or a folder.",
-    f"{_EXTRA}.benchmark": "The YAML file of a custom benchmark, with type custom.",
-    f"{_EXTRA}.criteria_per_request": "Criteria of a rubric in one request to a judge; each apart if not given.",
-    f"{_EXTRA}.shuffle_choices": "In how many orders the choices of each question are asked; as they are if not given.",
-    f"{_EXTRA}.data_dir": "The folder of a data bundle ('eval-factory data pull').",
-    f"{_EXTRA}.offline": "true: only the hosts of endpoints are contacted.",
-    f"{_EXTRA}.allow_code_execution": "true: benchmarks that execute what the model answers may run.",
-    f"{_EXTRA}.num_output_tokens": "The same as config.params.max_new_tokens.",
-    f"{_EXTRA}.max_length": "Prompts are cut to so many tokens; they go out whole if not given.",
-    f"{_EXTRA}.subject": "A part of the benchmark.",
-    f"{_EXTRA}.condition": "A part of the benchmark.",
-    f"{_EXTRA}.subset": "A part of the benchmark.",
-    f"{_EXTRA}.language": "The language of the questions.",
-    f"{_EXTRA}.category": "A part of the benchmark.",
-    f"{_EXTRA}.version": "The version of the benchmark's data.",
-    f"{_EXTRA}.num_train_trials": "How often examples are drawn anew and everything is asked again.",
-    f"{_EXTRA}.gpt_judge_api_key": _OF_A_DEFAULT_JUDGE,
-    f"{_EXTRA}.llama_judge_api_key": _OF_A_DEFAULT_JUDGE,
-    f"{_EXTRA}.claude_judge_api_key": _OF_A_DEFAULT_JUDGE,
-    _JUDGE: "A jury of your own; the task's if not given.",
-    f"{_JUDGE}.name": "What the judge is called in the result.",
-    f"{_JUDGE}.model_id": "The judge's id at its endpoint.",
-    f"{_JUDGE}.url": "The judge's endpoint, or a list of servers of the same judge; the target's if not given.",
-    f"{_JUDGE}.api_key": f"{_NAME_OF_A_KEY} holds the judge's key; null: send it none.",
-    f"{_JUDGE}.oauth": "A service whose tokens the judge is asked with, instead of a key.",
-    f"{_JUDGE}.use_nvcf": "true for the URL of an NVIDIA Cloud Function.",
-    f"{_JUDGE}.temperature": "What HELM prescribes for judges if not given.",
-    f"{_JUDGE}.top_p": "What HELM prescribes for judges if not given.",
-    f"{_JUDGE}.max_tokens": "Tokens that a judgement may have; what HELM prescribes if not given.",
-    f"{_JUDGE}.parallelism": "Requests at the same time; the target's if not given.",
-    f"{_JUDGE}.requests_per_minute": "No limit if not given.",
-    f"{_JUDGE}.tokens_per_minute": "No limit if not given.",
-    f"{_EXTRA}.stop_after_failures": "Where so many first requests to an endpoint all fail, the run stops; 0: never.",
-    f"{_EXTRA}.on_failure": "An instance without an answer is left out of the score (exclude) or counts as 0 (zero).",
-    f"{_EXTRA}.min_coverage": "The share of the instances that must have a score, or nothing is reportable.",
-    f"{_EXTRA}.max_judge_failures": "The share of answers that a judge may say nothing usable of.",
-    f"{_EXTRA}.max_model_mismatch": "The share of answers that may state another model than was asked for.",
-    f"{_EXTRA}.max_unreadable": "The share of answers that may say nothing that can be scored.",
-    _PRICE: "What models cost, judges among them; what is known of the endpoint's provider if not given.",
-    f"{_PRICE}.model_id": "The model's id, as the target or a judge has it.",
-    f"{_PRICE}.input_per_million": "US dollars for a million tokens of prompts.",
-    f"{_PRICE}.output_per_million": "US dollars for a million tokens of answers.",
-    f"{_PRICE}.cached_input_per_million": "Of prompts from the endpoint's own cache; the same as others if not given.",
-    f"{_EXTRA}.max_cost": "US dollars, all runs in the folder and judges among them; there the run stops.",
-    f"{_EXTRA}.max_requests": "Requests, retries and judges' among them; there the run stops.",
-    f"{_EXTRA}.max_tokens_total": "Tokens of prompts and answers, judges' among them; there the run stops.",
-    f"{_EXTRA}.max_wall_s": "Seconds of one invocation, after which nothing more is asked.",
-    "target": "The model that is evaluated.",
-    _ENDPOINT: "An OpenAI-compatible endpoint.",
-    f"{_ENDPOINT}.url": "Base URL, or with /chat/completions; a list: several servers of the same model;"
-    " demo://baseline is embedded. Flag: --model_url.",
-    f"{_ENDPOINT}.model_id": "The model's id at the endpoint. Flag: --model_id.",
-    f"{_ENDPOINT}.type": "What kind of requests the endpoint takes.",
-    f"{_ENDPOINT}.api_key": f"{_NAME_OF_A_KEY} holds the key, never the key; null: send none. Flag: --api_key_name.",
-    f"{_ENDPOINT}.oauth": "A service's name (openai): tokens for client credentials instead of a key.",
-    f"{_ENDPOINT}.requests_per_minute": "No limit if not given.",
-    f"{_ENDPOINT}.tokens_per_minute": "No limit if not given.",
-    _ADAPTER: "How requests are changed on their way, and what of answers is not scored.",
-    f"{_ADAPTER}.use_nvcf": "true for the URL of an NVIDIA Cloud Function.",
-    f"{_ADAPTER}.params_to_add": "Fields of every request, for instance reasoning_effort: low.",
-    f"{_ADAPTER}.params_to_remove": "Fields that are left out of every request.",
-    f"{_ADAPTER}.params_to_rename": "Fields of every request -> what they are called instead.",
-    f"{_ADAPTER}.custom_system_prompt": "The system prompt of every request.",
-    f"{_ADAPTER}.start_reasoning_token": "What begins the thinking in an answer, which is not scored.",
-    f"{_ADAPTER}.end_reasoning_token": "What ends it.",
-}
-"""Dotted path of a value -> what an editor shows of it."""
-DESCRIPTIONS |= docstrings_of(RunExecutorSection)
-DESCRIPTIONS |= {f"{SLURM}.{name}": text for name, text in docstrings_of(SlurmSection).items()}
+_JUDGE = "config.params.extra.judges"
+_TEXTS: Mapping[str, str] = parse_own(
+    (resources.files("eval_factory.config") / "descriptions.yml").read_text(encoding="utf-8")
+)
+DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".")[0] != TOP}
+"""Dotted path of a value of a run config -> what an editor shows of it."""
 
 
 def run_config_schema(framework: Framework) -> Schema:
@@ -222,9 +138,9 @@ def _pattern(name: str, path: str) -> str | None:
     return _PATTERN_OF_JUDGES_NAME if path == f"{_JUDGE}.name" else _PATTERNS.get(name)
 
 
-"""`${NAME}` may stand for a value of any type."""
-_LEFT_OUT = ("$defs", "title", "default", "description")
 _SHARED = ("params", "api_endpoint", "type")
+_SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
+"""Path in a suite -> where the descriptions of the same are."""
 _END = r"\Z"
 
 
@@ -237,7 +153,7 @@ def suite_schema(framework: Framework) -> Schema:
         "api_endpoint": run["target"]["properties"]["api_endpoint"],
         "type": run["config"]["properties"]["type"],
     }
-    section = _mapping_of_suite_schema(whole, whole["$defs"], framework.defaults.suite)
+    section = _suite_mapping(whole, TOP, whole["$defs"], framework.defaults.suite)
     properties = section["properties"]
     for name in HANDED:
         extra = shared["params"]["properties"]["extra"]["properties"]
@@ -265,33 +181,33 @@ def _reference(name: str) -> Schema:
     return {"allOf": [{"$ref": f"#/definitions/{name}"}]}
 
 
-def _mapping_of_suite_schema(model: Schema, models: Mapping[str, Schema], defaults: Mapping[str, Any]) -> Schema:
+def _suite_mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: Mapping[str, Any]) -> Schema:
     required = model.get("required", [])
     properties = {}
     for name, field in model["properties"].items():
-        described = {"description": field["description"].replace("\n", " ")}
+        described = {"description": _TEXTS[f"{_SAME.get(path, path)}.{name}"]}
         if name in _SHARED:
             properties[name] = {**described, **_reference(name)}
         else:
             plain = {} if defaults.get(name) is None else {"default": defaults[name]}
-            options = _options(name, field, models, needed=name in required)
+            options = _suite_options(field, f"{path}.{name}", models, needed=name in required)
             properties[name] = {**described, **plain, "anyOf": options}
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _options(name: str, field: Schema, models: Mapping[str, Schema], *, needed: bool) -> list[Schema]:
+def _suite_options(field: Schema, path: str, models: Mapping[str, Schema], *, needed: bool) -> list[Schema]:
     given = [option for option in field.get("anyOf", [field]) if option.get("type") != "null"]
-    options = [_option_of_suite_schema(option, models) for option in given]
-    if name == "name":
+    options = [_suite_option(option, path, models) for option in given]
+    if path.endswith(".name"):
         options[0]["pattern"] = rf"{NAME.pattern.removesuffix(_END)}$|\$\{{"
-    variable = [] if options[0]["type"] in ("array", "object", "string") and "enum" not in options[0] else [_VARIABLE]
+    variable = [] if _holds_no_variable(options[0]) else [_VARIABLE]
     return [*options, *variable, *([] if needed else [{"type": "null"}])]
 
 
-def _option_of_suite_schema(option: Schema, models: Mapping[str, Schema]) -> Schema:
+def _suite_option(option: Schema, path: str, models: Mapping[str, Schema]) -> Schema:
     if "$ref" in option:
-        return _mapping_of_suite_schema(models[option["$ref"].rpartition("/")[2]], models, {})
-    found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _LEFT_OUT}
+        return _suite_mapping(models[option["$ref"].rpartition("/")[2]], path, models, {})
+    found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
     if found.get("items"):
-        found["items"] = _option_of_suite_schema(found["items"], models)
+        found["items"] = _suite_option(found["items"], path, models)
     return found

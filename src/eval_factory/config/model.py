@@ -2,25 +2,15 @@
 
 The annotations are no texts (`from __future__ import annotations`): pydantic would compile each of them whenever a
 command begins.
-
-What stands under a model's fields, as their descriptions in a JSON Schema: read from the source when one is made.
-
-pydantic's `use_attribute_docstrings` parses the source whenever the module is imported, which took a tenth of a dry run
-of a suite.
 """
 
-import ast
-import inspect
 import re
-from itertools import pairwise
-from textwrap import dedent
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BaseModel,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
@@ -254,6 +244,10 @@ NO_SHARDS = (
 )
 
 
+Executor = Literal["local", "slurm"]
+"""Where a run happens."""
+
+
 class Extra(StrictModel):
     """`config.params.extra`."""
 
@@ -381,24 +375,3 @@ class RunConfig(StrictModel):
 
     config: RunSection
     target: TargetSection
-
-
-def docstrings_of(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the text under it, of those that have one."""
-    (definition,) = ast.parse(dedent(inspect.getsource(model))).body
-    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - the source of a class
-    return {
-        field.target.id: inspect.cleandoc(below.value.value)
-        for field, below in pairwise(definition.body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }
-
-
-def describe_fields(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    """Put them into the schema of a model: for `json_schema_extra` of its configuration."""
-    for name, text in docstrings_of(model).items():
-        schema["properties"][name]["description"] = text

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
+
+from pydantic import ValidationError
 
 from eval_factory.config.merge import Layer
+from eval_factory.config.model import Executor
+from eval_factory.config.wrong_values import explained, shown_value
 from eval_factory.tasks.framework import Framework
 
 EXECUTOR, SLURM = "executor", "slurm"
@@ -19,7 +23,6 @@ SERVED = ("serve", "target.serve", "target.api_endpoint.serve")
 OF_A_SUITE = (
     ": run_eval starts no server; write a suite of one target with `serve` (docs/serve.md), and start run_suite"
 )
-Executor = Literal["local", "slurm"]
 
 
 @dataclass(frozen=True)
@@ -59,24 +62,20 @@ def slurm_of(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -
 
 def _wrong_name(name: Any) -> list[str]:
     known = get_args(Executor)
-    if name is None or name in known:
-        return []
-    from eval_factory.config.evaluation import shown_value  # which imports this module
-
-    return [f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(name)}"]
+    return (
+        []
+        if name is None or name in known
+        else [f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(name)}"]
+    )
 
 
 def _wrong_section(section: Any) -> list[str]:
     if section is None:
         return []
-    from pydantic import ValidationError
-
-    from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few run configs say it
+    from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few run configs have one
 
     try:
         SlurmSection.model_validate(section)
     except ValidationError as error:
-        from eval_factory.config.suite_shape import explained  # which stands on what imports this module
-
         return [explained(SLURM, detail, SlurmSection) for detail in error.errors(include_url=False)]
     return []

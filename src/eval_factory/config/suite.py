@@ -1,7 +1,4 @@
-"""A suite: evaluations x targets x variants of parameters, each of them an ordinary run.
-
-The cells of a suite: each evaluation x each variant x each target, as run configs.
-"""
+"""A suite: each evaluation x each variant of parameters x each target is a cell, which is an ordinary run."""
 
 from __future__ import annotations
 
@@ -20,17 +17,20 @@ from eval_factory.config.rules import BENCHMARK, prescribed_roles
 from eval_factory.config.run_executor import slurm_of
 from eval_factory.config.suite_layers import (
     DEFAULT_VARIANT,
+    HANDED,
+    TOP,
     SuiteLayer,
-    SuiteSources,
     leaves,
     merged,
     name_with_variant,
     normal_form,
     over,
+    problems_of_shape,
+    problems_of_values,
     read_layers,
 )
 from eval_factory.config.suite_model import problems_of_serve, serve_of, served_target
-from eval_factory.config.suite_shape import HANDED, TOP, UNKNOWN_KEY, problems_of_shape, problems_of_values
+from eval_factory.config.wrong_values import UNKNOWN_KEY
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
@@ -278,7 +278,7 @@ def build_suite(
     """
     framework = load_framework()
     problems: list[str] = []
-    layers = read_layers(SuiteSources(path, document, flags or {}, tuple(overrides)), env, problems)
+    layers = read_layers(path if document is None else document, flags or {}, tuple(overrides), env, problems)
     of_sound_shape = [layer for layer in layers if not _shape_problems(layer, problems)]
     for layer in of_sound_shape:
         problems += _with_origin(layer, problems_of_values(layer.tree, framework))

@@ -1,8 +1,6 @@
-"""The shape of a suite's file. Nothing here has a default: those stand in framework.yml.
+"""The shape of a suite's file, of its `slurm` and of a target's `serve`. The defaults stand in framework.yml.
 
-The shape of `suite.slurm`: what the jobs of a suite ask of Slurm. Nothing here has a default: see framework.yml.
-
-The shape of a target's `serve`: the server that is started for its cells. The defaults stand in framework.yml.
+`descriptions.yml` says what each key is. A run reads none of this, unless it has a section `slurm`.
 """
 
 from __future__ import annotations
@@ -12,22 +10,17 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
-from eval_factory.config.model import Line, Number, PathText, Positive, VariableName, describe_fields
-from eval_factory.config.run_executor import Executor
+from eval_factory.config.model import Executor, Line, Number, PathText, Positive, VariableName
 from eval_factory.core.rundir import RESERVED_NAMES
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import PORT, REPLICA, served_url
 
-MOST_CPUS = 4096
-MOST_AT_ONCE = 10_000
-_WORD = re.compile(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*")
-_TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d){0,2}")
-_MEMORY = re.compile(r"\d+[KMGT]?")
-_GPUS = re.compile(r"([A-Za-z0-9_.-]+:)?\d+")
+_PATH = r"/[A-Za-z0-9._~/-]*"
 _OPTION = re.compile(r"--([a-z][a-z-]*)(=.*)?")
+_OF_A_SHELL = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
 OWN_OPTIONS = {
     "account": "account", "partition": "partition", "qos": "qos", "time": "time", "cpus-per-task": "cpus",
     "mem": "mem", "gpus": "gpus", "gres": "gpus",
@@ -36,38 +29,32 @@ OWN_OPTIONS = {
     "chdir": None, "nodes": None, "ntasks": None, "dependency": None, "wait": None, "test-only": None,
 }  # fmt: skip
 """Options of sbatch that do not go into `extra`, and the key that says the same; None: eval-factory decides itself."""
+LAUNCH = "launch"
+"""Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
+LONGEST_NAME = 100
+NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")
+OF_THE_SUITE = "suite_"
+"""What the suite's own files beside the targets' folders begin with."""
 
 
-def _word(text: str) -> str:
-    if not _WORD.fullmatch(text):
-        raise ValueError("must be a name as Slurm has it: letters, digits and _.,:@+-")
-    return text
+def _like(pattern: str, must: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"must be {must}")
+        return text
+
+    return AfterValidator(check)
 
 
-def _time(text: str) -> str:
-    if not _TIME.fullmatch(text):
-        raise ValueError(
-            "must be a time as Slurm has it, in quotes: 'minutes', 'hours:minutes:seconds' or 'days-hours:minutes'"
-        )
-    return text
+def _without_key(said: str, between: str | None = None) -> AfterValidator:
+    """`between`: what parts a text into the words that may be keys; None: it is one word."""
 
+    def check(text: str) -> str:
+        if any(map(looks_like_key, [text] if between is None else re.split(between, text))):
+            raise ValueError(said)
+        return text
 
-def _memory(text: str) -> str:
-    if not _MEMORY.fullmatch(text):
-        raise ValueError("must be a number with K, M, G or T behind it, such as 8G")
-    return text
-
-
-def _gpus(text: str) -> str:
-    if not _GPUS.fullmatch(text):
-        raise ValueError("must be a number of GPUs in quotes, or kind:number, such as a100:2")
-    return text
-
-
-def _no_key_of_slurm_model(text: str) -> str:
-    if any(looks_like_key(word) for word in re.split(r"[\s=\"']+", text)):
-        raise ValueError("holds what looks like a key (it is not shown); a batch script is no place for one")
-    return text
+    return AfterValidator(check)
 
 
 def _option(text: str) -> str:
@@ -79,75 +66,20 @@ def _option(text: str) -> str:
         key = OWN_OPTIONS[name]
         instead = f"say it as `{key}`" if key else "eval-factory sets it itself"
         raise ValueError(f"--{name} does not go here: {instead}")
-    try:
-        many = len(shlex.split(text)) != 1  # sbatch reads quotes in the same way
-    except ValueError:
-        raise ValueError("has a quote that does not end") from None
-    if many:
+    if len(_shell_words(text)) != 1:  # sbatch reads quotes in the same way
         raise ValueError('has a space: give each option an entry of its own, and a value with spaces quotes: --x="a b"')
     return text
 
 
-Word = Annotated[Line, AfterValidator(_word), AfterValidator(_no_key_of_slurm_model)]
-ScriptLine = Annotated[Line, AfterValidator(_no_key_of_slurm_model)]
-
-
-class SlurmSection(StrictModel):
-    """`suite.slurm`, or a target's `slurm`, which stands over it key by key."""
-
-    model_config = ConfigDict(json_schema_extra=describe_fields)
-
-    account: Word | None = None
-    """Who pays for the jobs; as sbatch --account."""
-    partition: Word | None = None
-    """Where they run; as sbatch --partition."""
-    qos: Word | None = None
-    """As sbatch --qos."""
-    time: Annotated[Line, AfterValidator(_time)] | None = None
-    """How long one cell may take, such as '2:00:00'; the partition's own limit if not given."""
-    cpus: Annotated[Positive, Field(le=MOST_CPUS)] | None = None
-    """Cores for each cell."""
-    mem: Annotated[Line, AfterValidator(_memory)] | None = None
-    """Memory for each cell, such as 8G; the partition's own if not given."""
-    gpus: Annotated[Line, AfterValidator(_gpus)] | None = None
-    """GPUs for each cell: '1', or 'a100:2'; none if not given."""
-    extra: list[Annotated[ScriptLine, AfterValidator(_option)]] | None = None
-    """Further options of sbatch, one each, such as --constraint=a100."""
-    prologue: list[ScriptLine] | None = None
-    """Lines of bash that come before the evaluation, such as module load python."""
-    container: ScriptLine | None = None
-    """A command that the evaluation is started with, such as: apptainer exec image.sif."""
-    python: ScriptLine | None = None
-    """The Python that has eval-factory, where the jobs run; that of the command itself if not given."""
-    tasks_at_once: Annotated[Positive, Field(le=MOST_AT_ONCE)] | None = None
-    """Cells of one endpoint that run at once. Each gets its part of the endpoint's limits."""
-
-
-class RunExecutorSection(StrictModel):
-    """`executor` and `slurm` at the top of a run config, for the JSON Schema."""
-
-    model_config = ConfigDict(json_schema_extra=describe_fields)
-
-    executor: Executor
-    """Where the run happens: on this machine, or as a job of Slurm. Flag: --executor."""
-    slurm: SlurmSection
-    """What the job asks of Slurm; with executor slurm."""
-
-
-MOST_RESTARTS = 100
-MOST_REPLICAS = 64
-LAUNCH = "launch"
-"""Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
-_OF_A_SHELL = frozenset({";", "&", "&&", "|", "||", ">", ">>", "<", "2>&1"})
-_PATH = re.compile(r"/[A-Za-z0-9._~/-]*")
-_URL = re.compile(r"http://(127\.0\.0\.1|localhost):\{port\}(/[^\s]*)?")
-
-
-def _words(text: str) -> str:
+def _shell_words(text: str) -> list[str]:
     try:
-        words = shlex.split(text)
+        return shlex.split(text)
     except ValueError:
         raise ValueError("has a quote that does not end") from None
+
+
+def _command_words(text: str) -> str:
+    words = _shell_words(text)
     if any(looks_like_key(part) for word in words for part in re.split(r"[=:,]", word)):
         raise ValueError(
             "holds what looks like a key (it is not shown); name its variable in `env`, and have the server read it"
@@ -156,18 +88,6 @@ def _words(text: str) -> str:
     if found:
         raise ValueError(f"is started without a shell, and {found[0]} means nothing then; write a script and name it")
     return text
-
-
-def _health(text: str) -> str:
-    if not _PATH.fullmatch(text) and not _URL.fullmatch(text):
-        raise ValueError(f"must be a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health")
-    return text
-
-
-def _base_path(text: str) -> str:
-    if not _PATH.fullmatch(text):
-        raise ValueError("must be a path, such as /v1")
-    return text.rstrip("/")
 
 
 def _variable(text: str) -> str:
@@ -179,38 +99,182 @@ def _variable(text: str) -> str:
     return f"{_name.validate_python(name)}{given}{value}"
 
 
+def _folder_name(text: str) -> str:
+    if not NAME.match(text):
+        raise ValueError(
+            f"names a folder: letters, digits, '.', '_' and '-', {LONGEST_NAME} at most, the first one a letter,"
+            f" a digit or '_'; got {text[:LONGEST_NAME]!r}"
+        )
+    return text
+
+
+def _target_name(text: str) -> str:
+    if text.lower() in RESERVED_NAMES or text.lower().startswith(OF_THE_SUITE):
+        raise ValueError(f"must not begin with {OF_THE_SUITE!r}, as the suite's own files do; got {text!r}")
+    return text
+
+
 _name: TypeAdapter[str] = TypeAdapter(VariableName)
-Words = Annotated[Line, AfterValidator(_words)]
-Seconds_of_serve_model = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
+_NO_KEY = "looks like a key (it is not shown), and {}; choose another name"
+Name = Annotated[Line, _without_key(_NO_KEY.format("would be written into files"))]
+"""Of what may be called as one likes."""
+FolderName = Annotated[Line, _without_key(_NO_KEY.format("names a folder")), AfterValidator(_folder_name)]
+TargetName = Annotated[FolderName, AfterValidator(_target_name)]
+_IN_A_SCRIPT = "holds what looks like a key (it is not shown); a batch script is no place for one"
+ScriptLine = Annotated[Line, _without_key(_IN_A_SCRIPT, r"[\s=\"']+")]
+Word = Annotated[
+    Line,
+    _like(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*", "a name as Slurm has it: letters, digits and _.,:@+-"),
+    _without_key(_IN_A_SCRIPT, r"[\s=\"']+"),
+]
+SlurmTime = Annotated[
+    Line,
+    _like(
+        r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d){0,2}",
+        "a time as Slurm has it, in quotes: 'minutes', 'hours:minutes:seconds' or 'days-hours:minutes'",
+    ),
+]
+Memory = Annotated[Line, _like(r"\d+[KMGT]?", "a number with K, M, G or T behind it, such as 8G")]
+Gpus = Annotated[Line, _like(r"([A-Za-z0-9_.-]+:)?\d+", "a number of GPUs in quotes, or kind:number, such as a100:2")]
+CommandWords = Annotated[Line, AfterValidator(_command_words)]
+Health = Annotated[
+    Line,
+    _like(
+        rf"{_PATH}|http://(127\.0\.0\.1|localhost):\{{port\}}(/[^\s]*)?",
+        f"a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health",
+    ),
+]
+BasePath = Annotated[Line, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))]
+UpToAWeek = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
+UpToAYear = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]
+Tree = dict[str, Any]
+
+
+class SlurmSection(StrictModel):
+    """`suite.slurm`, or a target's `slurm`, which stands over it key by key."""
+
+    account: Word | None = None
+    partition: Word | None = None
+    qos: Word | None = None
+    time: SlurmTime | None = None
+    cpus: Annotated[Positive, Field(le=4096)] | None = None
+    mem: Memory | None = None
+    gpus: Gpus | None = None
+    extra: list[Annotated[ScriptLine, AfterValidator(_option)]] | None = None
+    prologue: list[ScriptLine] | None = None
+    container: ScriptLine | None = None
+    python: ScriptLine | None = None
+    tasks_at_once: Annotated[Positive, Field(le=10_000)] | None = None
+
+
+class RunExecutorSection(StrictModel):
+    """`executor` and `slurm` at the top of a run config, for the JSON Schema."""
+
+    executor: Executor
+    slurm: SlurmSection
 
 
 class ServeSection(StrictModel):
     """A target's `serve`."""
 
-    model_config = ConfigDict(json_schema_extra=describe_fields)
-
-    command: Words | None = None
-    """Starts the server, such as: vllm serve my/model --port {port}. {port} is a free port, another one each time.
-    Another command is another run: its answers are not those of this one."""
-    replicas: Annotated[int, Field(strict=True, ge=1, le=MOST_REPLICAS)] | None = None
-    """How many such servers are started; requests go to the one with the fewest under way."""
-    machine_options: Words | None = None
-    """Further words of the command that change how fast it answers and not what, such as: --tensor-parallel-size 2."""
-    health: Annotated[Line, AfterValidator(_health)] | None = None
-    """What answers with 200 when the server is ready: a path, or a URL with {port}."""
-    base_path: Annotated[Line, AfterValidator(_base_path)] | None = None
-    """Where the OpenAI-compatible API is under the server's address."""
-    start_time_limit_s: Seconds_of_serve_model | None = None
-    """Seconds within which the server has to be ready; to load a large model takes long."""
-    hang_time_limit_s: Seconds_of_serve_model | None = None
-    """Seconds without an answer of `health` after which the server is ended and started again."""
-    stop_grace_s: Seconds_of_serve_model | None = None
-    """Seconds between asking the server to end (SIGTERM) and making it (SIGKILL)."""
-    max_restarts: Annotated[int, Field(strict=True, ge=0, le=MOST_RESTARTS)] | None = None
-    """How often a server that was ready, and then ended or hung, is started again in one invocation."""
+    command: CommandWords | None = None
+    replicas: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
+    machine_options: CommandWords | None = None
+    health: Health | None = None
+    base_path: BasePath | None = None
+    start_time_limit_s: UpToAWeek | None = None
+    hang_time_limit_s: UpToAWeek | None = None
+    stop_grace_s: UpToAWeek | None = None
+    max_restarts: Annotated[int, Field(strict=True, ge=0, le=100)] | None = None
     env: list[Annotated[Line, AfterValidator(_variable)]] | None = None
-    """Variables that the server gets, beside those by which it finds programs and GPUs: NAMES, such as HF_TOKEN, or
-    NAME=value, such as CUDA_VISIBLE_DEVICES={replica}. {replica} is the server's number among the replicas, from 0."""
+
+
+class Selection(StrictModel):
+    """Tasks of framework.yml by what is known of them; 'eval-factory ls --json' shows it."""
+
+    access: Literal["public", "gated", "private"] | None = None
+    tags: list[Line] = []
+    not_tags: list[Line] = []
+    without: list[Line] = []
+
+
+class EvaluationEntry(StrictModel):
+    """One of `evaluations`."""
+
+    type: Line | None = None
+    select: Selection | None = None
+    name: FolderName | None = None
+    params: Tree | None = None
+
+    @model_validator(mode="after")
+    def _one_or_many(self) -> EvaluationEntry:
+        if self.select is not None and (self.type is not None or self.name is not None):
+            raise ValueError("`select` stands for many tasks: it goes without `type` and `name`")
+        if self.select is None and self.type is None and self.name is None:
+            raise ValueError("needs `type`, the task ('eval-factory ls' lists them)")
+        return self
+
+
+class TargetEntry(StrictModel):
+    """One of `targets`."""
+
+    name: TargetName
+    api_endpoint: Tree | None = None
+    params: Tree | None = None
+    limit_group: Name | None = None
+    slurm: SlurmSection | None = None
+    serve: ServeSection | None = None
+
+
+class VariantEntry(StrictModel):
+    """One of `variants`."""
+
+    name: FolderName
+    params: Tree | None = None
+
+
+class CellPattern(StrictModel):
+    """One of `include` or `exclude`: the cells that all its patterns fit. `*`, `?` and `[...]` stand for characters."""
+
+    evaluation: Name | None = None
+    target: Name | None = None
+    variant: Name | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> CellPattern:
+        if self.evaluation is None and self.target is None and self.variant is None:
+            raise ValueError("needs `evaluation`, `target` or `variant`")
+        return self
+
+
+def _entry(value: object) -> object:
+    """The name of a task alone is an evaluation of it."""
+    return {"type": value} if isinstance(value, str) else value
+
+
+class SuiteSection(StrictModel):
+    """`suite`, as one file says it: all of it may stand elsewhere."""
+
+    output_dir: PathText | None = None
+    preset: Line | None = None
+    extends: PathText | None = None
+    params: Tree | None = None
+    evaluations: list[Annotated[EvaluationEntry, BeforeValidator(_entry)]] | None = None
+    targets: list[TargetEntry] | None = None
+    variants: list[VariantEntry] | None = None
+    include: list[CellPattern] | None = None
+    exclude: list[CellPattern] | None = None
+    judges: list[Any] | None = None
+    prices: list[Any] | None = None
+    executor: Literal["local", "slurm"] | None = None
+    slurm: SlurmSection | None = None
+    max_processes: Annotated[Positive, Field(le=256)] | None = None
+    max_attempts: Annotated[Positive, Field(le=100)] | None = None
+    max_outage_s: UpToAYear | None = None
+    max_cost: Annotated[Number, Field(gt=0.0)] | None = None
+    max_requests: Positive | None = None
+    max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**12)] | None = None
+    max_wall_s: UpToAYear | None = None
 
 
 def serve_of(defaults: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,180 +341,3 @@ def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         many = "" if serve["replicas"] == 1 else f"{serve['replicas']} servers, {REPLICA}: its number; "
         told = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
         yield f"#   {target}: {_command(serve)}  {told}"
-
-
-LONGEST_NAME = 100
-NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}\Z")
-OF_THE_SUITE = "suite_"
-"""What the suite's own files beside the targets' folders begin with."""
-
-MOST_PROCESSES = 256
-MOST_ATTEMPTS = 100
-MOST_TOKENS = 10**12
-
-
-def _folder_name(text: str) -> str:
-    if looks_like_key(text):
-        raise ValueError("looks like a key (it is not shown), and names a folder; choose another name")
-    if not NAME.match(text):
-        raise ValueError(
-            f"names a folder: letters, digits, '.', '_' and '-', {LONGEST_NAME} at most, the first one a letter,"
-            f" a digit or '_'; got {text[:LONGEST_NAME]!r}"
-        )
-    return text
-
-
-def _target_name(text: str) -> str:
-    if text.lower() in RESERVED_NAMES or text.lower().startswith(OF_THE_SUITE):
-        raise ValueError(f"must not begin with {OF_THE_SUITE!r}, as the suite's own files do; got {text!r}")
-    return text
-
-
-def _no_key(text: str) -> str:
-    if looks_like_key(text):
-        raise ValueError("looks like a key (it is not shown), and would be written into files; choose another name")
-    return text
-
-
-Name = Annotated[Line, AfterValidator(_no_key)]
-"""Of what may be called as one likes."""
-FolderName = Annotated[Line, AfterValidator(_folder_name)]
-TargetName = Annotated[FolderName, AfterValidator(_target_name)]
-Tree = dict[str, Any]
-
-
-class _Described(StrictModel):
-    """A field's docstring is its description in the JSON Schema."""
-
-    model_config = ConfigDict(json_schema_extra=describe_fields)
-
-
-class Selection(_Described):
-    """Tasks of framework.yml by what is known of them; 'eval-factory ls --json' shows it."""
-
-    access: Literal["public", "gated", "private"] | None = None
-    """Who can get the data."""
-    tags: list[Line] = []
-    """A task needs all of these tags."""
-    not_tags: list[Line] = []
-    """And none of these."""
-    without: list[Line] = []
-    """Names of tasks that are left out."""
-
-
-class EvaluationEntry(_Described):
-    """One of `evaluations`."""
-
-    type: Line | None = None
-    """The task ('eval-factory ls' lists them), or helm:RUN_ENTRY for any of HELM's."""
-    select: Selection | None = None
-    """In the place of `type`: many tasks at once."""
-    name: FolderName | None = None
-    """What its folders and its column in the table are called; made of `type` if not given."""
-    params: Tree | None = None
-    """As config.params of a run config; they beat the suite's."""
-
-    @model_validator(mode="after")
-    def _one_or_many(self) -> EvaluationEntry:
-        if self.select is not None and (self.type is not None or self.name is not None):
-            raise ValueError("`select` stands for many tasks: it goes without `type` and `name`")
-        if self.select is None and self.type is None and self.name is None:
-            raise ValueError("needs `type`, the task ('eval-factory ls' lists them)")
-        return self
-
-
-class TargetEntry(_Described):
-    """One of `targets`."""
-
-    name: TargetName
-    """What its folder and its row in the table are called."""
-    api_endpoint: Tree | None = None
-    """As target.api_endpoint of a run config."""
-    params: Tree | None = None
-    """As config.params of a run config; they beat the suite's and the evaluation's."""
-    limit_group: Name | None = None
-    """Targets with the same group share their limits; targets with the same URL share them if this is not given."""
-    slurm: SlurmSection | None = None
-    """As suite.slurm, which it stands over key by key: what the cells of this target ask of Slurm."""
-    serve: ServeSection | None = None
-    """A server that is started for the cells of this target, and ended after them; in place of api_endpoint.url."""
-
-
-class VariantEntry(_Described):
-    """One of `variants`."""
-
-    name: FolderName
-    """Is put behind the evaluation's name; `default`, and a variant without params, keep the plain name."""
-    params: Tree | None = None
-    """As config.params of a run config; they beat the suite's, the evaluation's and the target's."""
-
-
-class CellPattern(_Described):
-    """One of `include` or `exclude`: the cells that all its patterns fit. `*`, `?` and `[...]` stand for characters."""
-
-    evaluation: Name | None = None
-    """The evaluation's name, with its variant's or without it."""
-    target: Name | None = None
-    """The target's name."""
-    variant: Name | None = None
-    """The variant's name; `default` where there are no variants."""
-
-    @model_validator(mode="after")
-    def _says_something(self) -> CellPattern:
-        if self.evaluation is None and self.target is None and self.variant is None:
-            raise ValueError("needs `evaluation`, `target` or `variant`")
-        return self
-
-
-def _entry(value: object) -> object:
-    """The name of a task alone is an evaluation of it."""
-    return {"type": value} if isinstance(value, str) else value
-
-
-Cost = Annotated[Number, Field(gt=0.0)]
-Seconds = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]
-
-
-class SuiteSection(_Described):
-    """`suite`, as one file says it: all of it may stand elsewhere."""
-
-    output_dir: PathText | None = None
-    """Folder for the cells' folders and the table; made if it is not there. Flag: --output_dir."""
-    preset: Line | None = None
-    """A suite that comes with eval-factory, as the base of this one. Flag: --preset."""
-    extends: PathText | None = None
-    """Another suite's file, beside this one, as the base of this one."""
-    params: Tree | None = None
-    """As config.params of a run config; of every cell."""
-    evaluations: list[Annotated[EvaluationEntry, BeforeValidator(_entry)]] | None = None
-    """What is evaluated: names of tasks, or mappings."""
-    targets: list[TargetEntry] | None = None
-    """The models that are evaluated."""
-    variants: list[VariantEntry] | None = None
-    """Each evaluation is done once with the params of each variant."""
-    include: list[CellPattern] | None = None
-    """Only these cells; all if not given."""
-    exclude: list[CellPattern] | None = None
-    """Not these cells, whatever `include` says."""
-    judges: list[Any] | None = None
-    """A jury, as config.params.extra.judges of a run config; of the cells whose task has a jury."""
-    prices: list[Any] | None = None
-    """What models cost, as config.params.extra.prices of a run config; of every cell."""
-    executor: Literal["local", "slurm"] | None = None
-    """Where the cells run: on this machine, or as jobs of Slurm. Flag: --executor."""
-    slurm: SlurmSection | None = None
-    """What the jobs ask of Slurm; with executor slurm."""
-    max_processes: Annotated[Positive, Field(le=MOST_PROCESSES)] | None = None
-    """Cells that run at once; twice as many as this machine has cores, 8 at most, if not given."""
-    max_attempts: Annotated[Positive, Field(le=MOST_ATTEMPTS)] | None = None
-    """How often a cell is begun in one invocation where another attempt can help."""
-    max_outage_s: Seconds | None = None
-    """Seconds for which the cells of an endpoint that is gone wait for it."""
-    max_cost: Cost | None = None
-    """US dollars that all cells together may cost."""
-    max_requests: Positive | None = None
-    """Requests that all cells together may send."""
-    max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=MOST_TOKENS)] | None = None
-    """Tokens of prompts and answers of all cells together."""
-    max_wall_s: Seconds | None = None
-    """Seconds after which one invocation stops."""

@@ -2,7 +2,7 @@
 
 Only this module spells these names, so that the next stage finds what one stage writes. The lock is flock's: it belongs
 to an open file, and a process that inherits the descriptor (helm-run) holds it too, even when the process that took it
-is gone.
+is gone. Who holds the lock is written beside it, for messages.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.folder_lock import Holder
 from eval_factory.core.safe_files import open_regular, write_atomic
 
 PRIVATE = 0o600
@@ -31,6 +31,62 @@ UNKNOWN_HOLDER_S = 1.0
 LOCK_POLL_S = 0.05
 HELD_BY_ANOTHER = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES})
 """What flock says where a lock is held; some file systems say the last."""
+RESERVED_NAMES = frozenset({".suite"})
+"""No target may be called so; neither may one begin with `suite_`."""
+OF_ONE_RUN = ".slurm"
+"""In the output folder of a run that is done by Slurm: a suite with this run as its one cell."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a folder: the eval-factory that took the lock, and the program that it runs (None: none yet)."""
+
+    pid: int
+    host: str
+    since: str
+    program: int | None = None
+
+    @classmethod
+    def this_process(cls) -> Holder:
+        """From now on."""
+        return cls(os.getpid(), this_host(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+    @classmethod
+    def written_in(cls, file: Path) -> Holder | None:
+        """Whom a file names; he may be gone. None where it names nobody, or nobody yet."""
+        try:
+            return cls(**json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is known to have ended; a process of another machine is not looked for."""
+        return self.host == this_host() and not is_running(self.pid)
+
+
+def this_host() -> str:
+    """As `socket.gethostname` has it; to import that takes as long as much of what a dry run does."""
+    return os.uname().nodename
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended; one that nobody has waited for yet has."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    with suppress(OSError, IndexError):  # where there is no /proc, an ended one counts as running until it is reaped
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in ("Z", "X")
+    return True
 
 
 class Lock:
@@ -72,154 +128,84 @@ def open_lock(path: Path) -> int:
     return descriptor
 
 
+class _Below:
+    """A path below a folder's root."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, folder: RunDir | SuiteDir, owner: type | None = None) -> Path:
+        return folder.root.joinpath(*self._parts)
+
+
 @dataclass(frozen=True)
 class RunDir:
     """Paths under one `output_dir`. Creating it touches nothing on disk."""
 
     root: Path
 
-    @property
-    def evaluation_config(self) -> Path:
-        return self.root / "evaluation_config.yaml"
-
-    @property
-    def results_yml(self) -> Path:
-        return self.root / "results.yml"
-
-    @property
-    def eval_factory_metrics(self) -> Path:
-        return self.root / "eval_factory_metrics.json"
-
-    @property
-    def run_config(self) -> Path:
-        return self.root / "run_config.yml"
-
-    @property
-    def instances(self) -> Path:
-        return self.root / "instances.jsonl"
-
-    @property
-    def results_jsonl(self) -> Path:
-        return self.root / "results.jsonl"
-
-    @property
-    def responses(self) -> Path:
-        return self.root / "responses"
+    evaluation_config = _Below("evaluation_config.yaml")
+    results_yml = _Below("results.yml")
+    eval_factory_metrics = _Below("eval_factory_metrics.json")
+    run_config = _Below("run_config.yml")
+    instances = _Below("instances.jsonl")
+    results_jsonl = _Below("results.jsonl")
+    report_html = _Below("report.html")
+    report_md = _Below("report.md")
+    packages = _Below("packages.txt")
+    """Every installed package with its version, when the result was written."""
+    checksums = _Below("SHA256SUMS")
+    """Of every file that is part of the result, as `sha256sum -c` reads them."""
+    attestation = _Below("attestation.intoto.json")
+    """The same as a statement of in-toto, with what the result says."""
+    responses = _Below("responses")
+    cache_db = _Below("cache.db")
+    annotations = _Below("annotations")
+    """What people rated, and which answers their sheets are about."""
+    ratings = _Below("annotations", "ratings.jsonl")
+    shards = _Below("shards")
+    """Of an earlier version, which had several processes ask: a folder for each of them."""
+    model_configs = _Below("model_configs")
+    helm = _Below("helm")
+    helm_runs = _Below("helm", "runs")
+    """What HELM makes of answers; the data beside it are read again."""
+    logs = _Below("logs")
+    program_log = _Below("logs", "eval-factory.log")
+    helm_log = _Below("logs", "helm-run.log")
+    summarize_log = _Below("logs", "helm-summarize.log")
+    events = _Below("logs", "events.jsonl")
+    run_state = _Below(".run_state.json")
+    own_data = _Below(".own_data.json")
+    """What the user's own files were like when they were last read."""
+    marker = _Below(".eval-factory")
+    """Says that the folder is eval-factory's to write in and to clear."""
+    lock_file = _Below(".lock")
+    lock_holder = _Below(".lock.holder.json")
 
     def responses_of(self, role: str) -> Path:
         return self.responses / f"{role}.jsonl"
 
-    @property
-    def cache_db(self) -> Path:
-        return self.root / "cache.db"
-
-    @property
-    def answers(self) -> tuple[Path, ...]:
-        """cache.db and what SQLite keeps beside it while it is open, or after a kill."""
-        return (self.cache_db, *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")))
-
-    @property
-    def annotations(self) -> Path:
-        """What people rated, and which answers their sheets are about."""
-        return self.root / "annotations"
-
-    @property
-    def ratings(self) -> Path:
-        return self.annotations / "ratings.jsonl"
-
     def sample(self, sheet: str) -> Path:
         return self.annotations / f"sample-{sheet}.json"
 
-    @property
-    def shards(self) -> Path:
-        """Of an earlier version, which had several processes ask: a folder for each of them."""
-        return self.root / "shards"
+    def bundled(self, folder: str) -> Path:
+        """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub, vocabularies."""
+        return self.helm / folder
 
     def stores(self) -> list[RunDir]:
         """This folder and those of an earlier version's shards, each of which may have a cache.db."""
         return [self, *map(RunDir, sorted(self.shards.glob("*-of-*")))]
 
     @property
-    def model_configs(self) -> Path:
-        return self.root / "model_configs"
-
-    @property
-    def helm(self) -> Path:
-        return self.root / "helm"
-
-    @property
-    def helm_runs(self) -> Path:
-        """What HELM makes of answers; the data beside it are read again."""
-        return self.helm / "runs"
-
-    def bundled(self, folder: str) -> Path:
-        """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub, vocabularies."""
-        return self.helm / folder
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def program_log(self) -> Path:
-        return self.logs / "eval-factory.log"
-
-    @property
-    def helm_log(self) -> Path:
-        return self.logs / "helm-run.log"
-
-    @property
-    def summarize_log(self) -> Path:
-        return self.logs / "helm-summarize.log"
-
-    @property
-    def packages(self) -> Path:
-        """Every installed package with its version, when the result was written."""
-        return self.root / "packages.txt"
-
-    @property
-    def events(self) -> Path:
-        return self.logs / "events.jsonl"
-
-    @property
-    def report_html(self) -> Path:
-        return self.root / "report.html"
-
-    @property
-    def report_md(self) -> Path:
-        return self.root / "report.md"
-
-    @property
-    def run_state(self) -> Path:
-        return self.root / ".run_state.json"
-
-    @property
-    def own_data(self) -> Path:
-        """What the user's own files were like when they were last read."""
-        return self.root / ".own_data.json"
-
-    @property
-    def checksums(self) -> Path:
-        """Of every file that is part of the result, as `sha256sum -c` reads them."""
-        return self.root / "SHA256SUMS"
-
-    @property
-    def attestation(self) -> Path:
-        """The same as a statement of in-toto, with what the result says."""
-        return self.root / "attestation.intoto.json"
+    def answers(self) -> tuple[Path, ...]:
+        """cache.db and what SQLite has beside it while it is open, or after a kill."""
+        return (self.cache_db, *(self.root / f"{self.cache_db.name}{suffix}" for suffix in ("-wal", "-shm")))
 
     @property
     def results(self) -> tuple[Path, ...]:
         """All that says what came out; `run_config.yml` says of what."""
-        return (
-            self.evaluation_config,
-            self.results_yml,
-            self.eval_factory_metrics,
-            self.results_jsonl,
-            self.instances,
-            self.report_html,
-            self.report_md,
-        )
+        reports = (self.results_jsonl, self.instances, self.report_html, self.report_md)
+        return (self.evaluation_config, self.results_yml, self.eval_factory_metrics, *reports)
 
     def written(self) -> list[Path]:
         """Those of the results that are there, with the configuration and the answers of each role."""
@@ -227,11 +213,20 @@ class RunDir:
         return [*single, *sorted(path for path in self.responses.glob("*.jsonl") if path.is_file())]
 
     @property
+    def _single(self) -> tuple[Path, ...]:
+        """Every file of the folder itself that is read of a result."""
+        state = (self.run_config, self.packages, self.run_state, self.own_data, self.lock_holder)
+        return (*self.results, *state, self.checksums, self.attestation)
+
+    @property
     def own(self) -> tuple[Path, ...]:
         """Everything that is read of a result; what else lies in the folder is nobody's business."""
-        kept = (self.run_config, self.packages, self.run_state, self.own_data)
         folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations, self.shards)
-        return (*self.results, *kept, self.checksums, self.attestation, *self.answers, self.lock_holder, *folders)
+        return (*self._single, *self.answers, *folders)
+
+    def writes(self, name: str) -> bool:
+        """Whether a file of that name in the folder itself is written here completely or not at all."""
+        return name in {file.name for file in (*self._single, self.marker)}
 
     def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
@@ -241,26 +236,6 @@ class RunDir:
             if file.exists():
                 file.replace(folder / file.name)
         return folder
-
-    @property
-    def marker(self) -> Path:
-        """Says that the folder is eval-factory's to write in and to clear."""
-        return self.root / ".eval-factory"
-
-    @property
-    def lock_file(self) -> Path:
-        return self.root / ".lock"
-
-    @property
-    def lock_holder(self) -> Path:
-        return self.root / ".lock.holder.json"
-
-    def writes(self, name: str) -> bool:
-        """Whether a file of that name in the folder itself is one that is written here whole or not at all."""
-        kept = (self.run_config, self.packages, self.run_state, self.own_data)
-        sums = (self.checksums, self.attestation)
-        names = {file.name for file in (*self.results, *kept, *sums, self.marker, self.lock_holder)}
-        return name in names
 
     def create(self) -> None:
         """Make the folders, and mark them as ours.
@@ -365,71 +340,30 @@ def sha256_of(path: Path, inside: Path | None = None) -> str:
     return digest.hexdigest()
 
 
-RESERVED_NAMES = frozenset({".suite"})
-"""No target may be called so; neither may one begin with `suite_`."""
-OF_ONE_RUN = ".slurm"
-"""In the output folder of a run that is done by Slurm: a suite with this run as its one cell."""
-
-
 @dataclass(frozen=True)
 class SuiteDir:
     """Paths under a suite's `output_dir`. Creating it touches nothing on disk."""
 
     root: Path
 
-    @property
-    def config(self) -> Path:
-        """The suite as it is run: `extends` and presets resolved."""
-        return self.root / "suite_config.yml"
-
-    @property
-    def results_yaml(self) -> Path:
-        return self.root / "suite_results.yaml"
-
-    @property
-    def results_csv(self) -> Path:
-        return self.root / "suite_results.csv"
-
-    @property
-    def results_md(self) -> Path:
-        return self.root / "suite_results.md"
-
-    @property
-    def results_html(self) -> Path:
-        return self.root / "suite_results.html"
-
-    @property
-    def usage_yaml(self) -> Path:
-        """What the cells took: times, requests, attempts. No two runs of a suite have the same."""
-        return self.root / "suite_usage.yaml"
-
-    @property
-    def leaderboard(self) -> Path:
-        """Of a leaderboard: every run of every model, and what came of it."""
-        return self.root / "leaderboard.json"
-
-    @property
-    def state(self) -> Path:
-        """What is no result: the lock, the events, the log, the run configs of the cells."""
-        return self.root / ".suite"
-
-    @property
-    def lock(self) -> Path:
-        return self.state / "lock"
-
-    @property
-    def events(self) -> Path:
-        """What happened to the cells, a JSON object a line; of several invocations one after another."""
-        return self.state / "events.jsonl"
-
-    @property
-    def log(self) -> Path:
-        return self.state / "suite.log"
-
-    @property
-    def socket(self) -> Path:
-        """Where the socket of the limits is, while the suite runs."""
-        return self.state / "socket.json"
+    config = _Below("suite_config.yml")
+    """The suite as it is run: `extends` and presets resolved."""
+    results_yaml = _Below("suite_results.yaml")
+    results_csv = _Below("suite_results.csv")
+    results_md = _Below("suite_results.md")
+    results_html = _Below("suite_results.html")
+    usage_yaml = _Below("suite_usage.yaml")
+    """What the cells took: times, requests, attempts. No two runs of a suite have the same."""
+    leaderboard = _Below("leaderboard.json")
+    """Of a leaderboard: every run of every model, and what came of it."""
+    state = _Below(".suite")
+    """What is no result: the lock, the events, the log, the run configs of the cells."""
+    lock = _Below(".suite", "lock")
+    events = _Below(".suite", "events.jsonl")
+    """What happened to the cells, a JSON object a line; of several invocations one after another."""
+    log = _Below(".suite", "suite.log")
+    socket = _Below(".suite", "socket.json")
+    """Where the socket of the limits is, while the suite runs."""
 
     def cell(self, target: str, evaluation: str) -> Path:
         """A cell's output folder."""
@@ -475,13 +409,11 @@ class SuiteDir:
 class RunSuiteDir(SuiteDir):
     """A suite of one run, in that run's output folder, which is the folder of its one cell."""
 
+    run_config = _Below("run_config.yml")
+    """The run, with where it is done, for `run_eval`."""
+
     def cell(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - there is but one
         return self.root.parent
-
-    @property
-    def run_config(self) -> Path:
-        """The run, with where it is done, for `run_eval`."""
-        return self.root / "run_config.yml"
 
     @property
     def named(self) -> Path:

@@ -16,8 +16,18 @@ from typing import IO, Any
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
-from eval_factory.data.bundle import complete_tasks, interrupted, refuse_inside, settle, staging
-from eval_factory.data.manifest import MANIFEST, Manifest, compare, parse_manifest, read_manifest
+from eval_factory.data.bundle import (
+    MANIFEST,
+    Manifest,
+    compare,
+    complete_tasks,
+    interrupted,
+    parse_manifest,
+    read_manifest,
+    refuse_inside,
+    settle,
+    staging,
+)
 from eval_factory.data.sources import Sources, relative_path
 
 SUFFIXES = (".tar.gz", ".tgz")

@@ -12,11 +12,18 @@ from pathlib import Path
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.data.bundle import HF_HOME, Staging
-from eval_factory.data.failure import FetchError
-from eval_factory.data.manifest import HubEntry, files_under
+from eval_factory.data.bundle import HF_HOME, HubEntry, Staging, files_under
 from eval_factory.data.script_process import RESULT
 from eval_factory.data.sources import HubDataset
+
+
+class FetchError(Exception):
+    """A file is unavailable; the message says why. `unreachable`: the host itself did not answer."""
+
+    def __init__(self, message: str, *, unreachable: bool = False) -> None:
+        super().__init__(message)
+        self.unreachable = unreachable
+
 
 HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 """What tells the Hub's libraries to ask nothing of it."""

@@ -11,7 +11,7 @@ MEASURED_HELM = "0.5.16"
 
 CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
-MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.measuring_runner.MeasuringRunner"
+MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.runner.MeasuringRunner"
 RUBRIC_ANNOTATOR_CLASS = "eval_factory.helm_plugin.rubric.criterion_judge.CriterionAnnotator"
 RUBRIC_METRIC_CLASS = "eval_factory.helm_plugin.rubric.rubric_metric.RubricMetric"
 PLUGIN_MODULE = "eval_factory.helm_plugin.plugin"
@@ -88,6 +88,19 @@ JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 
 def deployment_name(slug: str) -> str:
     return f"{ORGANIZATION}/{slug}"
+
+
+def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
+    """A model in HELM's model_metadata.yaml."""
+    return {
+        "name": name,
+        "display_name": shown,
+        "description": description,
+        "creator_organization_name": ORGANIZATION,
+        "access": "limited",
+        "release_date": None,
+        "tags": list(TAGS),
+    }
 
 
 def asked_run_specs(argv: list[str]) -> set[str]:

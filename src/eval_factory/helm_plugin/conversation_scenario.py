@@ -5,11 +5,15 @@ Metrics and juries are those of HELM's configurable benchmark, which by itself s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, AdapterSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
     TEST_SPLIT,
+    Input,
     Instance,
     Output,
     Reference,
@@ -18,9 +22,33 @@ from helm.benchmark.scenarios.scenario import (
 )
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, Conversation, read_conversations
+from eval_factory.tasks.rubric_case import conversation_text
+
+
+def chat_adapter(max_tokens: int) -> AdapterSpec:
+    """The messages of an instance are sent as they are, turn by turn."""
+    return AdapterSpec(
+        method=ADAPT_CHAT, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
+        max_train_instances=0, num_outputs=1, max_tokens=max_tokens, temperature=0.0, stop_sequences=[],
+    )  # fmt: skip
+
+
+def input_of(messages: Sequence[Mapping[str, str]]) -> Input:
+    """The turns, and one text of them for what reads no turns."""
+    return Input(text=conversation_text(messages), messages=[dict(one) for one in messages])
+
+
+def right_answers(answer: str | None) -> list[Reference]:
+    """None where nobody has said what is right."""
+    return [] if answer is None else [Reference(Output(text=answer), tags=[CORRECT_TAG])]
+
+
+def refuse_problems(file: Path, problems: Sequence[str]) -> None:
+    """Raises PrerequisiteError where there are any."""
+    if problems:
+        raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
 
 
 class ConversationScenario(Scenario):  # type: ignore[misc]
@@ -34,8 +62,7 @@ class ConversationScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
         read = read_conversations(self._file)
-        if read.problems:
-            raise PrerequisiteError([f"{self._file}: {problem}" for problem in shortened(read.problems)])
+        refuse_problems(self._file, read.problems)
         return [_instance(row) for row in read.rows]
 
 

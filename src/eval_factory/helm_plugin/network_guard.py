@@ -1,8 +1,8 @@
-"""`offline`: helm-run may connect to the endpoints' hosts and nowhere else.
+"""What a helm-run of ours does first: takes its run's settings, and `offline` connects to the endpoints' hosts alone.
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
 no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
-(`data/network.py`); the plug-in sets the guard up inside helm-run.
+(`data/run_data.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import HelmRunSettings, Place
+from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings, Place, read_file
 from eval_factory.core.urls import host_of
+from eval_factory.endpoint.http_wire import proxy_from_environment
+from eval_factory.helm import names
 
 _NO_FAMILY = -1
 """Of a socket that is made of a descriptor which is open already."""
@@ -149,3 +153,39 @@ def _learn_addresses(known: Guard) -> None:
         return found
 
     socket.getaddrinfo = getaddrinfo
+
+
+def take_settings_and_guard() -> None:
+    """Raises:
+    ValueError: the file of settings is not ours.
+    """
+    take_settings_of_the_file(sys.argv, os.environ)
+    guard_from_environment()
+
+
+def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
+    """Of a helm-run that somebody starts by hand: set the variables of the file beside the model files in `env`.
+
+    They go before those of the shell; where eval-factory itself started this process, all are set already.
+    """
+    if HelmRunSettings.from_environment(env).run_id is not None:
+        return
+    try:
+        found = read_file((_local_path(argv) / names.SETTINGS).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    env.update(found.variables)
+    if found.through_proxies is not None:
+        proxies = {url: proxy for url in found.through_proxies if (proxy := proxy_from_environment(url))}
+        env.update(HelmRunSettings(proxies=proxies).environment())
+        for name in PROXY_VARIABLES:
+            env.pop(name, None)
+
+
+def _local_path(argv: Sequence[str]) -> Path:
+    """Where helm-run reads model files."""
+    found = "prod_env"
+    for before, argument in pairwise(argv):
+        if before == "--local-path":
+            found = argument
+    return Path(found)

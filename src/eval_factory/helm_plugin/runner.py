@@ -1,4 +1,8 @@
-"""The runner that helm-run loads by class name: HELM's own, which tells what it does and keeps prompts out of logs."""
+"""The runner that helm-run loads by class name: HELM's own, which tells what it does and keeps prompts out of logs.
+
+A second one makes the requests of a run and sends none: what they will take can be said before. HELM's own `--dry-run`
+counts tokens with a tokenizer, which it would have to download.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import re
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +30,30 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names
-from eval_factory.helm_plugin import judge_prompts, network_guard
-from eval_factory.helm_plugin.capabilities import needed_capability
+from eval_factory.helm_plugin import network_guard, run_records
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.judge_requests import requests_to_judges
-from eval_factory.helm_plugin.patches import apply, execution_record, hub_revisions
+from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
+from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
-from eval_factory.helm_plugin.session import session_for
+from eval_factory.helm_plugin.session import BEGUN, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
+
+_BY_METHOD = {
+    "_multimodal": "images or sounds in the prompt",
+    "language_modeling": "the log probabilities of its prompts",
+    "multiple_choice_separate": "the log probabilities of its prompts",
+    "ranking_binary": "the log probabilities of its answers",
+}
+
+
+def needed_capability(adapter_spec: Any) -> str | None:
+    """What a run needs of a model beside text for text, by HELM's `AdapterSpec`; None where text is enough."""
+    if adapter_spec.image_generation_parameters is not None:
+        return "images"
+    return next((needed for part, needed in _BY_METHOD.items() if part in adapter_spec.method), None)
+
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
@@ -42,9 +61,6 @@ _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
 _LONGEST_NAME = 200
 """Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
-
-_BEGUN = time.monotonic() - time.process_time()
-"""When helm-run began: what came before this module was the work of one thread."""
 
 
 class NoInstancesError(ValueError):
@@ -93,7 +109,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _seconds_so_far(self) -> float:
         """With the time of earlier runs that this one goes on with."""
-        return time.monotonic() - _BEGUN + self._session.cache.seconds_before()
+        return time.monotonic() - BEGUN + self._session.cache.seconds_before()
 
     def _tell_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
@@ -108,7 +124,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._session.events.emit(logs.PHASE, phase=logs.LOADING, run=run_spec.name)
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 import_what_it_uses(run_spec)
-                apply.apply_patches(Stage.IMPORTED)
+                patch_registry.apply_patches(Stage.IMPORTED)
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(logs.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -155,10 +171,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
-        hub_revisions.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
-        execution_record.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
-        judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
-        if (warning := apply.warning()) is not None:
+        pinned_downloads.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
+        run_records.code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
+        run_records.judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
+        if (warning := patch_registry.warning()) is not None:
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=warning)
         self._session.expect(MODEL_ROLE, len(state.request_states))
         self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=len(state.request_states))
@@ -171,8 +187,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
-        apply.apply_patches(Stage.SCORING)
-        apply.write_down(Path(self.output_path) / names.PATCHES_FILE)
+        patch_registry.apply_patches(Stage.SCORING)
+        patch_registry.write_down(Path(self.output_path) / names.PATCHES_FILE)
 
     def _before_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
@@ -234,3 +250,35 @@ def _cause_of_kind(error: BaseException | None, kind: type[BaseException]) -> Ba
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error
+
+
+class _Measured(Exception):
+    """All is known; nothing is asked."""
+
+
+class MeasuringRunner(EvalRunner):
+    """Ends each run where it would begin to ask."""
+
+    def run_one(self, run_spec: RunSpec) -> None:
+        with suppress(_Measured):
+            super().run_one(run_spec)
+
+    def _before_asking(self, state: ScenarioState) -> None:
+        self._stop_where_data_were_refused()
+        if not state.request_states:
+            raise NoInstancesError("HELM's scenario found no instances in its data")
+        requests = [one.request for one in state.request_states]
+        self._session.events.emit(
+            logs.MEASURED,
+            requests=len(requests),
+            prompt_bytes=sum(map(size_of, requests)),
+            most_tokens=sum(request.max_tokens * request.num_completions for request in requests),
+            judge_requests=requests_to_each(state),
+        )
+        raise _Measured
+
+
+def size_of(request: Any) -> int:
+    """Bytes of what a model is sent to read."""
+    texts = [str(turn.get("content", "")) for turn in request.messages or []] or [request.prompt]
+    return sum(len(text.encode("utf-8", "replace")) for text in texts)

@@ -12,7 +12,7 @@ from typing import Any
 
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.secrets import REDACTED
-from eval_factory.report.page.data_blocks import unpacked
+from eval_factory.report.page.instance_data import unpacked
 
 LONGEST_SHOWN = 80
 """Characters of a value."""

@@ -17,12 +17,13 @@ from xml.etree import ElementTree as ET
 
 from jinja2 import Environment, Template
 
+from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
-from eval_factory.report.markdown_text import code, prose, table
-from eval_factory.report.page.plain_words import counted
-from eval_factory.report.rubric_lines import of_criteria
+from eval_factory.core.tables import Table, code, markdown, prose
+from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.run_specs import load_index
 
@@ -93,9 +94,9 @@ def _environment() -> Environment:
         "line": lambda value: one_line(str(value)),
         "listed": lambda words: listed(list(words)),
         "counted": counted,
-        "comma": lambda count: f"{count:,}",
+        "comma": formats.count,
         "was": lambda count: "was" if count == 1 else "were",
-        "number": number,
+        "number": formats.score,
         "short": lambda value: f"{value:g}",
         "score": _score,
         "settings": settings,
@@ -154,7 +155,7 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
         "judges_named": "; ".join(_judges(result, judges)),
         "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
         "kappas": [
-            f"{one_line(pair)} {kappa:.3f}"
+            f"{one_line(pair)} {formats.coefficient(kappa)}"
             for pair, kappa in (validity.jury.weighted_kappa if validity.jury else {}).items() if kappa is not None
         ],
         "interval": forms()["intervals"].get(main.stats.ci_method) if main is not None else None,
@@ -198,11 +199,6 @@ def _deviations(result: TaskResult) -> list[str] | None:
     return [one_line(one.in_words("leaderboard:")) for one in record.deviations]
 
 
-def number(value: float) -> str:
-    """A score as every page shows it."""
-    return f"{value:.4f}"
-
-
 def listed(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
@@ -214,9 +210,8 @@ def settings(sent: Mapping[str, Any]) -> str:
 
 
 def _score(score: Score) -> str:
-    low, high = score.stats.ci_low, score.stats.ci_high
-    interval = "" if low is None or high is None else f" (95 % interval {number(low)} to {number(high)})"
-    return f"{number(score.value)}{interval}"
+    interval = formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
+    return f"{formats.score(score.value)} (95 % interval {interval})" if interval else formats.score(score.value)
 
 
 Said = Callable[[str], list[str]]
@@ -272,7 +267,7 @@ def tripod_of(said: Said, each: Said, cite: Citations, of: str, more: Said = lam
         *lines,
         "## Left for the authors",
         "",
-        *table(["item", "topic"], left, numbers=0),
+        *markdown(Table(["item", "topic"], left)),
         "",
         "## References",
         "",

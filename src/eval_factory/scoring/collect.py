@@ -13,7 +13,7 @@ from typing import Any
 
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Provenance, TaskResult, Validity
-from eval_factory.data.pins import notes_on_revisions
+from eval_factory.data.run_data import notes_on_revisions
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import ANNOTATION

@@ -12,7 +12,7 @@ from typing import Any
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Comparability, Deviation, Instances, Provenance
-from eval_factory.data.pins import unlike_pinned
+from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
 from eval_factory.helm.output import AdapterSpec

@@ -25,8 +25,7 @@ from eval_factory import __version__
 from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.this_process import Clock
-from eval_factory.data.fingerprint import hashes_of
-from eval_factory.data.pins import revisions_of
+from eval_factory.data.run_data import hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import Plan

@@ -25,11 +25,13 @@ from eval_factory.analysis.annotation_sample import (
     sample_of,
 )
 from eval_factory.analysis.annotation_sheets import csv_sheet, read_returns
+from eval_factory.core import formats
 from eval_factory.core.annotations import AnswerKey, Asked, Sample, Shown, asked_of, read_annotations, read_sample
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Clinicians, InstanceRecord, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.tables import Table, screen
 from eval_factory.report.checksums import ChecksumsError, digests_of, forget_checksums, read_checksums, write_checksums
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.report.reader import StoredResult, load_result
@@ -37,7 +39,7 @@ from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
 from eval_factory.scoring.prediction_powered import LEAST_RATED, Expected, half_width_of, needed_for
 from eval_factory.workflows.recollect import recollected, state_of
-from eval_factory.workflows.resume import digest_of_state, remember
+from eval_factory.workflows.resume import remember_result
 
 MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
@@ -252,9 +254,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):
         program = None if rundir.evaluation_config in changed else state.program  # a result that no run wrote
-        state = replace(state, program=program).of_files(digests, rundir)
-        remember(rundir, state.sealed(vars(result.provenance)))
-        digests |= digest_of_state(rundir)
+        digests = remember_result(rundir, replace(state, program=program), digests, vars(result.provenance))
     forget_checksums(rundir)
     write_checksums(rundir, runs, result, digests)
 
@@ -326,15 +326,18 @@ class Planned:
         """As a table."""
         known, expected = self.known, self.known.expected
         source = f"from {known.rated} rated answers" if known.correlation is not None else "from the judges' scores"
-        spread = f"mean {expected.mean:.4g}, standard deviation {expected.stddev:.4g} ({source})"
+        spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
         lines = [
             f"{known.metric}: {expected.answers} answers, {spread}",
             "answers to rate for a 95 % interval of the corrected score of this half width:",
         ]
-        head = ["correlation of judge and people", *(f"+/- {width:.3g}" for width in self.half_widths), "all rated"]
-        cells = [head, *(list(_cells(row)) for row in self.rows)]
-        widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
-        lines += ["  " + "  ".join(one.rjust(width) for one, width in zip(row, widths, strict=True)) for row in cells]
+        head = [
+            "correlation of judge and people",
+            *(f"+/- {formats.significant(width, 3)}" for width in self.half_widths),
+            "all rated",
+        ]
+        table = Table(head, [list(_cells(row)) for row in self.rows], len(head))
+        lines += [f"  {line}" for line in screen(table)]
         lines.append(
             f"-: rating every answer would not do, more questions would; fewer than {LEAST_RATED} are not used"
         )
@@ -342,9 +345,9 @@ class Planned:
 
 
 def _cells(row: PlanRow) -> Iterator[str]:
-    yield f"{row.correlation:.2f}{' (measured)' if row.measured else ''}"
+    yield f"{formats.decimals(row.correlation, 2)}{' (measured)' if row.measured else ''}"
     yield from ("-" if count is None else str(count) for count in row.needed)
-    yield "-" if math.isinf(row.least_width) else f"+/- {row.least_width:.3g}"
+    yield "-" if math.isinf(row.least_width) else f"+/- {formats.significant(row.least_width, 3)}"
 
 
 def plan_of(folder: Path, half_width: float | None) -> Planned:

@@ -208,8 +208,7 @@ def _collected(
 ) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
-    from eval_factory.report.eval_factory_metrics import write_metrics
-    from eval_factory.report.write import write_reports
+    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import run_files
     from eval_factory.scoring.usage import response_statistics

@@ -33,7 +33,7 @@ from eval_factory.helm.command import helm_program
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.packages import look_for_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_models, page_schema
-from eval_factory.report.result_folders import run_folders
+from eval_factory.report.reader import run_folders
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.leaderboard.board_tables import board_runs

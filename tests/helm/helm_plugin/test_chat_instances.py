@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.helm_plugin.chat_instances import chat_adapter, input_of, right_answers
+from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, right_answers
 
 
 def test_turns_are_kept_and_readable_as_one_text() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.helm import names
-from eval_factory.helm_plugin.judge_requests import requests_to_each, requests_to_judges
+from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 
 
 def answer(criteria: int, success: bool = True) -> Any:

@@ -14,7 +14,8 @@ from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.helm.names import JUDGE_PROMPTS_FILE, NOT_JUDGED
-from eval_factory.helm_plugin import judge_prompts, jury_annotator
+from eval_factory.helm_plugin import run_records
+from eval_factory.helm_plugin.rubric import criterion_judge
 
 GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
 
@@ -41,7 +42,7 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
         _annotation_criteria={"accuracy": {"score", "explanation"}},
     )
     state: Any = SimpleNamespace(result=result(answer))
-    return jury_annotator.annotate(annotator, state)
+    return criterion_judge.annotate(annotator, state)
 
 
 def session(**given: Any) -> SimpleNamespace:
@@ -50,7 +51,7 @@ def session(**given: Any) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def _of_a_helm_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jury_annotator, "current_session", session)
+    monkeypatch.setattr(criterion_judge, "current_session", session)
 
 
 @pytest.fixture
@@ -59,8 +60,8 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     told: list[str] = []
     client = SimpleNamespace(forget=lambda _request, reason: told.append(reason))
     deployment = SimpleNamespace(client_spec=SimpleNamespace(args={"role": "r"}))
-    monkeypatch.setattr(jury_annotator, "get_model_deployment", lambda _name: deployment)
-    monkeypatch.setattr(jury_annotator, "current_session", lambda: session(clients={"r": client}))
+    monkeypatch.setattr(criterion_judge, "get_model_deployment", lambda _name: deployment)
+    monkeypatch.setattr(criterion_judge, "current_session", lambda: session(clients={"r": client}))
     return told
 
 
@@ -96,34 +97,23 @@ def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
 
 
 def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_prompts, "_known", {})
-    monkeypatch.setattr(judge_prompts._record, "file", None)
-    file = tmp_path / JUDGE_PROMPTS_FILE
-    file.write_text('{"of": ["an earlier run"]}')
-    judge_prompts.write_down(file)
-    assert not file.exists()
+    monkeypatch.setattr(criterion_judge, "judge_prompts", prompts := run_records.JudgePrompts())
+    prompts.write_down(file := tmp_path / JUDGE_PROMPTS_FILE)
     for answer in ("one", "two"):
         annotated({"a": result(GIVEN)}, answer)
     assert json.loads(file.read_text()) == {"a_bench": [hashlib.sha256(b"judge {RESPONSE}").hexdigest()]}
-    judge_prompts.note("b_bench", "z")
-    judge_prompts.note("b_bench", "a")
-    both = sorted(hashlib.sha256(template).hexdigest() for template in (b"a", b"z"))
-    assert json.loads(file.read_text())["b_bench"] == both
-    other = tmp_path / "of the next run"
-    judge_prompts.write_down(other)
-    assert set(json.loads(other.read_text())) == {"a_bench", "b_bench"}
 
 
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
-    jury_annotator.ask_judges_in_parallel()
-    assert LLMAsJuryAnnotator.annotate is jury_annotator.annotate
+    criterion_judge.ask_judges_in_parallel()
+    assert LLMAsJuryAnnotator.annotate is criterion_judge.annotate
 
 
 def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' judgements are kept; a score without this judge's would not be the benchmark's."""
     reached = session(limit_reached="max_cost")
-    monkeypatch.setattr(jury_annotator, "current_session", lambda: reached)
+    monkeypatch.setattr(criterion_judge, "current_session", lambda: reached)
     with pytest.raises(ValueError, match="max_cost"):
         annotated({"a": result(GIVEN), "b": ValueError("max_cost")})
     assert forgotten == []
@@ -132,7 +122,7 @@ def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatc
 def test_a_judgement_has_the_benchmarks_own_form(monkeypatch: pytest.MonkeyPatch, forgotten: list[str]) -> None:
     form = JuryForm((0, 10), {"poor": 0, "good": 10}, {"accuracy": "it is right"}, own_scale=True)
     client = SimpleNamespace(forget=lambda _request, reason: forgotten.append(reason))
-    monkeypatch.setattr(jury_annotator, "current_session", lambda: session(clients={"r": client}, jury_form=form))
+    monkeypatch.setattr(criterion_judge, "current_session", lambda: session(clients={"r": client}, jury_form=form))
     found = annotated({"words": result(GIVEN.replace("4", '"good"')), "numbers": result(GIVEN)})
     assert found["words"] == {"accuracy": {"score": 10, "explanation": "x"}}
     assert found[NOT_JUDGED] == {

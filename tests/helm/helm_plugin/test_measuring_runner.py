@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from helm.common.request import Request
 
-from eval_factory.helm_plugin.measuring_runner import MeasuringRunner, size_of
-from eval_factory.helm_plugin.runner import EvalRunner, NoInstancesError
+from eval_factory.helm_plugin.runner import EvalRunner, MeasuringRunner, NoInstancesError, size_of
 
 
 def request(prompt: str = "", **fields: Any) -> Request:

@@ -12,8 +12,9 @@ from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProc
 from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
 
 from eval_factory.core.helm_run_settings import ALL_FILES, FILE_LISTS
-from eval_factory.helm_plugin import mtsamples_listing, network_guard
-from eval_factory.helm_plugin.mtsamples_listing import known_names
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.patches import scenarios
+from eval_factory.helm_plugin.patches.scenarios import known_names
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +49,8 @@ def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("kind", "apply", "scenario"),
     [
-        (MTSamplesProceduresScenario, mtsamples_listing.list_procedures_without_github, "mtsamples_procedures"),
-        (MTSamplesReplicateScenario, mtsamples_listing.list_replicates_without_github, "mtsamples_replicate"),
+        (MTSamplesProceduresScenario, scenarios.list_procedures_without_github, "mtsamples_procedures"),
+        (MTSamplesReplicateScenario, scenarios.list_replicates_without_github, "mtsamples_replicate"),
     ],
 )
 def test_helms_scenario_takes_the_known_names(
@@ -63,7 +64,7 @@ def test_helms_scenario_takes_the_known_names(
 
     monkeypatch.setattr(kind, "get_instances", lambda self, _path: self.fetch_file_list())
     monkeypatch.setattr(kind, "fetch_file_list", lambda _self: ["GitHub's"])
-    monkeypatch.setattr(mtsamples_listing, "known_names", known)
+    monkeypatch.setattr(scenarios, "known_names", known)
     apply()
     assert kind().get_instances(str(tmp_path / "here")) == ["a.txt"]
     assert kind().get_instances(str(tmp_path / "unknown")) == ["GitHub's"]

@@ -17,7 +17,7 @@ from eval_factory.core.logs import EventWriter
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.patches import apply
+from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
@@ -92,7 +92,7 @@ def test_requests_are_let_go_when_they_are_answered() -> None:
 
 def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
-    monkeypatch.setattr(apply, "apply_patches", stages.append)
+    monkeypatch.setattr(patch_registry, "apply_patches", stages.append)
     made, told = runner_of(tmp_path, {"a:x=1": None})
     made.run_all(specs("a:x=1"))
     assert [event["event"] for event in told.events] == [logs.PHASE, logs.RUN_DONE]
@@ -136,11 +136,11 @@ def test_a_helm_that_cannot_be_patched_is_told_before_anything_is_asked(
 ) -> None:
     made, told = runner_of(tmp_path, {})
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
-    monkeypatch.setattr(apply, "warning", lambda: "another HELM")
+    monkeypatch.setattr(patch_registry, "warning", lambda: "another HELM")
     made._before_asking(SimpleNamespace(request_states=["one"]))
     assert [event["event"] for event in told.events] == [logs.WARNING, "expected", logs.PHASE]
     assert told.events[0]["message"] == "another HELM"
-    monkeypatch.setattr(apply, "warning", lambda: None)
+    monkeypatch.setattr(patch_registry, "warning", lambda: None)
     made._before_asking(SimpleNamespace(request_states=["one"]))
     assert [event["event"] for event in told.events[3:]] == ["expected", logs.PHASE]
 
@@ -187,8 +187,8 @@ def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.Captur
 def test_a_limit_is_told_at_the_end_of_a_run_however_it_ends(
     outcome: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply, "apply_patches", lambda _stage: None)
-    monkeypatch.setattr(apply, "write_down", lambda _path: None)
+    monkeypatch.setattr(patch_registry, "apply_patches", lambda _stage: None)
+    monkeypatch.setattr(patch_registry, "write_down", lambda _path: None)
     made, told = runner_of(tmp_path, {"a": outcome})
     with nullcontext() if outcome is None else pytest.raises(SystemExit):
         made.run_all(specs("a"))

@@ -9,7 +9,7 @@ from pathlib import Path
 EVERY_RUN_SPEC = """
 import sys
 from eval_factory.tasks.run_specs import load_index
-from eval_factory.helm_plugin.patches import fast_startup
+from eval_factory.helm_plugin.patches import speed as fast_startup
 from helm.benchmark import run_spec
 names = list(load_index().run_specs)
 sys.argv = ["helm-run", "--run-entries", *(f"{name}:model=x/y" for name in names)]

@@ -9,7 +9,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from eval_factory.core.folder_lock import Holder
+from eval_factory.core.rundir import Holder
 
 
 def test_who_has_ended_is_known() -> None:

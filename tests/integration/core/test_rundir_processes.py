@@ -14,8 +14,7 @@ import pytest
 
 from eval_factory.core import rundir
 from eval_factory.core.errors import BusyError
-from eval_factory.core.folder_lock import Holder
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import Holder, RunDir
 
 HOLD = """
 import sys, time

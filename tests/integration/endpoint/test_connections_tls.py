@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.data.failure import FetchError
-from eval_factory.data.fetch import Fetcher
+from eval_factory.data.hub import FetchError
+from eval_factory.data.pull import Fetcher
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import CERTIFICATE_VARIABLES, TransportError
 from eval_factory.endpoint.sign_in import SignInError

@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.analysis.comparison_page import page_of_several
 from eval_factory.core.errors import ConfigError
-from eval_factory.report.page.data_blocks import unpacked
+from eval_factory.report.page.instance_data import unpacked
 from stored_results import right_or_wrong
 
 

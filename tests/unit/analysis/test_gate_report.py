@@ -75,8 +75,9 @@ def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> Non
     lines = markdown(found).splitlines()
     assert lines[0] == "## Gate: FAIL"
     assert lines[6] == "| pubmed_qa | critical, exact_match | min | PASS | 0.7 is at least 0.6 |"
-    assert lines[7] == (
-        r"| pubmed_qa | critical, exact_match | max_drop \[topic=a\|b\] | FAIL | -0.2 on 40 \| pairs\\x00 |"
+    assert (
+        lines[7]
+        == "| pubmed_qa | critical, exact_match | max_drop `[topic=a¦b]` | FAIL | -0.2 on 40 `¦` `pairs\\x00` |"
     )
     assert lines[-1] == "Not in the policy, not counted: sample"
     assert f"SHA-256 `{'ab' * 32}`" in lines[2]
@@ -145,9 +146,9 @@ def test_foreign_names_begin_no_line_of_a_text(hostile: GateResult) -> None:
 def test_foreign_names_are_no_markdown(hostile: GateResult) -> None:
     said = markdown(hostile)
     shown = MarkdownIt("commonmark").enable("table").render(said)
-    assert not re.search(r"<(script|img|a|code)\b[^>]*>(?!ababab)", shown)
+    assert not re.search(r"<(script|img|a)\b", shown)
     assert shown.count("<tr>") == 2
-    assert shown.count("<td>") == 5
+    assert shown.count("<td") == 5
     assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 6
     assert all(line.isprintable() for line in said.split("\n"))
     assert "locked on 2026-11-22 06:30 UTC, SHA-256" in said

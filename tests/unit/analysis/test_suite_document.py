@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_document import csv_text, document, rows, usage_document
+from eval_factory.analysis.suite_document import document, rows, usage_document
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, GroupWinRates, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.tables import csv_text
 from eval_factory.report import documents
 from stored_results import PROVENANCE
 from stored_suite import cell, cells
@@ -168,27 +169,3 @@ def test_csv_has_a_head_and_a_line_a_cell() -> None:
     assert text.splitlines()[1].startswith('"a","x","complete","m",0.1234567890123,0.01,0.123456789,9,"true","a/x","",')
     assert [line[8] for line in read(text)] == ["reportable", "true", "false"]
     assert len(text.splitlines()) == 3
-    assert csv_text([]) == ""
-
-
-@pytest.mark.parametrize(
-    "formula", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\uff1d1+1", '=HYPERLINK("http://x";"y")']
-)
-def test_what_a_spreadsheet_would_run_is_text(formula: str) -> None:
-    (_, line) = read(csv_text([{"name": formula}]))
-    assert line == ["'" + formula]
-    (head, _) = read(csv_text([{formula: 1}]))
-    assert head == ["'" + formula]
-
-
-@pytest.mark.parametrize("text", ["\t=1+1", "\r=1+1", "\n=1+1"])
-def test_white_space_before_a_formula_is_shown(text: str) -> None:
-    (_, line) = read(csv_text([{"name": text}]))
-    assert line[0][:2] in ("\\t", "\\r", "\\n")
-
-
-def test_no_text_leaves_its_cell_and_numbers_stay_numbers() -> None:
-    hostile = 'a","=1+1\n=2;=3'
-    text = csv_text([{"name": hostile, "value": -0.5, "none": None, "yes": True, "no": False}])
-    assert read(text)[1] == ['a","=1+1\\n=2;=3', "-0.5", "", "true", "false"]
-    assert text.splitlines()[1] == '"a"",""=1+1\\n=2;=3",-0.5,"","true","false"'

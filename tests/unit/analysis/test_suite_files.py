@@ -156,7 +156,7 @@ def test_what_is_missing_and_what_is_doubted_is_marked(tmp_path: Path) -> None:
     assert '<span class="doubt">not reportable</span><span class="doubt">partial</span>' in page
     assert "1 value is not reportable" in page
     assert '<a href="./b/x/report.html">b/x</a>: only 50.0 % of what was asked is scored' in page
-    assert '<td>failed</td><td class="reason">HTTP 500</td>' in page
+    assert '<td class="name">failed</td><td class="name">HTTP 500</td>' in page
     assert "No two models have values" in page
     assert "b/x: its value is not reportable" in page
     assert '<div class="card warn">' in page
@@ -180,7 +180,7 @@ def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: 
         in page
     )
     assert (
-        '<th scope="row">mean win rate</th><td></td><td class="n">0.500</td><td class="n">-</td><td class="n">0.500</td>'
+        '<th scope="row" class="name">mean win rate</th><td class="name"></td><td class="n">0.500</td><td class="n">-</td><td class="n">0.500</td>'
         in page
     )
     bare = suite_page(suite_results([FinishedCell("a", "x", RunStatus.MISSING, tmp_path)]), tmp_path)

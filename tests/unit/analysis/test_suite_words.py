@@ -96,21 +96,22 @@ def test_what_all_cost_is_at_least_that_of_the_runs_with_a_price() -> None:
     assert words.total_cost(of(paid, replace(paid, unpriced=1))) == "All that was paid for cost at least 3.00 USD."
 
 
-def test_numbers_and_ranks() -> None:
-    assert (words.number(1234), words.number(0), words.number(None)) == ("1,234", "0", "-")
-    assert (words.share(0.5), words.share(None)) == ("50.0 %", "-")
+def test_ranks() -> None:
     assert (words.rank(1, 1), words.rank(1, 3), words.rank(None, None)) == ("1", "1 to 3", "-")
 
 
 def test_a_win_rate_and_the_comparisons_that_decide_it() -> None:
     one = WinRate("a", 0.5, 2, 1, 3, won=3, lost=0, undecided=5)
-    assert (words.win_rate(one), words.decided(one)) == ("0.500", "3 won, 0 lost, 5 open")
-    assert (words.win_rate(WinRate("a", None, 0)), words.decided(WinRate("a", None, 0))) == ("-", "-")
+    none = WinRate("b", None, 0)
+    assert words.win_rate_table([none, one]).rows == [
+        ["a", "0.500", "1 to 3", "3 won, 0 lost, 5 open", "2"], ["b", "-", "-", "-", "0"]
+    ]  # fmt: skip
+    assert words.win_rate_table([one], tested=False).rows == [["a", "0.500", "1 to 3", "2"]]
 
 
 def test_the_best_win_rate_stands_first_and_none_last() -> None:
     rates = [WinRate(name, rate, 1) for name, rate in (("a", 0.2), ("b", None), ("c", 0.9), ("d", 0.2), ("e", 0.0))]
-    assert [one.model for one in words.by_win_rate(tuple(rates))] == ["c", "a", "d", "e", "b"]
+    assert [row[0] for row in words.win_rate_table(rates).rows] == ["c", "a", "d", "e", "b"]
 
 
 def test_pairs_as_rows(tmp_path: Path) -> None:
@@ -150,14 +151,9 @@ def test_scores_of_other_groups_are_rows_with_a_value_a_target() -> None:
     robust = GroupScore("robustness", "m+worst", 0.25, None, None, 9, lower_is_better=False)
     ece = GroupScore("calibration", "ece_10_bin", 0.123456, None, None, 9, lower_is_better=True)
     found = [replace(ONE, group_scores=(robust, ece)), replace(ONE, target="b", group_scores=(robust,))]
-    first, second = words.group_rows(of(*found))
-    assert (first.group, first.evaluation, first.label, first.values) == (
-        "calibration",
-        "x",
-        "ece_10_bin",
-        ("0.1235", "-"),
-    )
-    assert (second.group, second.label, second.values) == ("robustness", "m+worst", ("0.25", "0.25"))
-    assert list(words.group_rows(of(ONE, evaluations=("x", "y")))) == []
-    (only,) = words.group_rows(of(found[1]))
-    assert only.values == ("-", "0.25")
+    assert {group: table.rows for group, table in words.group_tables(of(*found)).items()} == {
+        "calibration": [["x", "ece_10_bin", "0.1235", "-"]],
+        "robustness": [["x", "m+worst", "0.25", "0.25"]],
+    }
+    assert words.group_tables(of(ONE, evaluations=("x", "y"))) == {}
+    assert words.group_tables(of(found[1]))["robustness"].rows == [["x", "m+worst", "-", "0.25"]]

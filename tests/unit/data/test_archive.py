@@ -13,8 +13,8 @@ import pytest
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.data import archive
 from eval_factory.data.archive import pack, unpack
+from eval_factory.data.bundle import MANIFEST, compare, read_manifest
 from eval_factory.data.importing import import_folder
-from eval_factory.data.manifest import MANIFEST, compare, read_manifest
 from invented_bundle import digest, sources
 
 

@@ -13,15 +13,6 @@ from filelock import FileLock
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.data.bundle import (
-    complete_tasks,
-    interrupted,
-    needs_of,
-    read_file_list,
-    refuse_inside,
-    settle,
-    staging,
-)
-from eval_factory.data.manifest import (
     COMMIT,
     LOCK,
     MANIFEST,
@@ -29,8 +20,15 @@ from eval_factory.data.manifest import (
     HubEntry,
     Manifest,
     compare,
+    complete_tasks,
+    interrupted,
+    needs_of,
     now,
+    read_file_list,
     read_manifest,
+    refuse_inside,
+    settle,
+    staging,
 )
 from eval_factory.data.sources import load_sources
 from invented_bundle import QUESTIONS, sources

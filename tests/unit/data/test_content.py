@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.data.content import Blob, is_page, problem_of
+from eval_factory.data.pull import Blob, is_page, problem_of
 
 TEXT = b"id,answer\n1,yes\n"
 SHA1_OF_HELLO = "ce013625030ba8dba906f756967f9e9ca394464a"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.rundir import sha256_of
-from eval_factory.data import fingerprint
-from eval_factory.data.fingerprint import hashes_of, look_at_own_data
+from eval_factory.data import run_data
+from eval_factory.data.run_data import hashes_of, look_at_own_data
 from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
 
@@ -42,7 +42,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         read.append(path.name)
         return sha256_of(path)
 
-    monkeypatch.setattr(fingerprint, "sha256_of", noting)
+    monkeypatch.setattr(run_data, "sha256_of", noting)
     assert look_at_own_data(here, pytest.fail) == first
     assert read == []
     file = tmp_path / "own" / "test.findings.tok"
@@ -56,7 +56,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_much_to_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fingerprint, "TAKES_LONG", 10)
+    monkeypatch.setattr(run_data, "TAKES_LONG", 10)
     said: list[str] = []
     look_at_own_data(mimic_rrs(tmp_path), said.append)
     assert len(said) == 1

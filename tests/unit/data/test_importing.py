@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.data.bundle import read_file_list
+from eval_factory.data.bundle import compare, read_file_list, read_manifest
 from eval_factory.data.importing import import_folder
-from eval_factory.data.manifest import compare, read_manifest
 from invented_bundle import digest, folder_to_import, scripted, sources
 
 

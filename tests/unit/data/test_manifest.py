@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.data.manifest import MANIFEST, compare, manifest_sha256, parse_manifest, read_manifest
+from eval_factory.data.bundle import MANIFEST, compare, manifest_sha256, parse_manifest, read_manifest
 from eval_factory.data.sources import relative_path
 
 SET = "scenarios/questions/data/set.json"

@@ -4,7 +4,7 @@ import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.data.network import offline, urls_of
+from eval_factory.data.run_data import offline, urls_of
 from unit.builders import plan
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import Pins
-from eval_factory.data import pins
+from eval_factory.data import run_data
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.pins import notes_on_revisions, pins_of, revisions_of, unlike_pinned
+from eval_factory.data.run_data import notes_on_revisions, pins_of, revisions_of, unlike_pinned
 from eval_factory.data.sources import HubDataset, Listing, SourceFile, Sources, TaskSources, load_sources
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.plan.run_plan import Plan
@@ -48,7 +48,7 @@ def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     }
     table: Sources = load_sources().model_copy(update={"tasks": tasks, "origins": {"raw": "https://raw.example"}})
-    monkeypatch.setattr(pins, "load_sources", lambda: table)
+    monkeypatch.setattr(run_data, "load_sources", lambda: table)
 
 
 def task(name: str, tmp_path: Path) -> Plan:

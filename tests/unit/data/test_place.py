@@ -9,10 +9,10 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
-from eval_factory.data import place as placing
+from eval_factory.data import run_data as placing
+from eval_factory.data.bundle import Manifest, compare
 from eval_factory.data.importing import import_folder
-from eval_factory.data.manifest import Manifest, compare
-from eval_factory.data.place import check_data, place, takes_all_files, with_bundle
+from eval_factory.data.run_data import check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
 from invented_bundle import NOTES, QUESTIONS, folder_to_import, sources

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.data.importing import import_folder
-from eval_factory.data.published_check import look_through_folder, looked_through
+from eval_factory.data.importing import import_folder, look_through_folder, looked_through
 from eval_factory.data.pull import pull
 from eval_factory.data.sources import Sources, load_sources
 from invented_bundle import Origin

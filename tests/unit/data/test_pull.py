@@ -13,17 +13,15 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.data import fetch
-from eval_factory.data.bundle import read_file_list
-from eval_factory.data.manifest import compare, read_manifest
-from eval_factory.data.pull import pull
+from eval_factory.data.bundle import compare, read_file_list, read_manifest
+from eval_factory.data.pull import RETRIES, pull
 from eval_factory.data.sources import Sources
 from invented_bundle import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "RETRIES", fetch.RETRIES.new(backoff_factor=0))
+    monkeypatch.setattr("eval_factory.data.pull.RETRIES", RETRIES.new(backoff_factor=0))
 
 
 def no_line(_line: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import proxy_for
-from eval_factory.helm_plugin.mtsamples_listing import known_names
 from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard
+from eval_factory.helm_plugin.patches.scenarios import known_names
 from scripted_endpoint import ScriptedEndpoint
 
 

@@ -1,31 +1,41 @@
+"""What helm-run writes down of itself stands in a file that always holds the latest."""
+
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
-from eval_factory.helm_plugin.record_file import RecordFile
-
-
-def test_the_file_holds_the_latest(tmp_path: Path) -> None:
-    known: dict[str, Any] = {"a": 1}
-    record, file = RecordFile(lambda: known), tmp_path / "x.json"
-    record.write_down(file)
-    assert json.loads(file.read_text()) == {"a": 1}
-    with record.lock:
-        known["b"] = 2
-        record.changed()
-    assert json.loads(file.read_text()) == {"a": 1, "b": 2}
+from eval_factory.helm_plugin.run_records import SHORTENED, CodeExecution, JudgePrompts
 
 
-def test_what_an_earlier_run_wrote_goes_where_there_is_nothing_to_say(tmp_path: Path) -> None:
-    known: dict[str, Any] = {}
-    record, file = RecordFile(lambda: known), tmp_path / "x.json"
-    record.changed()  # nobody has said where
-    file.write_text("{}")
-    record.write_down(file)
-    record.write_down(file)
-    assert not file.exists()
-    known["a"] = 1
-    record.changed()
+def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:
+    record, file = CodeExecution(), tmp_path / "x.json"
+    file.write_text('{"of": "an earlier run"}')
+    for _ in range(2):
+        record.write_down(file)
+        assert not file.exists()
+    record.count(SHORTENED)
+    record.count(SHORTENED)
+    assert json.loads(file.read_text()) == {"shortened": 2}
     assert file.read_text().endswith("}\n")
+    record.begin(["b", "a"], ["bubblewrap"])
+    record.begin(["c"], ["bubblewrap"])
+    record.write_down(other := tmp_path / "of the next run.json")
+    assert json.loads(other.read_text()) == {"shortened": 2, "run_specs": ["a", "b", "c"], "by": ["bubblewrap"]}
+
+
+def test_nothing_is_written_before_somebody_says_where(tmp_path: Path) -> None:
+    record = CodeExecution()
+    record.count(SHORTENED)
+    record.write_down(tmp_path / "x.json")
+    assert json.loads((tmp_path / "x.json").read_text()) == {"shortened": 1}
+
+
+def test_templates_of_judges_prompts_are_written_as_hashes(tmp_path: Path) -> None:
+    record = JudgePrompts()
+    record.write_down(tmp_path / "x.json")
+    for annotator, text in (("b", "z"), ("b", "a"), ("a", "z"), ("b", "z")):
+        record.note(annotator, text)
+    a, z = (hashlib.sha256(text).hexdigest() for text in (b"a", b"z"))
+    assert json.loads((tmp_path / "x.json").read_text()) == {"b": sorted([a, z]), "a": [z]}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
-from eval_factory.helm_plugin import settings_file
-from eval_factory.helm_plugin.settings_file import take_settings_of_the_file
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.network_guard import take_settings_of_the_file
 
 ENVIRONMENT = {"PATH": "/bin", "HF_HOME": "/shell", "HTTPS_PROXY": "http://user:secret@proxy.example:3128"}
 
@@ -27,15 +27,11 @@ def env() -> dict[str, str]:
 def test_they_are_taken_over_those_of_the_shell(argv: list[str], env: dict[str, str], tmp_path: Path) -> None:
     settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), libraries={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
+    started_by_eval_factory = {**env, "EVAL_FACTORY_RUN_ID": "x"}
+    take_settings_of_the_file(argv, started_by_eval_factory)
+    assert started_by_eval_factory["HF_HOME"] == "/shell", "it has set them itself"
     take_settings_of_the_file(argv, env)
     assert env == {**ENVIRONMENT, "HF_HOME": "/bundle", "EVAL_FACTORY_PINS": '{"files": {}, "hub": {"a": "b"}}'}
-
-
-def test_eval_factory_has_set_them_itself(argv: list[str], env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text(HelmRunSettings(libraries={"HF_HOME": "/bundle"}).file_text())
-    env["EVAL_FACTORY_RUN_ID"] = "x"
-    take_settings_of_the_file(argv, env)
-    assert env["HF_HOME"] == "/shell"
 
 
 def test_without_a_file_nothing_is_set(argv: list[str], env: dict[str, str]) -> None:
@@ -49,7 +45,7 @@ def test_offline_a_proxy_of_the_shell_leads_to_the_endpoint_only(
 ) -> None:
     proxies = {"https://host.example": ENVIRONMENT["HTTPS_PROXY"]}
     (tmp_path / "settings.json").write_text(HelmRunSettings(allowed=(), proxies=proxies).file_text())
-    monkeypatch.setattr(settings_file, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
+    monkeypatch.setattr(network_guard, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
     take_settings_of_the_file(argv, env)
     assert json.loads(env.pop("EVAL_FACTORY_PROXIES")) == proxies
     assert env == {"PATH": "/bin", "HF_HOME": "/shell", "EVAL_FACTORY_OFFLINE": "[]"}

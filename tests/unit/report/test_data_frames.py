@@ -11,8 +11,8 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import TaskResult
-from eval_factory.report.data_frames import INSTANCE_COLUMNS, SCORE_COLUMNS, frame, instances_frame, scores_frame
 from eval_factory.report.reader import load_result
+from eval_factory.report.result_views import INSTANCE_COLUMNS, SCORE_COLUMNS, frame, instances_frame, scores_frame
 from stored_results import instance, result, written
 
 

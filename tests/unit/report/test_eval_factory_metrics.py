@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.results import Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.eval_factory_metrics import metrics_document, write_metrics
+from eval_factory.report.write import metrics_document, write_metrics
 from unit.scoring.test_collect import FOUR, result_of, state
 
 NONE = Figures(None, None)

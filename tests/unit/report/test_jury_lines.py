@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eval_factory.core.results import JuryReport, TaskResult
-from eval_factory.report.jury_lines import ratings_line
+from eval_factory.report.sentences import ratings_line
 from stored_results import instance, result
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.report.readable_values import (
+from eval_factory.report.documents import (
     OneLine,
     OneLineList,
     laid_out,

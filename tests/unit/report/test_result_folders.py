@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.report.result_folders import compared_runs, is_suite, one_run, run_folders
+from eval_factory.report.reader import compared_runs, is_suite, one_run, run_folders
 from stored_results import right_or_wrong
 from suite_folders import SAME, suite_folder
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from described_runs import ODD
+from described_runs import ODD, of_a_rubric
 from eval_factory.core.results import PairAgreement, RubricReport, RubricVotes
-from eval_factory.report.rubric_lines import (
-    markdown_lines,
-    of_criteria,
-    rubric_headline,
-    screen_lines,
-)
+from eval_factory.report.markdown_report import markdown_report
+from eval_factory.report.sentences import of_criteria, rubric_headline
 
 ONE = RubricReport(RubricVotes(1200, 700, 500, 0), {"gpt": RubricVotes(1200, 700, 500, 0, 0, 0.51239)}, {})
 THREE = RubricReport(
@@ -31,24 +27,23 @@ def test_one_line() -> None:
     assert rubric_headline(replace(ONE, criteria=RubricVotes(1, 1, 0, 0))) == "1 of 1 criterion met, 0 not met"
 
 
-def test_the_screen_has_one_line_of_it() -> None:
-    assert list(screen_lines(None)) == []
-    assert list(screen_lines(ONE)) == ["  criteria: 700 of 1,200 criteria met, 500 not met"]
+def markdown(found: RubricReport) -> str:
+    made = of_a_rubric()
+    return markdown_report(replace(made, validity=replace(made.validity, rubric=found)))
 
 
 def test_one_judge_is_a_row() -> None:
-    assert list(markdown_lines(None)) == []
-    assert list(markdown_lines(ONE)) == [
-        "\nCriteria: 700 of 1,200 criteria met, 500 not met",
+    assert "\n".join([
+        "\n\nCriteria: 700 of 1,200 criteria met, 500 not met",
         "",
         "| criteria judged by | asked | met | not met | tied | unjudged | score by it alone |",
         "| :-- | --: | --: | --: | --: | --: | --: |",
-        "| `gpt` | 1,200 | 700 | 500 | 0 | 0 | 0.5124 |",
-    ]
+        "| `gpt` | 1,200 | 700 | 500 | 0 | 0 | 0.5124 |\n",
+    ]) in markdown(ONE)  # fmt: skip
 
 
 def test_of_several_judges_the_majority_and_pairs_are_shown() -> None:
-    assert list(markdown_lines(THREE))[4:] == [
+    assert "\n".join([
         "| majority | 12 | 5 | 4 | 2 | 1 |  |",
         "| `kind` | 12 | 8 | 4 | 0 | 0 | 1.0000 |",
         "| `strict` | 12 | 4 | 5 | 0 | 3 |  |",
@@ -56,13 +51,13 @@ def test_of_several_judges_the_majority_and_pairs_are_shown() -> None:
         "| judges | criteria that both decided | the same | Cohen's kappa |",
         "| :-- | --: | --: | --: |",
         "| `kind/strict` | 9 | 66.7 % | 0.400 |",
-        "| `a/b` | 1 | 100.0 % |  |",
-    ]
+        "| `a/b` | 1 | 100.0 % |  |\n",
+    ]) in markdown(THREE)  # fmt: skip
 
 
 def test_names_that_others_gave_stay_text() -> None:
     odd = replace(THREE, judges={ODD: ONE.criteria, "b": ONE.criteria}, agreement={ODD: PairAgreement(1, 1.0)})
-    told = "\n".join(markdown_lines(odd))
+    told = markdown(odd)
     assert told.replace("\n", "").isprintable()
     assert "| x" not in told
 

@@ -23,8 +23,8 @@ from eval_factory.core.results import (
     TaskResult,
     Usage,
 )
-from eval_factory.report.clinician_lines import clinician_headline
 from eval_factory.report.screen import headline, summary
+from eval_factory.report.sentences import clinician_headline
 from unit.builders import plan
 from unit.report.test_clinician_lines import FOUND
 from unit.scoring.test_collect import FOUR, result_of, state

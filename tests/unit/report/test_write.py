@@ -16,8 +16,8 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.report.page.data_blocks import unpacked
-from eval_factory.report.page.stored_pages import page_of
+from eval_factory.report.page.document import page_of
+from eval_factory.report.page.instance_data import unpacked
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import _response_line, write_reports
 from unit.builders import plan

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from eval_factory.report.readable_values import OneLine, OneLineList
-from eval_factory.report.yaml_text import to_yaml
+from eval_factory.report.documents import OneLine, OneLineList, to_yaml
 
 
 def test_what_stands_twice_is_written_twice() -> None:

@@ -1,25 +1,34 @@
-"""HELM's functions that execute what a model answered, replaced by such as do it in a confined process.
+"""HELM's functions that execute what a model answered, replaced by such as do it in a process of its own.
 
-The checks themselves are HELM's, so that an honest answer scores as it does there.
+The checks themselves are HELM's, so that an honest answer scores as it does there; they, or a program that they start,
+run without keys in a sandbox (`core/sandbox.py`, `confined_worker.py`). Queries go to the processes of
+`sql_execution.py`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
-from eval_factory.helm_plugin.patches import confined_process, execution_record, sql_execution
+from eval_factory.helm_plugin.patches import confined_worker, sql_execution
 from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
+from eval_factory.helm_plugin.run_records import ENDED, code_execution
 
+START_LIMIT_S = 60.0
+"""For the interpreter and HELM's modules, beside the time of the answer."""
+CONFINED_BY = ("bubblewrap", "seccomp", "limits of time, memory and file size")
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, with limits of time and memory"
 )
@@ -34,6 +43,60 @@ LARGEST_RESULT = 20_000_000
 """Bytes, of the rows of these benchmarks."""
 
 
+@contextmanager
+def throw_away_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="eval-factory-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
+
+
+def check(question: Mapping[str, Any], seconds: float) -> Any:
+    """HELM's check of an answer, or `TIMED_OUT`; None where the answer ended its process, which is counted.
+
+    Raises:
+        PrerequisiteError: it was not the answer: nothing can be executed here any more.
+    """
+    with throw_away_folder() as folder:
+        ended = _run((), folder, seconds, json.dumps(question).encode())
+    try:
+        return json.loads(ended.output)
+    except (ValueError, RecursionError):
+        if ended.returncode == TIMED_OUT:
+            return TIMED_OUT
+    sandbox.require("what the model answered cannot be executed any more")
+    code_execution.count(ENDED)
+    return None
+
+
+def _run(
+    argv: Sequence[str], folder: Path, seconds: float, given: bytes = b"", *, processes: bool = False
+) -> sandbox.Ended:
+    """A program with its input, or where `argv` is empty HELM's check, in the sandbox.
+
+    Args:
+        processes: whether it may start others.
+
+    Raises:
+        PrerequisiteError: there is no sandbox here.
+    """
+    # A scenario of HELM's raises this limit: its data hold such numbers.
+    digits = sys.get_int_max_str_digits() if hasattr(sys, "get_int_max_str_digits") else None
+    path = _import_path()
+    settings = {"path": path, "int_digits": digits, "argv": list(argv), "seconds": seconds}
+    worker = [os.path.realpath(sys.executable), "-I", "-S", confined_worker.__file__, json.dumps(settings)]
+    prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
+    libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
+    allowed = sandbox.Allowed([*sorted(prefixes), *path, *libraries], processes=processes)
+    seconds += 0 if argv else START_LIMIT_S
+    return sandbox.run(worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given)
+
+
+def _import_path() -> list[str]:
+    """Absolute, because the worker has another working directory; without folders that hold more than packages."""
+    home = Path.home()
+    places = [Path(place).absolute() for place in sys.path if place]
+    return [str(place) for place in places if place.exists() and place != home and place not in home.parents]
+
+
 def _asked_of(run_specs: frozenset[str]) -> frozenset[str]:
     """Those of a patch that this helm-run asks for; all where nobody knows."""
     return run_specs & names.asked_run_specs(sys.argv) or run_specs
@@ -43,7 +106,7 @@ def confine_python() -> None:
     """HumanEval's and APPS's checks."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
-    execution_record.begin(_asked_of(PYTHON), confined_process.CONFINED_BY)
+    code_execution.begin(_asked_of(PYTHON), CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
@@ -54,7 +117,7 @@ def check_correctness(
 ) -> dict[str, Any]:
     """HELM's result of HumanEval's tests for one completion."""
     question = {"kind": "humaneval", "problem": problem, "completion": completion, "timeout": timeout}
-    found = confined_process.check(question, timeout + 2)
+    found = check(question, timeout + 2)
     if isinstance(found, dict) and found.keys() >= {"passed", "result"}:
         passed, result = bool(found["passed"]), str(found["result"])
     else:
@@ -76,7 +139,7 @@ class AppsProcess:
             "kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout,
             "seconds": APPS_LIMIT_S,
         }  # fmt: skip
-        found = confined_process.check(question, APPS_LIMIT_S)
+        found = check(question, APPS_LIMIT_S)
         # The answer can write what it likes in place of results: HELM's metric must not stumble over it.
         if isinstance(found, list) and found and all(isinstance(result, bool | int) for result in found):
             self._results.append(found)
@@ -92,7 +155,7 @@ def confine_cpp() -> None:
     """The programs of CodeInsights, and their compiler."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-    execution_record.begin(_asked_of(CODEINSIGHTS), confined_process.CONFINED_BY)
+    code_execution.begin(_asked_of(CODEINSIGHTS), CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
@@ -104,9 +167,7 @@ def run_program(argv: Sequence[str], *, input: str = "", **_: Any) -> SimpleName
     """`timeout SECONDS g++ ... FILE -o PROGRAM`, or `timeout SECONDS PROGRAM`: only in the folder of PROGRAM."""
     seconds, *program = argv[1:]
     folder = Path(program[-1]).parent.resolve()
-    ended = confined_process.run_program(
-        program, folder, float(seconds), given=input.encode(), processes=len(program) > 1
-    )
+    ended = _run(program, folder, float(seconds), input.encode(), processes=len(program) > 1)
     text = ended.output.decode().replace("\r\n", "\n").replace("\r", "\n")
     return SimpleNamespace(returncode=ended.returncode, stdout=text, stderr="")
 
@@ -118,11 +179,11 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         CalledProcessError: it is no C++.
     """
     assembly, source = Path(argv[-2]), Path(argv[-1])
-    with confined_process.throw_away_folder() as folder:
+    with throw_away_folder() as folder:
         shutil.copyfile(source, folder / source.name)
         made = folder / assembly.name
         program = [*argv[:-2], str(made), str(folder / source.name)]
-        ended = confined_process.run_program(program, folder, ASSEMBLY_LIMIT_S, processes=True)
+        ended = _run(program, folder, ASSEMBLY_LIMIT_S, processes=True)
         if ended.returncode != 0:
             raise subprocess.CalledProcessError(1, list(argv), stderr="")
         with os.fdopen(os.open(made, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
@@ -133,7 +194,7 @@ def confine_bird_sql() -> None:
     """Queries of Bird and Spider."""
     from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
 
-    execution_record.begin(_asked_of(BIRD_SQL), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of(BIRD_SQL), [BY_SQL_WORKERS])
     BirdSQLAnnotator.annotate = annotate_by_rows
 
 
@@ -141,7 +202,7 @@ def confine_czech_bank_sql() -> None:
     """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
     from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
-    execution_record.begin(_asked_of(CZECH_BANK), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of(CZECH_BANK), [BY_SQL_WORKERS])
     make = CzechBankQAAnnotator.__init__
 
     def without_connection(self: Any, file_storage_path: str) -> None:

@@ -1,12 +1,84 @@
-"""HELM's downloads: at the revisions of our table of sources, and with file and place where they fail."""
+"""HELM's downloads: at which revision, what is said where they fail, and which data sets of the Hub were read."""
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
-from eval_factory.helm_plugin.patches import hub_revisions
+from eval_factory.core.safe_files import write_atomic
+
+CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
+"""In the package's messages: the Hub has no such commit (authors replace whole histories), or that commit has a loading
+script and the Hub keeps its own conversion for the newest one alone. The newest is read then, and the result says so.
+"""
+
+
+class DataInTheWayError(Exception):
+    """Something of a data set's name lies in the working directory."""
+
+
+_loaded: dict[tuple[str, str], dict[str, str]] = {}
+_pinned: dict[str, str] = {}
+"""Data set -> the revision that is read where HELM names none."""
+_lock = threading.Lock()
+
+
+def record_hub_revisions() -> None:
+    """From now on."""
+    import datasets.exceptions
+    import datasets.load
+
+    build = datasets.load.load_dataset_builder
+    if getattr(build, "is_watched", False):
+        return
+
+    def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_what_lies_here(str(path))
+        if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
+            # The Hub may not be asked: what was prepared lies in HF_HOME, not with the scenario.
+            kwargs["cache_dir"] = None
+        pinned = _pinned.get(str(path)) if kwargs.get("revision") is None else None
+        try:
+            builder = build(path, *args, **(kwargs | ({"revision": pinned} if pinned else {})))
+        except (datasets.exceptions.DatasetNotFoundError, ValueError) as error:
+            if pinned is None or not any(sign in str(error) for sign in CANNOT_BE_READ_ANY_MORE):
+                raise
+            builder = build(path, *args, **kwargs)
+        folder = str(builder.cache_dir)
+        entry = {"id": str(path), "config": str(builder.config.name), "revision": Path(folder).name, "folder": folder}
+        with _lock:
+            _loaded[(entry["id"], entry["config"])] = entry
+        return builder
+
+    noting.is_watched = True  # type: ignore[attr-defined]
+    datasets.load.load_dataset_builder = noting
+
+
+def _refuse_what_lies_here(dataset: str) -> None:
+    """`load_dataset("org/name")` reads a folder of that name in the working directory first, and runs a script in it.
+
+    Raises:
+        DataInTheWayError: there is one.
+    """
+    here = Path(dataset)
+    if not here.is_absolute() and "/" in dataset and here.exists():
+        raise DataInTheWayError(
+            f"the folder that you are in holds {dataset}, which would be read instead of the Hub's data set of that"
+            " name: rename it, or start from another folder"
+        )
+
+
+def write_down(file: Path) -> None:
+    """The data sets loaded so far; nothing is written where there were none."""
+    with _lock:
+        entries = [_loaded[key] for key in sorted(_loaded)]
+    if entries:
+        write_atomic(file, json.dumps(entries, indent=2) + "\n")
+
 
 _PROGRAM_FAILED = "Failed with exit code"
 """What HELM says, as a bare Exception, where wget or gdown failed."""
@@ -27,7 +99,7 @@ def read_pinned_revisions() -> None:
         return download(pins.files.get(source_url, source_url), *args, **kwargs)
 
     general.ensure_file_downloaded = download_pinned
-    hub_revisions.pin(pins.hub)
+    _pinned.update(pins.hub)
 
 
 def name_failed_downloads() -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
+import os
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.patches.speed import in_place_of
+from eval_factory.tasks.custom_table import CLUSTER
+from eval_factory.tasks.file_problems import columns_of, rows_below
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 WRONG_OPTIONS = "Incorrect Answers:"
@@ -130,3 +138,129 @@ def _explained(row: dict[str, str]) -> str:
     option = row.get(f"op{row['answer_idx'].lower()}") or row.get("answer") or ""
     explanation = (row.get("explanation") or "").partition(WRONG_OPTIONS)[0].strip()
     return f"{option.strip()}. {explanation}".strip()
+
+
+ID = "id"  # a column of a user's table
+ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
+
+
+def read_cells_as_text() -> None:
+    """Give HELM the cells that the check saw.
+
+    pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a NUL. HELM then shows
+    other prompts than the table holds, or fails on a reference that is no text.
+    """
+    pandas = types.ModuleType("pandas")  # the package itself is 70 MB, with pyarrow
+    vars(pandas)["Series"] = dict[str, Any]
+    with in_place_of({"pandas": pandas}):
+        from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
+
+    scenario.pd = types.SimpleNamespace(read_csv=lambda file: Table(Path(file)))
+
+
+class Table:
+    """As much of a pandas table as HELM's scenario uses: read row by row, each time anew, and never held as a whole."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read: dict[str, Callable[[str], Any]] = {}
+        self.columns = columns_of(file)
+
+    def __getitem__(self, column: str) -> Column:
+        return Column(column)
+
+    def __setitem__(self, column: str, read: Callable[[str], Any]) -> None:
+        self._read[column] = read
+
+    def iterrows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Number and cells of each row, by column. Raises TableError, OSError, UnicodeDecodeError."""
+        for number, cells in enumerate(rows_below(self._file)):
+            row: dict[str, Any] = dict(zip(self.columns, cells, strict=True))
+            for column, read in self._read.items():
+                row[column] = read(row[column])
+            yield number, row
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+
+    def apply(self, read: Callable[[str], Any]) -> Callable[[str], Any]:
+        """For `Table.__setitem__`: each cell is read when its row is."""
+        return read
+
+
+def keep_other_columns() -> None:
+    """What stands neither in the prompt nor in the answers stays with the instance; a column `id` names it.
+
+    The result has scores by such columns where they sort the rows into a few groups.
+    """
+    from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
+
+    kind = scenario.MedHELMConfigurableScenario
+    get_instances = kind.get_instances
+
+    def with_columns(self: Any, output_path: str) -> list[Any]:
+        instances = get_instances(self, output_path)
+        with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
+            shown = set(self.get_columns_in_template(file.read()))
+        ids, rows = _beside(Table(Path(self.benchmark_config.dataset_file)), shown)
+        return [
+            replace(instance, id=name, extra_data=row or None)
+            for instance, name, row in zip(instances, ids, rows, strict=True)
+        ]
+
+    kind.get_instances = with_columns
+
+
+def _beside(table: Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
+    """Of each row the id, and the cells of the columns that stand in neither prompt nor answers."""
+    found = [row[ID] for _, row in table.iterrows()] if ID in table.columns else []
+    # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
+    named = ID in table.columns and len(set(found)) == len(found) and all(name.strip() for name in found)
+    left_out = (shown - {CLUSTER}) | ANSWERS | ({ID} if named else set())
+    kept = [name for name in table.columns if name not in left_out]
+    rows = [{name: row[name] for name in kept} for _, row in table.iterrows()]
+    return (found if named else [None] * len(rows)), rows
+
+
+LISTED_BY_GITHUB = 1000
+"""The MTSamples scenarios ask api.github.com in every run which files there are, even when all of them are on disk. Its
+answer stops here, in the order of a git tree, which is that of the names' bytes. MEDICAL_DATA_ALL_FILES=1 takes all."""
+
+
+def known_names(scenario: str, folder: Path) -> list[str] | None:
+    """The names as GitHub would give them: the bundle's list, or offline the files that are there; None: ask GitHub."""
+    settings = HelmRunSettings.from_environment(os.environ)
+    lists = settings.file_lists
+    if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
+        found = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
+    elif network_guard.guard() is not None:
+        found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
+    else:
+        return None
+    return found if settings.all_files else found[:LISTED_BY_GITHUB]
+
+
+def list_procedures_without_github() -> None:
+    from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
+
+    _answer_for(MTSamplesProceduresScenario, "mtsamples_procedures")
+
+
+def list_replicates_without_github() -> None:
+    from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
+
+    _answer_for(MTSamplesReplicateScenario, "mtsamples_replicate")
+
+
+def _answer_for(scenario_class: Any, scenario: str) -> None:
+    get_instances = scenario_class.get_instances
+
+    def get_instances_of_known(self: Any, output_path: str) -> Any:
+        found = known_names(scenario, Path(output_path))
+        if found is not None:
+            self.fetch_file_list = lambda: found
+        return get_instances(self, output_path)
+
+    scenario_class.get_instances = get_instances_of_known

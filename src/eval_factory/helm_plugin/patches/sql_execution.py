@@ -18,15 +18,14 @@ from contextlib import suppress
 from functools import cache
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
-
-from helm.benchmark.adaptation.request_state import RequestState
-from helm.benchmark.annotation import ehr_sql_annotator
-from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.helm import names
-from eval_factory.helm_plugin.patches import execution_record, sql_worker
-from eval_factory.helm_plugin.patches.ehr_sql_queries import as_evaluated
+from eval_factory.helm_plugin.patches import sql_worker
+from eval_factory.helm_plugin.run_records import SHORTENED, code_execution
+
+if TYPE_CHECKING:
+    from helm.benchmark.adaptation.request_state import RequestState
 
 TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
 START_LIMIT_S = 60.0
@@ -186,7 +185,7 @@ def execute(
         answer = worker.ask(database, query, given, largest)
     except _EndedByLimit:
         if given < asked:
-            execution_record.count(execution_record.SHORTENED)
+            code_execution.count(SHORTENED)
         raise
     finally:
         _idle.put(worker)
@@ -214,7 +213,36 @@ def whole(database: Path) -> Path:
     return database
 
 
+CURRENT_TIME = "'2105-12-31 23:59:00'"
+"""No record of the database is later."""
+NORMAL_RANGES = {
+    "temperature": (35.5, 38.1),
+    "sao2": (95.0, 100.0),
+    "heart_rate": (60.0, 100.0),
+    "respiration": (12.0, 18.0),
+    "systolic_bp": (90.0, 120.0),
+    "diastolic_bp": (60.0, 90.0),
+    "mean_bp": (60.0, 110.0),
+}
+
+_CURRENT_TIME = re.compile(r"\bcurrent_time\b", re.IGNORECASE)
+_BOUND = re.compile(rf"\b({'|'.join(NORMAL_RANGES)})_(lower|upper)\b", re.IGNORECASE)
+
+
+def as_evaluated(query: str) -> str:
+    """The query with the time, the days (`%j`: of the year; `%J`: of the Julian calendar) and the bounds filled in.
+
+    These three are what the benchmark's own evaluation sets: github.com/glee4810/EHRSQL, evaluate.py (G. Lee et al.,
+    NeurIPS 2022). Capitals and quotation marks, which it changes too, stay: that would forgive, or break, what a model
+    wrote.
+    """
+    query = _CURRENT_TIME.sub(CURRENT_TIME, query).replace("%j", "%J")
+    return _BOUND.sub(lambda found: str(NORMAL_RANGES[found[1].lower()][found[2].lower() == "upper"]), query)
+
+
 def execute_ehr_sql_read_only() -> None:
+    from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
+
     EhrSqlAnnotator.annotate = annotate
 
 
@@ -260,6 +288,8 @@ def database_state() -> str:
 
 
 def _ehr_sql_database() -> Path:
+    from helm.benchmark.annotation import ehr_sql_annotator
+
     root = Path(ehr_sql_annotator.get_benchmark_output_path())
     return whole((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 

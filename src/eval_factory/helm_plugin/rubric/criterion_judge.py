@@ -1,14 +1,15 @@
-"""Judging by criterion: each criterion of each answer is a question of its own to each judge.
+"""Judges: those of HELM's juries, and those of a rubric, who are asked about each criterion of each answer apart.
 
-A benchmark asks thousands of them. All of a run's go to the judges side by side, as many at once as each judge may be
-asked, whatever answer they are about; each goes through our client: kept, retried, limited.
+All are asked side by side, through our client: cached, retried, limited. A rubric asks thousands of questions: all of a
+run's go to the judges at once, as many as each judge may be asked, whatever answer they are about. Of HELM's jury one
+method is replaced: prompts, criteria and the form of the annotations stay HELM's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.annotation.annotator import Annotator
@@ -19,14 +20,18 @@ from helm.common.request import Request, RequestResult
 from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
+from eval_factory.helm import names
 from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt, template
-from eval_factory.helm.judge_output import UnusableJudgeOutput
-from eval_factory.helm_plugin import judge_prompts
+from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
+from eval_factory.helm_plugin.run_records import judge_prompts
 from eval_factory.helm_plugin.session import current_session
 from eval_factory.tasks.rubric_case import RUBRICS, Criterion
 
-MOST_TOKENS = 4096
+if TYPE_CHECKING:
+    from helm.benchmark.adaptation.scenario_state import ScenarioState
+
+MAX_TOKENS = 4096
 """What HELM grants a judge."""
 
 TRIES = 2
@@ -34,6 +39,92 @@ ASK_AGAIN = (
     "\n\nYour previous answer to this could not be used: {reason}."
     "\nAnswer again with the single JSON object described above and nothing else."
 )
+
+Ask = Callable[[Request], RequestResult]
+_Judgement = TypeVar("_Judgement")
+
+
+class NotJudged(Exception):
+    """Why a judge gave no judgement."""
+
+
+def judgement(
+    model: str, deployment: str, prompt: str, ask: Ask, read: Callable[[str], _Judgement], role: str | None = None
+) -> _Judgement:
+    """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
+
+    Where that cannot be used either, both are archived: the next run of the same command asks the judge anew.
+
+    Args:
+        read: what the output says, or raises UnusableJudgeOutput.
+        role: of a judge whose requests were counted before they were asked.
+
+    Raises:
+        NotJudged: the judge could not be asked, or its output was unusable twice.
+        Exception: a limit of the run is reached, so that nothing more is asked.
+    """
+    request = Request(
+        model=model, model_deployment=deployment, prompt=prompt, temperature=0.0, max_tokens=MAX_TOKENS
+    )  # fmt: skip
+    asked: list[Request] = []
+    reason = ""
+    for number in range(TRIES):
+        asked.append(request)
+        if number > 0 and role is not None:
+            current_session().expect_more(role)
+        try:
+            result = ask(request)
+        except Exception as error:  # a judge that cannot be asked at all said so already; the others go on
+            if current_session().limit_reached is not None:
+                raise
+            raise NotJudged(one_line(str(error))) from error
+        if not result.success or not result.completions:
+            if role is not None and result.error == FILTERED_MESSAGE:
+                # Of the model it would be an answer; a judge has decided nothing.
+                current_session().clients[role].forget(request, FILTERED_MESSAGE)
+            raise NotJudged(result.error or "it gave no answer")
+        try:
+            return read(result.completions[0].text)
+        except UnusableJudgeOutput as error:
+            reason = str(error)
+            request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
+    # The role is in model_deployments.yaml: HELM's configurable benchmark calls a judge by its deployment.
+    client = current_session().clients[role or get_model_deployment(deployment).client_spec.args["role"]]
+    for request in asked:
+        client.forget(request, reason)
+    raise NotJudged(f"unusable judgement: {reason}")
+
+
+def ask_judges_in_parallel() -> None:
+    from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator  # imported here: few runs have a jury
+
+    LLMAsJuryAnnotator.annotate = annotate
+
+
+def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
+    """HELM's annotations of one answer: the prompt, and each judge's ratings where it gave them."""
+    answer = request_state.result.completions[0].text if request_state.result else ""
+    if says_nothing(answer):
+        return {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM has it
+    prompt, form = self._interpolate_prompt(request_state), current_session().jury_form
+    judge_prompts.note(self.name, self._prompt_template)
+    judges: dict[str, Any] = self._annotator_models
+
+    def read(text: str) -> dict[str, Any]:
+        return parse_judge_output(text, self._annotation_criteria, answer, form)
+
+    def rated_by(name: str) -> dict[str, Any] | NotJudged:
+        judge = judges[name]
+        try:
+            return judgement(judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read)
+        except NotJudged as reason:
+            return reason
+
+    outcomes = dict(zip(judges, map_at_once(rated_by, list(judges), len(judges)), strict=True))
+    rated = {name: ratings for name, ratings in outcomes.items() if not isinstance(ratings, NotJudged)}
+    missing = {name: str(reason) for name, reason in outcomes.items() if isinstance(reason, NotJudged)}
+    return {"prompt_text": prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}
+
 
 Said = dict[str, Any]
 """A decision with its explanation, or `error`."""
@@ -71,7 +162,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         Args:
             judges: name -> deployment.
         """
-        self._ask: Callable[[Request], RequestResult] = auto_client.make_request
+        self._ask: Ask = auto_client.make_request
         self._judges = [_judge(name, deployment) for name, deployment in judges.items()]
         self._at_once = criteria_per_request
 
@@ -93,23 +184,20 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             question
             for number, state in enumerate(request_states)
             if is_answered(state)
-            for question in questions_of(number, state, self._at_once)
+            for question in _questions_of(number, state, self._at_once)
         ]
-        self._judge_all(questions, said)
-        return [{ANNOTATION: annotation_of(of_answer)} for of_answer in said]
-
-    def _judge_all(self, questions: Sequence[_Question], said: list[list[dict[str, Said]]]) -> None:
         for judge in self._judges:
             current_session().expect(judge.role, len(questions))
 
-        def ask(judge: _Judge) -> None:
-            map_at_once(lambda question: self._judge_one(judge, question, said), questions, judge.parallelism)
+        def judge_one(judge: _Judge, question: _Question) -> None:
+            for offset, one in enumerate(_said_by(judge, question, self._ask)):
+                said[question.number][question.first + offset][judge.name] = one
 
-        map_at_once(ask, self._judges, len(self._judges))
+        def judge_all(judge: _Judge) -> None:
+            map_at_once(lambda question: judge_one(judge, question), questions, judge.parallelism)
 
-    def _judge_one(self, judge: _Judge, question: _Question, said: list[list[dict[str, Said]]]) -> None:
-        for offset, one in enumerate(said_by(judge, question, self._ask)):
-            said[question.number][question.first + offset][judge.name] = one
+        map_at_once(judge_all, self._judges, len(self._judges))
+        return [{ANNOTATION: annotation_of(of_answer)} for of_answer in said]
 
 
 def _judge(name: str, deployment: str) -> _Judge:
@@ -127,53 +215,51 @@ def is_answered(state: RequestState) -> bool:
     return result is not None and (result.success or result.error == FILTERED_MESSAGE)
 
 
-def questions_of(number: int, state: RequestState, at_once: int) -> Iterator[_Question]:
+def _questions_of(number: int, state: RequestState, at_once: int) -> Iterator[_Question]:
     criteria = criteria_of(state)
     for first in range(0, len(criteria), at_once):
         yield _Question(number, first, state, tuple(criteria[first : first + at_once]))
 
 
-def said_by(judge: Any, question: _Question, ask: Callable[[Request], RequestResult]) -> list[Said]:
-    """One judge's decisions, or why there are none: it could not be asked, or its output was unusable twice.
-
-    Unusable output is archived: the next run of the same command asks the judge anew.
-    """
+def _said_by(judge: _Judge, question: _Question, ask: Ask) -> list[Said]:
+    """One judge's decisions, or why there are none."""
     state, count = question.state, len(question.criteria)
     answer = state.result.completions[0].text if state.result and state.result.completions else ""
     references = [one.output.text for one in state.instance.references]
-    prompt = criterion_prompt(
-        state.instance.input.messages or [], answer, question.criteria, references[0] if references else None
-    )
-    request = Request(
-        model=judge.deployment, model_deployment=judge.deployment, prompt=prompt, temperature=0.0,
-        max_tokens=MOST_TOKENS,
-    )  # fmt: skip
-    asked: list[Request] = []
-    reason = ""
-    for number in range(TRIES):
-        asked.append(request)
-        if number > 0:
-            current_session().expect_more(judge.role)
-        try:
-            result = ask(request)
-        except Exception as error:  # a judge that cannot be asked at all said so already; the others go on
-            if current_session().limit_reached is not None:
-                raise
-            return _not_judged(one_line(str(error)), count)
-        if not result.success or not result.completions:
-            if result.error == FILTERED_MESSAGE:  # of the model it is an answer; a judge has decided nothing
-                current_session().clients[judge.role].forget(request, FILTERED_MESSAGE)
-            return _not_judged(result.error or "it gave no answer", count)
-        try:
-            return [one.as_dict() for one in parse_decisions(result.completions[0].text, count, answer)]
-        except UnusableJudgeOutput as error:
-            reason = str(error)
-            request = replace(request, prompt=prompt + ASK_AGAIN.format(reason=reason))
-    client = current_session().clients[judge.role]
-    for one in asked:
-        client.forget(one, reason)
-    return _not_judged(f"unusable judgement: {reason}", count)
+    messages = state.instance.input.messages or []
+    prompt = criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
+
+    def read(text: str) -> list[Said]:
+        return [one.as_dict() for one in parse_decisions(text, count, answer)]
+
+    try:
+        return judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role)
+    except NotJudged as reason:
+        return [{ERROR: str(reason)} for _ in range(count)]
 
 
-def _not_judged(reason: str, count: int) -> list[Said]:
-    return [{ERROR: reason} for _ in range(count)]
+def requests_to_judges(state: ScenarioState) -> int:
+    """Of all judges together, about the answers that came; questions that are asked again are not counted."""
+    answered = [one for one in state.request_states if is_answered(one)]
+    return sum(_judges_of(spec) * _each(spec, answered) for spec in state.annotator_specs or ())
+
+
+def requests_to_each(state: ScenarioState) -> int:
+    """Of a rubric: how many one judge will get if all answers come; 0 where there is no rubric."""
+    return sum(_each(spec, state.request_states) for spec in state.annotator_specs or () if _is_rubric(spec))
+
+
+def _each(spec: Any, states: Sequence[RequestState]) -> int:
+    if not _is_rubric(spec):
+        return len(states)
+    at_once = spec.args["criteria_per_request"]
+    return sum(1 for number, one in enumerate(states) for _ in _questions_of(number, one, at_once))
+
+
+def _is_rubric(spec: Any) -> bool:
+    return bool(spec.class_name == names.RUBRIC_ANNOTATOR_CLASS)
+
+
+def _judges_of(spec: Any) -> int:
+    """An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks once, if at all."""
+    return next((len(spec.args[name]) for name in ("judges", "annotator_models") if spec.args.get(name)), 1)

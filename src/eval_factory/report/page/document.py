@@ -2,6 +2,8 @@
 
 A Content-Security-Policy forbids any connection, and any script and style but the page's own two, by their hashes.
 What others wrote is escaped by the template, or stands in compressed blocks from which the script inserts it as text.
+
+Output folders -> what a page shows of them.
 """
 
 from __future__ import annotations
@@ -17,16 +19,16 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
-from eval_factory.report.clinician_lines import clinician_headline
-from eval_factory.report.cost_line import cost_line
-from eval_factory.report.page import plain_words
-from eval_factory.report.page.instance_data import InstanceBlocks
-from eval_factory.report.page.usage_rows import usage_rows
-from eval_factory.report.plots.result_plots import plots_of
-from eval_factory.report.plots.svg_plot import page_css, svg
-from eval_factory.report.rubric_lines import rubric_headline
+from eval_factory.report import documents, sentences
+from eval_factory.report.drawing import page_css, svg
+from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
+from eval_factory.report.papers import methods_text
+from eval_factory.report.reader import StoredResult
+from eval_factory.report.result_plots import plots_of
+from eval_factory.report.sentences import clinician_headline, cost_line, rubric_headline, usage_rows
 
 STYLE, SCRIPT = "\0style\0", "\0script\0"
 """Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
@@ -81,7 +83,7 @@ def page(
     style, script = page_style(), page_script()
     text = page_environment().get_template("page.html.j2").render(
         shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
-        data=Markup(DATA), policy=policy(style, script), words=plain_words,  # noqa: S704
+        data=Markup(DATA), policy=policy(style, script), words=sentences,  # noqa: S704
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=cost_line,
         usage_rows=usage_rows, asdict=asdict,
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
@@ -135,9 +137,11 @@ def page_environment() -> Environment:
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
-    environment.filters["decimal"] = lambda number, digits=4: "" if number is None else f"{number:.{digits}f}"
+    environment.filters["decimal"] = lambda number, digits=4: formats.decimals(number, digits)
     environment.filters["clinician_headline"] = clinician_headline
-    environment.filters["grouped"] = lambda number: f"{number:,}"
+    environment.filters["p_value"] = formats.p_value
+    environment.filters["points"] = lambda number: f"{number:,.10g}"
+    environment.filters["grouped"] = formats.count
     environment.filters["rubric_headline"] = rubric_headline
     return environment
 
@@ -145,3 +149,29 @@ def page_environment() -> Environment:
 def _finalized(value: Any) -> Any:
     """Foreign text printable; what is markup of ours as it is."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def page_of(stored: StoredResult, *, with_texts: bool = True) -> str:
+    """The page of one result: byte for byte the one that the run wrote, where texts are wanted."""
+    return page(shown_of([stored], with_texts=with_texts), with_texts=with_texts)
+
+
+def shown_of(stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True) -> list[Shown]:
+    """Each with its instances packed. What a result asks as another before it did is not repeated.
+
+    Raises:
+        PrerequisiteError: the files of instances cannot be read.
+    """
+    found: list[Shown] = []
+    for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
+        result = one.result
+        packer = InstancePacker(
+            result.scores.get(result.main_metric), tuple(result.groups), number, with_texts=with_texts,
+            known_prompts=found[0].instances.prompts if found else {}, tags=tags_of_groups(result.groups),
+            beside_others=len(stored) > 1,
+        )  # fmt: skip
+        for record in result.instances:
+            packer.add(documents.instance_line(record), documents.result_line(record))
+        methods = methods_text(result, one.config, one.target)
+        found.append(Shown(result, one.command, packer.finish(), methods, label))
+    return found

@@ -1,10 +1,18 @@
-"""Instances -> the blocks of a page: an index with what the table shows and filters by, and chunks with the texts."""
+"""Instances -> the blocks of a page: an index with what the table shows and filters by, and chunks with the texts.
+
+Each block is an element `<script type="application/x-eval-factory">`, which no browser runs: compressed JSON lines. The
+page's script unpacks one with the browser's `DecompressionStream` when it is needed.
+"""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,17 +21,207 @@ from markupsafe import Markup
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED
-from eval_factory.report.page.data_blocks import BlockWriter
-from eval_factory.report.page.rubric_data import (
-    SIGNS,
-    Lost,
-    LostPoints,
-    criteria_rows,
-    criterion_signs,
-    judges_differ,
-)
-from eval_factory.report.plots.result_plots import InstanceNumbers
 from eval_factory.report.reader import instance_record
+from eval_factory.report.result_plots import InstanceNumbers
+
+SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
+"""Verdict -> the share of its points that a criterion counts; an unjudged one has none."""
+LONGEST_WORDS = 2_000
+"""Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl has the rest."""
+MOST_LOST = 25
+"""Criteria and tags, each, in the list of those that cost most points."""
+MOST_TAGS = 50
+"""Tags of a criterion that a page holds."""
+NOT_MET, HARM, UNDECIDED, DISAGREE = "criterion_not_met", "harm_met", "criterion_undecided", "disagree"
+SIGNS = (NOT_MET, HARM, UNDECIDED)
+"""By which instances are chosen: one with positive points is not met, one with negative points is met, a judge gave no
+decision about one."""
+_TAG, _OF_CRITERIA = "tag", "criterion_"
+"""The field of tags that name none, and what the name of a group of criteria may begin with (docs/rubrics.md)."""
+
+
+def points_lost(criterion: Mapping[str, Any]) -> float | None:
+    """Against the best answer that there can be; None where no judge decided."""
+    share = SHARES.get(criterion["verdict"])
+    if share is None:
+        return None
+    points = float(criterion["points"])
+    return points * (1 - share) if points > 0 else -points * share
+
+
+def criterion_signs(record: InstanceRecord) -> Iterator[str]:
+    """`SIGNS`, and whether one judge says met where another says not met; nothing of an answer that did not come."""
+    if record.error is not None:
+        return
+    decisions = [{_decision(words) for words in one["judges"].values()} for one in record.criteria]
+    if any(one["points"] > 0 and one["verdict"] == "not met" for one in record.criteria):
+        yield NOT_MET
+    if any(one["points"] < 0 and one["verdict"] == "met" for one in record.criteria):
+        yield HARM
+    if any(one["verdict"] == "unjudged" for one in record.criteria) or any(None in found for found in decisions):
+        yield UNDECIDED
+    if any({0, 1} <= found for found in decisions):
+        yield DISAGREE
+
+
+def criteria_rows(
+    criteria: Sequence[Mapping[str, Any]], *, with_texts: bool, tags: Collection[str] = ()
+) -> list[list[Any]]:
+    """Number, words, points, tags, verdict, points lost, and of each judge name, decision (1, 0, null) and words; what
+    cost most comes first, then what nobody decided.
+
+    Args:
+        with_texts: without, no words of a criterion or a judge are among it.
+        tags: those that may be shown without texts.
+    """
+    rows = [
+        [
+            number,
+            shortened(one["criterion"]) if with_texts else None,
+            one["points"],
+            [shortened(tag) for tag in one["tags"][:MOST_TAGS] if with_texts or tag in tags],
+            one["verdict"],
+            points_lost(one),
+            [[judge, _decision(said), _words(said) if with_texts else None] for judge, said in one["judges"].items()],
+        ]
+        for number, one in enumerate(criteria, 1)
+    ]
+    return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
+
+
+def _decision(said: Mapping[str, Any]) -> int | None:
+    met = said.get("criteria_met")
+    return int(met) if isinstance(met, bool) else None
+
+
+def _words(said: Mapping[str, Any]) -> str | None:
+    found = said.get("explanation", said.get("error"))
+    return None if found is None else shortened(str(found))
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]} … ({len(text):,} characters: results.jsonl)"
+
+
+def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    """Tags that make a group which a result names anyway."""
+    pairs = [(name.removeprefix(_OF_CRITERIA), value) for name, values in groups.items() for value in values]
+    return frozenset(f"{name}:{value}" for name, value in pairs) | {value for name, value in pairs if name == _TAG}
+
+
+@dataclass
+class Lost:
+    """A tag, or a criterion that several answers were judged by, and what it cost."""
+
+    label: str | None
+    """None of a criterion that was met once only, so far: its words are not kept."""
+    is_tag: bool
+    judged: int = 0
+    """How often it was decided."""
+    times: int = 0
+    """In how many answers it cost points."""
+    points: float = 0.0
+    """That it cost in all."""
+    answers: int = field(default=0, compare=False)
+    """That were judged by it."""
+
+
+@dataclass
+class LostPoints:
+    """Adds up what criteria and tags cost, answer by answer."""
+
+    with_texts: bool = True
+    tags: Collection[str] = ()
+    """That may be shown without texts."""
+    _places: dict[tuple[bool, bytes], int] = field(default_factory=dict)
+    _counted: list[Lost] = field(default_factory=list)
+
+    def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+        """The numbers of what cost this answer points."""
+        lost: set[int] = set()
+        answered: set[int] = set()
+        for one in criteria:
+            points = points_lost(one)
+            for place in self._places_of(one):
+                found = self._counted[place]
+                found.answers += place not in answered
+                answered.add(place)
+                if points is not None:
+                    found.judged += 1
+                    found.points += points
+                    if points and place not in lost:
+                        found.times += 1
+                        lost.add(place)
+        return tuple(sorted(lost))
+
+    def most(self) -> dict[int, Lost]:
+        """Number -> what cost most, tags first; of criteria those that several answers have."""
+        found = [(place, one) for place, one in enumerate(self._counted) if one.times and one.answers > 1]
+        found.sort(key=lambda one: (-one[1].points, one[1].label or ""))
+        tags, texts = ([one for one in found if one[1].is_tag is kind][:MOST_LOST] for kind in (True, False))
+        return dict([*tags, *texts])
+
+    def _places_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
+        for tag in dict.fromkeys(criterion["tags"]):
+            if self.with_texts or tag in self.tags:
+                yield self._place(tag, is_tag=True)
+        if self.with_texts:
+            yield self._place(criterion["criterion"], is_tag=False)
+
+    def _place(self, text: str, *, is_tag: bool) -> int:
+        """Its words are kept from the second time on: most criteria are of one case."""
+        key = (is_tag, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16])
+        place = self._places.setdefault(key, len(self._counted))
+        if place == len(self._counted):
+            self._counted.append(Lost(None, is_tag))
+        elif self._counted[place].label is None:
+            self._counted[place].label = shortened(text)
+        return place
+
+
+LARGEST = 256 * 1024 * 1024
+"""Bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros."""
+TYPE = "application/x-eval-factory"
+INDEX = "index"
+_BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
+
+
+def block(run: int, part: str, lines: Iterable[str]) -> Markup:
+    """Lines of JSON as gzip (RFC 1952) in base64, which has no `<`: nothing in it ends the element.
+
+    Args:
+        run: the number of the result on the page, from 0.
+    """
+    packed = base64.b64encode(gzip.compress("\n".join(lines).encode(), 6, mtime=0)).decode("ascii")
+    return Markup(f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>')  # noqa: S704
+
+
+def unpacked(page: str) -> str:
+    """A page with its data readable, each instance on a line: what two pages are compared by.
+
+    Versions of zlib compress the same text to other bytes. What cannot be unpacked is left as it is.
+    """
+
+    def unpacked_block(match: re.Match[str]) -> str:
+        try:
+            return f"{match[1]}\n{_text_of(match[2])}\n{match[3]}"
+        except (ValueError, zlib.error):
+            return match[0]
+
+    return _BLOCK.sub(unpacked_block, page)
+
+
+def _text_of(packed: str) -> str:
+    """
+    Raises:
+        ValueError, zlib.error: it is no such block, or too large.
+    """
+    unpacker = zlib.decompressobj(wbits=31)
+    text = unpacker.decompress(base64.b64decode(packed, validate=True), LARGEST)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("it is cut, or too large")
+    return text.decode()
+
 
 CHUNK = 250
 """Instances that are unpacked together when one of them is opened."""
@@ -98,17 +296,15 @@ class InstancePacker:
     _waiting: list[InstanceRecord] = field(default_factory=list)
     _prompts: dict[Key, bytes] = field(default_factory=dict)
     _beginning: str | None = None
-    _writer: BlockWriter = field(init=False)
+    _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(init=False)
 
     def __post_init__(self) -> None:
-        self._writer = BlockWriter(self.run)
         self._lost = LostPoints(self.with_texts, self.tags)
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
-        record = instance_record(instance, outcome)
-        self._waiting.append(record)
+        self._waiting.append(instance_record(instance, outcome))
         if len(self._waiting) == CHUNK:
             self._pack()
 
@@ -123,7 +319,7 @@ class InstancePacker:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
         most = self._lost.most()
-        blocks = self._writer.finish(self._index(middle, most))
+        blocks = (block(self.run, INDEX, self._index(middle, most)), *self._blocks)
         lost = tuple(most.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
 
@@ -135,9 +331,9 @@ class InstancePacker:
         lines = []
         for record in records:
             self._rows.append(self._row(record))
-            self._count(record)
+            self._numbers.add(record, self.main)
             lines.append(json_line(self._detail(record)))
-        self._writer.add(lines)
+        self._blocks.append(block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord) -> _Row:
         prompt = _text_of_prompt(record).removeprefix(self._beginning or "")
@@ -152,16 +348,6 @@ class InstancePacker:
             answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
             lost=() if record.error is not None else self._lost.add(record.criteria),
         )
-
-    def _count(self, record: InstanceRecord) -> None:
-        main, numbers = self.main, self._numbers
-        value = self._rows[-1].value
-        if main and value is not None and (record.split, record.perturbation) == (main.split or "", main.perturbation):
-            numbers.values.append(value)
-        if record.latency_s is not None:
-            numbers.latencies.append(record.latency_s)
-        for judge, rating in record.judges.items():
-            numbers.ratings.setdefault(judge, []).append(rating)
 
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """What is shown of an opened instance; what is empty is left out."""
@@ -234,8 +420,8 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
     if record.finish_reason == CUT_OFF:
         yield "cut_off"
     marks = record.judges.values()
-    if (marks and max(marks) - min(marks) >= FAR_APART) or judges_differ(record):
-        yield "disagree"
+    if marks and max(marks) - min(marks) >= FAR_APART:
+        yield DISAGREE
     if record.unjudged:
         yield "unjudged"
     if record.injection:
@@ -258,10 +444,6 @@ def _text_of_prompt(record: InstanceRecord) -> str:
         return record.prompt
     said = [turn.get("content") for turn in record.turns if turn.get("role") != "system"]
     return "\n".join(one for one in said if isinstance(one, str)) or record.prompt
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def first_words(text: str, length: int) -> str:

@@ -33,7 +33,13 @@
   // A name that others gave may be one that every object has, as `constructor`.
   const own = (record, name) => record && Object.prototype.hasOwnProperty.call(record, name) ? record[name] : undefined;
   const counted = (count) => count.toLocaleString("en");
-  const number = (value) => value === null || value === undefined ? "" : String(Math.round(value * 10000) / 10000);
+  // As core/formats.py: rounded as by hand, from the shortest decimal text.
+  const number = (value) => {
+    if (value === null || value === undefined) return "";
+    const size = Math.abs(value);
+    if (size < 1e-6 || size >= 1e15) return String(size < 1e-6 ? 0 : value);
+    return String(Math.sign(value) * Math.round(`${size}e4`) / 10000);
+  };
 
   // ---- odd characters are shown, never obeyed ------------------------------------------------------------------------------
 
@@ -106,20 +112,10 @@
 
   // ---- data ----------------------------------------------------------------------------------------------------------------
 
-  // Frequent words have codes of one byte or two (data_blocks.py); this decoder maps 0x80 to 0xff to U+F780 to U+F7FF.
-  const CODE = /[\uf780-\uf7bf]|[\uf7c0-\uf7ff][\uf780-\uf7ff]/g;
-  const SHORT = 64;
-
-  function numberOf(code) {
-    const first = code.charCodeAt(0) - 0xf780;
-    return first < SHORT ? first : SHORT + (first - SHORT) * 128 + code.charCodeAt(1) - 0xf780;
-  }
-
-  async function unpack(script, words) {
+  async function unpack(script) {
     const packed = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const text = new TextDecoder("x-user-defined").decode(await new Response(stream).arrayBuffer());
-    return text.replace(CODE, (code) => words[numberOf(code)]);
+    return new Response(stream).text();
   }
 
   class Run {
@@ -130,9 +126,7 @@
     }
 
     async readIndex() {
-      const words = await unpack(this.scripts.get("words"), []);
-      this.words = words ? words.split("\n").map((word) => JSON.parse(word)) : [];
-      const lines = (await unpack(this.scripts.get("index"), this.words)).split("\n");
+      const lines = (await unpack(this.scripts.get("index"))).split("\n");
       this.head = JSON.parse(lines[0]);
       this.rows = lines.slice(1).map((line, place) => this.row(JSON.parse(line), place));
       this.byKey = new Map(this.rows.map((row) => [row.key, row]));
@@ -146,7 +140,7 @@
     async chunk(name) {
       let found = this.parsed.get(name);
       if (!found) {
-        found = unpack(this.scripts.get(name), this.words).then((text) => text.split("\n").map((line) => JSON.parse(line)));
+        found = unpack(this.scripts.get(name)).then((text) => text.split("\n").map((line) => JSON.parse(line)));
         this.parsed.set(name, found);
         if (this.parsed.size > KEPT_CHUNKS) this.parsed.delete(this.parsed.keys().next().value);
       }
@@ -385,8 +379,8 @@
   async function readTexts() {
     for (const run of runs) {
       for (const [name, script] of run.scripts) {
-        if (name === "index" || name === "words") continue;
-        const lines = (await unpack(script, run.words)).split("\n");
+        if (name === "index") continue;
+        const lines = (await unpack(script)).split("\n");
         const first = Number(name) * run.head.chunk;
         lines.forEach((line, at) => { run.rows[first + at].text = searchable(JSON.parse(line)); });
         searched += 1;

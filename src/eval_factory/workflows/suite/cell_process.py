@@ -35,7 +35,7 @@ WITHOUT_FORK = "--without-fork"
 NEEDED = (
     "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.progress",
     "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
-    "eval_factory.report.screen", "eval_factory.report.eval_factory_metrics",
+    "eval_factory.report.screen", "eval_factory.report.write",
     "eval_factory.scoring.usage", "eval_factory.scoring.provenance",
     "eval_factory.scoring.provenance", "scipy.special", "scipy.stats",
 )  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.suite import Suite, combinations, origins_of
+from eval_factory.config.suite_layers import TOP
 from eval_factory.config.suite_model import served_lines
-from eval_factory.config.suite_shape import TOP
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor

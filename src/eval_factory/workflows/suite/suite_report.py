@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
+from eval_factory.core import formats, tables
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report import notebook_display as html
-from eval_factory.report.data_frames import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
+from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 
 if TYPE_CHECKING:
@@ -177,7 +178,11 @@ def suite_html(report: SuiteReport) -> str:
     head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
     rows = [_cells_of(_cell_row(cell)) for cell in report.cells]
     wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in report.cells if cell.exit_code]
-    parts = [html.table(head, rows), *html.listed(wrong), html.paragraph(f"table: {report.folder.results_html}")]
+    parts = [
+        tables.html(tables.Table(head, rows, 3), html.MOST_ROWS),
+        *html.listed(wrong),
+        html.paragraph(f"table: {report.folder.results_html}"),
+    ]
     return html.block(_title(report), parts)
 
 
@@ -188,8 +193,8 @@ def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["evaluation"],
         row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
         row.get("metric") or "-",
-        html.number(row.get("value")),
-        html.interval(row.get("ci_low"), row.get("ci_high")),
+        formats.score(row.get("value"), missing="-"),
+        formats.between(row.get("ci_low"), row.get("ci_high"), missing="-"),
         "-" if count is None else str(count),
     )
 

@@ -13,9 +13,8 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
-from eval_factory.helm_plugin.patches import apply
-from eval_factory.helm_plugin.patches.apply import apply_patches
-from eval_factory.helm_plugin.patches.patch_registry import ROOM, Otherwise, Patch, Stage
+from eval_factory.helm_plugin.patches import patch_registry
+from eval_factory.helm_plugin.patches.patch_registry import ROOM, Otherwise, Patch, Stage, apply_patches
 
 GENERAL = "helm.common.general:ensure_file_downloaded"
 done: list[str] = []
@@ -37,8 +36,8 @@ class Made:
 @pytest.fixture(autouse=True)
 def _nothing_applied_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     done.clear()
-    monkeypatch.setattr(apply, "_applied", [])
-    monkeypatch.setattr(apply, "_left_out", {})
+    monkeypatch.setattr(patch_registry, "_applied", [])
+    monkeypatch.setattr(patch_registry, "_left_out", {})
     monkeypatch.setitem(sys.modules, f"{ROOM}.made", Made())
     monkeypatch.setattr(sys, "argv", ["helm-run", "--run-entries", "medec:model=m"])
     monkeypatch.delenv(WITHOUT, raising=False)
@@ -49,7 +48,7 @@ def patch(name: str = "one", **given: Any) -> Patch:
 
 
 def names() -> list[str]:
-    return [made.name for made in apply._applied]
+    return [made.name for made in patch_registry._applied]
 
 
 def test_each_is_applied_once_in_its_stage() -> None:
@@ -62,7 +61,7 @@ def test_each_is_applied_once_in_its_stage() -> None:
     assert done.count("a") == 1
     apply_patches(Stage.SCORING, made)
     assert names() == ["a", "c", "b"]
-    assert apply.warning() is None
+    assert patch_registry.warning() is None
 
 
 @pytest.mark.parametrize("without", ["all", "a", "other,a"])
@@ -82,7 +81,7 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
     assert names() == ["b"]
     said = "AttributeError: module 'helm' has no attribute 'that'"
     assert capsys.readouterr().err == f"warning: going on without broken: {said}\n"
-    assert apply.warning() == f"HELM is run without broken ({said})"
+    assert patch_registry.warning() == f"HELM is run without broken ({said})"
     apply_patches(Stage.START, (patch("broken"),))
     assert done.count("broken") == 1
     with pytest.raises(AttributeError):
@@ -92,12 +91,12 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
 def test_another_version_of_helm_is_not_patched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(apply, "installed_helm", lambda: "0.5.99")
+    monkeypatch.setattr(patch_registry, "installed_helm", lambda: "0.5.99")
     needed = patch("needed", otherwise=Otherwise.FAIL)
     apply_patches(Stage.START, (patch("a"), patch("of_other_packages", versions=None)))
     assert done == ["of_other_packages"]
     assert "going on without a: HELM 0.5.99 is installed" in capsys.readouterr().err
-    assert apply.warning() == "HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"
+    assert patch_registry.warning() == "HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"
     with pytest.raises(PrerequisiteError, match=r"\(needed\): HELM 0\.5\.99 is installed; supported: HELM 0\.5\.16"):
         apply_patches(Stage.START, (needed,))
     apply_patches(Stage.START, (patch("not_asked", otherwise=Otherwise.FAIL, run_specs=frozenset({"pubmed_qa"})),))
@@ -117,7 +116,7 @@ def test_another_version_of_helm_is_not_patched(
     ],
 )
 def test_a_target_has_to_be_there(target: str, reason: str | None) -> None:
-    assert apply.objection(patch(targets=(GENERAL, target)), "0.5.16") == reason
+    assert patch_registry.objection(patch(targets=(GENERAL, target)), "0.5.16") == reason
 
 
 @pytest.mark.parametrize("error", [ImportError("x"), ModuleNotFoundError("x", name="clang"), RuntimeError("x")])
@@ -126,26 +125,29 @@ def test_a_package_that_helm_lacks_is_no_other_version(error: Exception, monkeyp
         raise error
 
     monkeypatch.setattr(importlib, "import_module", fails)
-    assert apply.objection(patch(targets=(GENERAL,)), "0.5.16") is None
+    assert patch_registry.objection(patch(targets=(GENERAL,)), "0.5.16") is None
 
 
 def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"0.5.16": {**apply._checked_files()["0.5.16"], "helm.common.general": "0" * 64}}
-    monkeypatch.setattr(apply, "_checked_files", lambda: known)
+    known = {"0.5.16": {**patch_registry._checked_files()["0.5.16"], "helm.common.general": "0" * 64}}
+    monkeypatch.setattr(patch_registry, "_checked_files", lambda: known)
     for target in (GENERAL, "helm.common.general"):
-        assert apply.objection(patch(targets=(target,)), "0.5.16") == "helm.common.general is not as in HELM 0.5.16"
+        assert (
+            patch_registry.objection(patch(targets=(target,)), "0.5.16")
+            == "helm.common.general is not as in HELM 0.5.16"
+        )
 
 
 def test_a_file_that_cannot_be_read_is_taken_as_it_is() -> None:
-    assert not apply._is_changed("helm.common.general", Path("/nowhere/general.py"), "0.5.16")
-    assert apply._is_changed("helm.common.general", Path(__file__), "0.5.16")
-    assert not apply._is_changed("helm.unknown", Path(__file__), "0.5.16")
+    assert not patch_registry._is_changed("helm.common.general", Path("/nowhere/general.py"), "0.5.16")
+    assert patch_registry._is_changed("helm.common.general", Path(__file__), "0.5.16")
+    assert not patch_registry._is_changed("helm.unknown", Path(__file__), "0.5.16")
 
 
 def test_what_was_applied_is_written_down(tmp_path: Path) -> None:
     made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"), patch("broken"))
     apply_patches(Stage.START, made)
-    apply.write_down(tmp_path / "patches.json")
+    patch_registry.write_down(tmp_path / "patches.json")
     assert json.loads((tmp_path / "patches.json").read_text()) == {
         "applied": [
             {"name": "a", "run_specs": None, "erratum": None},

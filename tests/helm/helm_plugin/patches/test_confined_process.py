@@ -3,7 +3,6 @@ tests/integration/core/test_sandbox.py."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,8 +13,9 @@ import pytest
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin.patches import confined_process, confined_worker, execution_record
-from eval_factory.helm_plugin.patches.confined_process import check, run_program, throw_away_folder
+from eval_factory.helm_plugin import run_records
+from eval_factory.helm_plugin.patches import confined_worker, executed_answers
+from eval_factory.helm_plugin.patches.executed_answers import _run, check, throw_away_folder
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 
@@ -26,9 +26,9 @@ PROBLEM = {
 
 @pytest.fixture(autouse=True)
 def _record() -> Iterator[None]:
-    execution_record._known.clear()
+    run_records.code_execution.known.clear()
     yield
-    execution_record._known.clear()
+    run_records.code_execution.known.clear()
 
 
 @needs_bubblewrap
@@ -46,7 +46,7 @@ def test_humaneval(completion: str, result: str) -> None:
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
     found = check(question, 3)
     assert found == {"task_id": "t/0", "passed": result == "passed", "result": result, "completion_id": None}
-    assert execution_record._known == {}
+    assert run_records.code_execution.known == {}
 
 
 @needs_bubblewrap
@@ -70,14 +70,14 @@ def test_an_answer_that_ends_its_process_is_counted() -> None:
     completion = "import os\n    os._exit(0)"
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
     assert check(question, 3) is None
-    assert execution_record._known == {"ended": 1}
+    assert run_records.code_execution.known == {"ended": 1}
 
 
 def test_where_nothing_can_be_executed_any_more_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.Ended(1, b""))
     with pytest.raises(PrerequisiteError, match="what the model answered cannot be executed any more"):
         check({"kind": "apps"}, 1)
-    assert execution_record._known == {}
+    assert run_records.code_execution.known == {}
 
 
 @needs_bubblewrap
@@ -86,7 +86,7 @@ def test_limits(tmp_path: Path) -> None:
 
     def found(program: str) -> str:
         argv = [sys.executable, "-c", program]
-        return run_program(argv, tmp_path, 20, processes=False).output.decode().strip()
+        return _run(argv, tmp_path, 20, processes=False).output.decode().strip()
 
     allocate = "held = bytearray({})\nprint(len(held))"
     assert found(allocate.format(100_000_000)) == "100000000"
@@ -104,7 +104,7 @@ def test_limits(tmp_path: Path) -> None:
 @needs_bubblewrap
 def test_a_program_its_input_and_its_end(tmp_path: Path) -> None:
     def run(*argv: str, seconds: float = 20.0, given: bytes = b"") -> Any:
-        ended = run_program(argv, tmp_path, seconds, given=given, processes=False)
+        ended = _run(argv, tmp_path, seconds, given=given, processes=False)
         return ended.returncode, ended.output
 
     assert run("cat", given=b"text") == (0, b"text")
@@ -117,7 +117,7 @@ def test_a_program_its_input_and_its_end(tmp_path: Path) -> None:
 
 def test_a_home_is_not_readable_because_it_is_on_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path.home()), str(Path.home().parent), ""])
-    path = confined_process._import_path()
+    path = executed_answers._import_path()
     assert {str(Path.home()), str(Path.home().parent), "/", ""}.isdisjoint(path)
     assert str(Path(confined_worker.__file__).parents[3]) in path
 
@@ -126,17 +126,3 @@ def test_the_folder_is_thrown_away() -> None:
     with throw_away_folder() as folder:
         (folder / "file").touch()
     assert not folder.exists()
-
-
-def test_what_an_earlier_run_wrote_is_not_kept(tmp_path: Path) -> None:
-    file = tmp_path / "record.json"
-    file.write_text("{}")
-    execution_record.write_down(file)
-    assert not file.exists()
-    execution_record.count(execution_record.SHORTENED)
-    execution_record.count(execution_record.SHORTENED)
-    assert json.loads(file.read_text()) == {"shortened": 2}
-    execution_record.begin(["b", "a"], ["bubblewrap"])
-    execution_record.write_down(file)
-    assert json.loads(file.read_text()) == {"shortened": 2, "run_specs": ["a", "b"], "by": ["bubblewrap"]}
-    execution_record._record.file = None

@@ -19,7 +19,8 @@ from helm.benchmark.metrics import code_metrics, code_metrics_helper
 from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
 from eval_factory.core.sandbox import TIMED_OUT
-from eval_factory.helm_plugin.patches import confined_process, executed_answers, execution_record, sql_execution
+from eval_factory.helm_plugin import run_records
+from eval_factory.helm_plugin.patches import executed_answers, sql_execution
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 needs_gcc = pytest.mark.skipif(
@@ -55,18 +56,21 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, getattr(module, name))
-    execution_record._known.clear()
+    run_records.code_execution.known.clear()
     yield
     sql_execution.end_workers()
-    execution_record._known.clear()
+    run_records.code_execution.known.clear()
 
 
 def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run", "-r", "code:x=1", "mmlu", "spider"])
     executed_answers.confine_python()
-    assert execution_record._known == {"run_specs": ["code"], "by": list(confined_process.CONFINED_BY)}
+    assert run_records.code_execution.known == {"run_specs": ["code"], "by": list(executed_answers.CONFINED_BY)}
     executed_answers.confine_bird_sql()
-    assert execution_record._known == {"run_specs": ["code", "spider"], "by": [executed_answers.BY_SQL_WORKERS]}
+    assert run_records.code_execution.known == {
+        "run_specs": ["code", "spider"],
+        "by": [executed_answers.BY_SQL_WORKERS],
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_where_nobody_knows_what_is_asked_all_are_named(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run"])
     confine()
-    assert execution_record._known["run_specs"] == run_specs
+    assert run_records.code_execution.known["run_specs"] == run_specs
 
 
 @needs_bubblewrap
@@ -110,7 +114,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
         (TIMED_OUT, "timed out"),
         ([], "the process that executed it ended"),
     ):
-        monkeypatch.setattr(confined_process, "check", lambda *_, found=found: found)
+        monkeypatch.setattr(executed_answers, "check", lambda *_, found=found: found)
         assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
             "task_id": "t/0", "passed": False, "result": result, "completion_id": None,
         }  # fmt: skip

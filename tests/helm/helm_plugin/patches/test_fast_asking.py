@@ -19,7 +19,7 @@ from helm.common.authentication import Authentication
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult
 
 from eval_factory.endpoint import bridge
-from eval_factory.helm_plugin.patches.fast_asking import asked_in_one_thread
+from eval_factory.helm_plugin.patches.speed import asked_in_one_thread
 
 
 class Context:
@@ -112,7 +112,7 @@ def test_as_many_as_helm_is_told(monkeypatch: pytest.MonkeyPatch, frozen: list[s
         inside.append(number)
         if len(inside) == 6:
             everybody.set_result(None)
-        bridge.result_of(everybody)
+        bridge.wait_for(everybody)
         return number
 
     run: Any = executor.parallel_map

@@ -20,8 +20,8 @@ from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
 
-from eval_factory.helm_plugin.packed_stats import PackedStats, Packer
-from eval_factory.helm_plugin.patches import fast_scoring
+from eval_factory.helm_plugin.patches import speed
+from eval_factory.helm_plugin.patches.slim_scoring import PackedStats, Packer
 from patching import ApplyPatch
 
 PERTURBED = PerturbationDescription(name="typos", robustness=True)
@@ -48,7 +48,7 @@ def statistics(seed: int, *, perturbed: bool = False) -> dict[Instance, list[Sta
 
 @pytest.mark.parametrize("seed", range(50))
 def test_worst_cases_are_helms(seed: int) -> None:
-    ours = fast_scoring._worst_cases(statistics(seed))
+    ours = speed._worst_cases(statistics(seed))
     theirs = compute_worst_case_metrics(statistics(seed))
     assert ours is not None
     assert [repr(asdict(stat)) for stat in ours] == [repr(asdict(stat)) for stat in theirs]
@@ -63,38 +63,23 @@ def test_worst_cases_of_what_is_packed_are_helms(seed: int) -> None:
     packer = Packer(Stat)
     packed: dict[Instance, Any] = {instance: packer.pack(stats) for instance, stats in made.items()}
     assert any(isinstance(stats, PackedStats) for stats in packed.values())
-    ours, theirs = fast_scoring._worst_cases(packed), compute_worst_case_metrics(made)
+    ours, theirs = speed._worst_cases(packed), compute_worst_case_metrics(made)
     assert ours is not None
     assert [repr(asdict(stat)) for stat in ours] == [repr(asdict(stat)) for stat in theirs]
 
 
-def test_an_instance_that_comes_twice_is_left_to_helm() -> None:
-    stats = Packer(Stat).pack([Stat(MetricName("a", split="test")).add(1)])
-    twice: dict[Any, Any] = {Instance(Input(text=text), [], id="same"): stats for text in "ab"}
-    assert fast_scoring._worst_cases(twice) is None
-    assert fast_scoring._worst_cases(dict(list(twice.items())[:1])) is not None
-    assert fast_scoring._worst_cases({Instance(Input(text="a"), [], id=None): stats}) is None
-
-
-def test_packed_and_perturbed_or_twice_the_same_name_is_left_to_helm() -> None:
+def test_what_is_not_plain_is_left_to_helm() -> None:
+    """HELM stops with an assertion where a metric comes twice for one instance."""
     stat = Stat(MetricName("a", split="test")).add(1)
     perturbed = Stat(replace(stat.name, perturbation=PERTURBED)).merge(stat)
+    one, packed = Instance(Input(text="a"), [], id="same"), Packer(Stat).pack([stat])
+    assert speed._worst_cases({one: packed}) is not None
+    assert speed._worst_cases({one: packed, Instance(Input(text="b"), [], id="same"): packed}) is None
+    assert speed._worst_cases({Instance(Input(text="a"), [], id=None): packed}) is None
     for stats in ([stat, perturbed], [stat, stat]):
-        packed = Packer(Stat).pack(stats)
-        assert isinstance(packed, PackedStats)
-        assert fast_scoring._worst_cases({Instance(Input(text="a"), [], id="a"): packed}) is None
-
-
-def test_perturbed_inputs_are_left_to_helm() -> None:
-    assert fast_scoring._worst_cases(statistics(1, perturbed=True)) is None
-
-
-def test_a_metric_twice_for_one_instance_is_left_to_helm() -> None:
-    """HELM stops with an assertion there."""
-    made = statistics(2)
-    stats = next(iter(made.values()))
-    stats.append(stats[0])
-    assert fast_scoring._worst_cases(made) is None
+        for found in (stats, Packer(Stat).pack(stats)):
+            assert speed._worst_cases({one: found}) is None
+    assert speed._worst_cases(statistics(1, perturbed=True)) is None
 
 
 @dataclass(frozen=True)
@@ -129,28 +114,28 @@ def test_text_is_what_json_writes(tree: Any) -> None:
 
     expected = json.dumps([to_dict(record) for record in tree] if isinstance(tree, list) else to_dict(tree), indent=2)
     file = io.StringIO()
-    fast_scoring.write_json(tree, file)
+    speed.write_json(tree, file)
     assert file.getvalue() == expected
 
 
 def test_statistics_that_are_packed_are_written_as_the_list_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_scoring, "TEXTS_KEPT", 3)
-    monkeypatch.setattr(fast_scoring, "_texts_by_shape", {})
+    monkeypatch.setattr(speed, "TEXTS_KEPT", 3)
+    monkeypatch.setattr(speed, "_texts_by_shape", {})
     packer, made = Packer(Stat), []
     for value in (0, 1, 1.0, 0.5, 1, None, 0, 1e-9):
         made.append([Stat(MetricName("a", split="test")).add(value), Stat(MetricName("b")).add(1)])
     plain, packed = io.StringIO(), io.StringIO()
     for _ in range(2):
-        fast_scoring.write_json([PerInstanceStats("id", None, 0, stats) for stats in made], plain)
-        fast_scoring.write_json([PerInstanceStats("id", None, 0, packer.pack(stats)) for stats in made], packed)
+        speed.write_json([PerInstanceStats("id", None, 0, stats) for stats in made], plain)
+        speed.write_json([PerInstanceStats("id", None, 0, packer.pack(stats)) for stats in made], packed)
     assert packed.getvalue() == plain.getvalue()
-    assert all(len(known) <= 3 for known in fast_scoring._texts_by_shape.values())
+    assert all(len(known) <= 3 for known in speed._texts_by_shape.values())
 
 
 def test_little_text_is_held_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_scoring, "CHARACTERS_HELD", 100)
+    monkeypatch.setattr(speed, "CHARACTERS_HELD", 100)
     written: list[str] = []
-    fast_scoring.write_json(["x" * 30] * 20, SimpleNamespace(write=written.append))  # type: ignore[arg-type]
+    speed.write_json(["x" * 30] * 20, SimpleNamespace(write=written.append))  # type: ignore[arg-type]
     assert json.loads("".join(written)) == ["x" * 30] * 20
     assert len(written) == 7
     assert all(100 <= len(text) < 200 for text in written[:-1])
@@ -158,8 +143,8 @@ def test_little_text_is_held_before_it_is_written(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("tree", [{1: "a key that is not text"}, [{1, 2}], [object()]], ids=["key", "set", "object"])
 def test_what_is_unknown_is_left_to_helm(tree: Any) -> None:
-    with pytest.raises(fast_scoring.UnknownValueError):
-        fast_scoring.write_json(tree, io.StringIO())
+    with pytest.raises(speed.UnknownValueError):
+        speed.write_json(tree, io.StringIO())
 
 
 def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:

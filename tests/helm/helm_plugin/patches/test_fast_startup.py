@@ -22,7 +22,7 @@ from helm.benchmark.window_services.no_tokenizer_window_service import NoTokeniz
 from helm.common import general, local_context
 
 from eval_factory.core import this_process
-from eval_factory.helm_plugin.patches import fast_startup
+from eval_factory.helm_plugin.patches import speed
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from eval_factory.tasks.run_specs import load_index
 from patching import ApplyPatch
@@ -52,7 +52,7 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
     """In a process of its own; what a run does use is there when it is used."""
     code = (
         "import sys\n"
-        "from eval_factory.helm_plugin.patches import fast_startup as patches\n"
+        "from eval_factory.helm_plugin.patches import speed as patches\n"
         "patches.download_nltk_data_only_when_needed()\n"
         "patches.import_metrics_without_what_few_runs_use()\n"
         "large = {'sklearn', 'pandas', 'pyarrow', 'datasets', 'calibration'}\n"
@@ -119,7 +119,7 @@ def test_run_specs(
     monkeypatch.setattr(sys, "argv", ["helm-run", "-r", *asked])
     monkeypatch.setattr(run_spec, "_REGISTERED_RUN_SPEC_FUNCTIONS", known)
     monkeypatch.setattr(run_spec, "discover_run_spec_functions", lambda: looked.append(True))
-    monkeypatch.setattr(fast_startup, "importlib", SimpleNamespace(import_module=import_module))
+    monkeypatch.setattr(speed, "importlib", SimpleNamespace(import_module=import_module))
     apply_patch("import_only_the_run_specs_that_are_asked")
     run_spec.discover_run_spec_functions()
     assert (found, bool(looked)) == (imported, all_are_looked_for)

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from eval_factory.helm import names, packages
-from eval_factory.helm_plugin.patches import apply, patch_registry
+from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
@@ -21,7 +21,7 @@ ids = [patch.name for patch in PATCHES]
 FAILING = [patch for patch in PATCHES if patch.otherwise is Otherwise.FAIL]
 STARTS_QUICKLY = """
 import sys
-from eval_factory.helm_plugin.patches import apply
+from eval_factory.helm_plugin.patches import patch_registry
 print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("helm", "datasets", "nltk", "pandas")))
 """
 
@@ -49,13 +49,13 @@ def test_it_has_a_test_of_its_own(patch: Patch) -> None:
 
 @pytest.mark.parametrize("patch", PATCHES, ids=ids)
 def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
-    assert apply.objection(patch, packages.installed_helm()) is None
+    assert patch_registry.objection(patch, packages.installed_helm()) is None
     for target in patch.helm_targets:
-        assert target.partition(":")[0] in apply._checked_files()[packages.installed_helm()]
+        assert target.partition(":")[0] in patch_registry._checked_files()[packages.installed_helm()]
 
 
 def test_every_supported_version_was_checked() -> None:
-    assert set(apply._checked_files()) == set(packages.SUPPORTED_HELM)
+    assert set(patch_registry._checked_files()) == set(packages.SUPPORTED_HELM)
     assert all(patch.versions in (None, packages.SUPPORTED_HELM) for patch in PATCHES)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.pins import notes_on_revisions, pins_of
+from eval_factory.data.run_data import notes_on_revisions, pins_of
 from eval_factory.helm.names import HUB_DATASETS_FILE
 from invented_bundle import REVISION, Origin
 from unit.builders import plan
@@ -65,10 +65,9 @@ def build(path, *args, **kwargs):
     asked.append((path, kwargs.get("revision")))
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
-from eval_factory.helm_plugin.patches import hub_revisions
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
-hub_revisions.record_hub_revisions()
+pinned_downloads.record_hub_revisions()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
     datasets.load.load_dataset_builder(path, revision=revision)
 print(json.dumps(asked))
@@ -81,23 +80,22 @@ def build(path, *args, **kwargs):
     print(kwargs.get("cache_dir"))
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
-from eval_factory.helm_plugin.patches import hub_revisions
-hub_revisions.record_hub_revisions()
+from eval_factory.helm_plugin.patches import pinned_downloads
+pinned_downloads.record_hub_revisions()
 datasets.load.load_dataset_builder("org/other", cache_dir="/scenario/data")
 """
 
 
 ASKS_THE_HUB = """
 import datasets, json
-from eval_factory.helm_plugin.patches import hub_revisions
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
-hub_revisions.record_hub_revisions()
+pinned_downloads.record_hub_revisions()
 try:
     print(len(datasets.load_dataset("org/Some-Calc")["test"]))
 except Exception as error:
     print(error)
-print(json.dumps([entry["revision"] for entry in hub_revisions._loaded.values()]))
+print(json.dumps([entry["revision"] for entry in pinned_downloads._loaded.values()]))
 """
 GONE = "cd" * 20
 
@@ -216,8 +214,8 @@ def test_what_is_told() -> None:
 
 READS_WHAT_LIES_HERE = """
 import datasets
-from eval_factory.helm_plugin.patches import hub_revisions
-hub_revisions.record_hub_revisions()
+from eval_factory.helm_plugin.patches import pinned_downloads
+pinned_downloads.record_hub_revisions()
 try:
     datasets.load_dataset("org/some_calc", trust_remote_code=True)
 except Exception as error:

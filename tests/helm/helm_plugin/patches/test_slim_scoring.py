@@ -24,8 +24,8 @@ from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.object_spec import get_class_by_name
 from helm.common.request import Request
 
-from eval_factory.helm_plugin.packed_stats import PackedStats, Packer
 from eval_factory.helm_plugin.patches import slim_scoring
+from eval_factory.helm_plugin.patches.slim_scoring import PackedStats, Packer
 from patching import ApplyPatch
 
 TYPOS = PerturbationDescription(name="typos", robustness=True)

@@ -19,7 +19,8 @@ import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-from eval_factory.helm_plugin.patches import execution_record, sql_execution, sql_worker
+from eval_factory.helm_plugin import run_records
+from eval_factory.helm_plugin.patches import sql_execution, sql_worker
 from eval_factory.helm_plugin.patches.sql_execution import QueryFailed, execute
 from patching import ApplyPatch
 
@@ -43,6 +44,11 @@ def database(tmp_path: Path) -> Path:
         connection.executemany("INSERT INTO patient VALUES (?, ?)", [(n, 20 + n) for n in range(10)])
     connection.close()
     return file
+
+
+def started() -> Any:
+    """The process that has executed queries."""
+    return next(worker.process for worker in sql_execution._workers if worker.process is not None)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +173,7 @@ def test_an_error_is_told_in_short(database: Path) -> None:
 def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> None:
     for _ in range(2):  # the limit of processor time is one query's
         execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     limits = [resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
     assert [resource.prlimit(process.pid, limit)[0] for limit in limits] == [12, 1_000_000_000, 0, 0]
 
@@ -175,24 +181,16 @@ def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> Non
 def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-canary")
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     environment = Path(f"/proc/{process.pid}/environ")
     if not environment.exists():
         pytest.skip("needs Linux: /proc")
     assert b"sk-canary" not in environment.read_bytes()
 
 
-def test_a_process_that_was_killed_is_followed_by_another(database: Path) -> None:
-    execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert execute(database, "SELECT 2") == [(2,)]
-
-
 def test_a_process_that_dies_of_a_query_costs_that_query(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     monkeypatch.setattr(process, "poll", lambda: None)  # as it is just before its death is noticed
@@ -341,24 +339,24 @@ def _budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sql_execution, "TOTAL_LIMIT_S", 0.3)
     monkeypatch.setattr(sql_execution, "SHORT_LIMIT_S", 0.1)
     monkeypatch.setattr(sql_execution, "_budget", sql_execution._Budget())
-    execution_record._known.clear()
+    run_records.code_execution.known.clear()
     yield
-    execution_record._known.clear()
+    run_records.code_execution.known.clear()
 
 
 @pytest.mark.usefixtures("_budget")
 def test_all_queries_of_a_model_together_have_a_limit(database: Path) -> None:
     with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
         execute(database, ENDLESS, seconds=0.4, of_model=True)
-    assert execution_record._known == {}
+    assert run_records.code_execution.known == {}
     for count in (1, 2):
         with pytest.raises(QueryFailed, match=r"no end within 0\.1 s"):
             execute(database, ENDLESS, seconds=0.4, of_model=True)
-        assert execution_record._known == {"shortened": count}
+        assert run_records.code_execution.known == {"shortened": count}
     assert execute(database, "SELECT 1", of_model=True) == [(1,)]  # a quick one is executed as ever
     with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
         execute(database, ENDLESS, seconds=0.4)  # the benchmark's own
-    assert execution_record._known == {"shortened": 2}
+    assert run_records.code_execution.known == {"shortened": 2}
 
 
 @pytest.mark.usefixtures("_budget")

@@ -12,8 +12,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import FailureCause, JudgeCounts
-from eval_factory.report.exports.every_eval_ever import Publisher, aggregate, write_records
-from eval_factory.report.exports.every_eval_ever_schema import check
+from eval_factory.report.every_eval_ever import Publisher, aggregate, check, write_records
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import (
     ANSWER,

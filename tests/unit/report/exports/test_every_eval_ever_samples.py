@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import InstanceRecord, Score
-from eval_factory.report.exports.every_eval_ever_samples import samples_of
-from eval_factory.report.exports.every_eval_ever_schema import check
+from eval_factory.report.every_eval_ever import check, samples_of
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, stored_of
 

@@ -10,8 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from eval_factory.report.exports.every_eval_ever import Publisher, write_records
-from eval_factory.report.exports.every_eval_ever_schema import RELATIONSHIPS, SCHEMA_VERSION, check
+from eval_factory.report.every_eval_ever import RELATIONSHIPS, SCHEMA_VERSION, Publisher, check, write_records
 from unit.report.exports.test_stored_facts import stored_of
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.report.exports import mlflow_runs
-from eval_factory.report.exports.mlflow_runs import Logged, connect, log_run, run_of
+from eval_factory.report import mlflow_runs
+from eval_factory.report.mlflow_runs import Logged, connect, log_run, run_of
 from eval_factory.report.reader import load_result
 from unit.report.exports.test_stored_facts import folder_of, not_reportable, stored_of, with_scores
 

@@ -15,7 +15,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import AskedEndpoint, FailureCause, Score, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
-from eval_factory.report.exports import stored_facts
+from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
 from eval_factory.tasks.framework import load_framework

@@ -29,8 +29,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
-from eval_factory.report.page.instance_data import InstancePacker
-from eval_factory.report.page.rubric_data import Lost
+from eval_factory.report.page.instance_data import InstancePacker, Lost
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.scoring.test_collect import FOUR, result_of, state
@@ -95,7 +94,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_that_others_wrote_is_markup(re
         assert not {"src", "style", "onerror", "onclick", "action", "srcset"} & attributes.keys(), tag
         assert (attributes.get("href") or "#").startswith("#")
     assert [attributes.get("type") for tag, attributes in elements if tag == "script"] == [
-        "application/x-eval-factory", "application/x-eval-factory", "application/x-eval-factory", None,
+        "application/x-eval-factory", "application/x-eval-factory", None,
     ]  # fmt: skip
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "http" not in text.replace("http-equiv", "")
@@ -218,7 +217,7 @@ def test_intervals_have_their_method_and_what_sources_do_to_them(result: TaskRes
     text = html(replace(result, scores={**shared, "other": replace(plain, value=0.25)}, groups={"ward": {"a": shared}}))
     assert ">design effect</th>" in text
     assert '<td class="n">3</td><td class="n">2.35</td></tr>' in text
-    assert '<td class="n">0.0123</td></tr>' in text
+    assert '<td class="n">0.012</td></tr>' in text
     assert '<td class="n"></td><td class="n"></td></tr>' in text
     assert "exact_match by ward" in text
 

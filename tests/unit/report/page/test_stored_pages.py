@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from eval_factory.core.results import RubricReport, RubricVotes
-from eval_factory.report.page.data_blocks import unpacked
-from eval_factory.report.page.stored_pages import page_of, shown_of
+from eval_factory.report.page.document import page_of, shown_of
+from eval_factory.report.page.instance_data import unpacked
 from eval_factory.report.reader import load_result
 from stored_results import criterion, instance, result, right_or_wrong, rubric_result, written
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval_factory.core.results import Spent, SpentByRole, Usage
-from eval_factory.report.page.usage_rows import usage_rows
+from eval_factory.report.sentences import usage_rows
 
 ONE = Spent(7, 0, 1, 40, 5, 0.1, 0.2)
 

@@ -6,10 +6,8 @@ import math
 
 import pytest
 
-from eval_factory.report.plots.axis import Axis
-from eval_factory.report.plots.count_plots import BINS, Bar, Bin, bars, bins_of, histogram
-from eval_factory.report.plots.drawing import Drawing, Line, Rect, Text
-from eval_factory.report.plots.estimate_plots import Mark
+from eval_factory.report.drawing import Drawing, Line, Rect, Text
+from eval_factory.report.plot_kinds import BINS, Axis, Bar, Bin, Mark, bars, bins_of, histogram
 
 UNIT = (0.0, 1.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.report.plots.drawing import (
+from eval_factory.report.drawing import (
     ELLIPSIS,
     HATCH_STEP,
     LONGEST_TITLE,

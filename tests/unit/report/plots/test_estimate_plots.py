@@ -6,15 +6,8 @@ import math
 
 import pytest
 
-from eval_factory.report.plots.axis import Axis
-from eval_factory.report.plots.drawing import WIDTH, Circle, Drawing, Line, Polygon, Rect, Text
-from eval_factory.report.plots.estimate_plots import (
-    Estimate,
-    Mark,
-    difference_plot,
-    dot_plot,
-    interval_plot,
-)
+from eval_factory.report.drawing import WIDTH, Circle, Drawing, Line, Polygon, Rect, Text
+from eval_factory.report.plot_kinds import Axis, Estimate, Mark, difference_plot, dot_plot, interval_plot
 
 UNIT = (0.0, 1.0)
 SCORE = Estimate("exact_match", 0.5, 0.25, 0.75, 100)

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.report.plots.drawing import Drawing, Rect
-from eval_factory.report.plots.plot_files import write_plot_files
-from eval_factory.report.plots.png_plot import png
-from eval_factory.report.plots.svg_plot import svg
+from eval_factory.report.drawing import Drawing, Rect, svg
+from eval_factory.report.plot_files import png, write_plot_files
 
 ONE = Drawing("One", "A square.", 30, (Rect(1, 2, 9, 9, "data"),), 40)
 TWO = Drawing("Two", "Nothing.", 30, (), 40)

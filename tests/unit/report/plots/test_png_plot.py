@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import sys
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image, ImageFont
+from PIL import Image
 
-from eval_factory.report.plots.drawing import Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text
-from eval_factory.report.plots.estimate_plots import Estimate, dot_plot
-from eval_factory.report.plots.png_plot import OTHER_FONT, other_font, png, size_of
-from eval_factory.report.plots.svg_plot import COLOURS, svg
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.report.drawing import COLOURS, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
+from eval_factory.report.plot_files import png, size_of, write_plot_files
+from eval_factory.report.plot_kinds import Estimate, dot_plot
 
 SCALE = 300 / 96
 
@@ -23,7 +24,7 @@ def drawn(*shapes: Shape, width: float = 96.0) -> Drawing:
 
 
 def image(drawing: Drawing) -> Any:
-    return Image.open(io.BytesIO(png(drawing)))
+    return Image.open(io.BytesIO(png(drawing))).convert("RGB")
 
 
 def box_of(picture: Any, colour: Colour) -> list[float]:
@@ -94,31 +95,21 @@ def test_the_same_drawing_is_the_same_file() -> None:
     assert png(drawing) == png(drawing)
 
 
-@pytest.fixture(params=[False, True], ids=["without", "with"])
-def other(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """A machine without the other font, or with it: then Pillow's own stands for it. The sizes that are asked for."""
-    truetype, asked = ImageFont.truetype, []
-
-    def fake(font: Any, size: float, **how: Any) -> Any:
-        if font != OTHER_FONT:
-            return truetype(font, size, **how)
-        asked.append(size)
-        if not request.param:
-            raise OSError("cannot open resource")
-        return ImageFont.load_default(size=size)
-
-    monkeypatch.setattr(ImageFont, "truetype", fake)
-    other_font.cache_clear()
-    yield asked
-    other_font.cache_clear()
-
-
 def of(text: str) -> bytes:
     return png(drawn(Text(4, 30, text), width=400))
 
 
-def test_letters_that_no_font_has_are_spelled(other: list[float]) -> None:
+def test_letters_that_the_font_does_not_have_are_spelled() -> None:
     assert of("plain") != of("plait")
-    assert other == []
-    assert of("café Ж 中") == of(r"cafe \u0416 \u4e2d")
-    assert other == [pytest.approx(13 * 6.25)]
+    assert of("café Ж") != of("cafe X")
+    assert of("中") == of(r"\u4e2d")
+    assert of("$x$") != of("x")
+
+
+def test_without_matplotlib_nothing_is_written_and_the_command_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(PrerequisiteError, match=r"need matplotlib(.|\n)*pip install 'eval-factory-helm\[plots\]'"):
+        write_plot_files({"one": drawn()}, tmp_path / "plots")
+    assert not (tmp_path / "plots").exists()

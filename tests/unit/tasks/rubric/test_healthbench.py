@@ -21,7 +21,7 @@ def test_a_run_downloads_what_data_pull_pulls() -> None:
 
 
 def test_the_users_own_file_takes_its_place(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from eval_factory.data.place import task_sources
+    from eval_factory.data.run_data import task_sources
 
     own = tmp_path / "x.jsonl"
     flags = {"config.type": "healthbench", "config.params.extra.data_path": str(own)}

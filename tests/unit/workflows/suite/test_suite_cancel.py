@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.folder_lock import Holder
-from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.rundir import Holder, SuiteDir
 from eval_factory.workflows.suite import suite_logs
 from eval_factory.workflows.suite.suite_logs import cancel, ignores_interrupts
 from suite_by_hand import ended, held, started, suite_folder, tell

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.folder_lock import Holder
+from eval_factory.core.rundir import Holder
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from suite_by_hand import held, suite_folder
 

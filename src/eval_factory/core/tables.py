@@ -1,0 +1,235 @@
+"""One table as text on a screen, Markdown, CSV, HTML and LaTeX; text of others in it stays text everywhere.
+
+GitHub makes links of more than Markdown's own: `@name` sends that person a message, `#12` and `GH-12` link an issue,
+and a bare address becomes a link, also where the sign is escaped, for they are looked for in the finished text; only
+code is left alone (GitHub Flavored Markdown, section 6.9; docs.github.com, "Autolinked references and URLs").
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from eval_factory.core.foreign_text import one_line, printable
+
+LONGEST_CELL = 2_000
+"""Characters of a foreign text that are shown."""
+FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a spreadsheet takes for the beginning of a formula, the full-width forms among them
+(https://owasp.org/www-community/attacks/CSV_Injection)."""
+GAP = "  "
+"""Between the columns on a screen."""
+
+
+class Code(str):
+    """An identifier: in Markdown as code."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Strong:
+    """In bold type."""
+
+    cell: str
+
+    def __str__(self) -> str:
+        return self.cell
+
+
+@dataclass(frozen=True)
+class Link:
+    """A text that leads to a file beside the page. Only HTML has the link."""
+
+    text: str
+    href: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Lines(tuple[str | Strong, ...]):
+    """Texts of one cell, one below the other."""
+
+    __slots__ = ()
+
+
+Cell = str | Strong | Link | Lines
+"""Numbers come formatted (`core/formats.py`)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows."""
+
+    head: Sequence[Cell]
+    rows: Sequence[Sequence[Cell]]
+    numbers: int = 0
+    """How many of the last columns are numbers: they stand to the right, and no sign in them is anybody's."""
+
+    def is_number(self, column: int) -> bool:
+        return column >= len(self.head) - self.numbers
+
+
+def screen(table: Table, widest: int | None = None) -> list[str]:
+    """The lines of a table for a terminal, in columns.
+
+    Args:
+        widest: characters of a column; a cell beyond pushes what follows it.
+    """
+    rows = [[_plain(cell) for cell in row] for row in [table.head, *table.rows]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if widest is not None:
+        widths = [min(width, widest) for width in widths]
+    return [
+        GAP.join(
+            cell.rjust(widths[number]) if table.is_number(number) else cell.ljust(widths[number])
+            for number, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _plain(cell: Cell) -> str:
+    return one_line(
+        " ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell), LONGEST_CELL
+    )
+
+
+def markdown(table: Table) -> list[str]:
+    """The lines of a table in GitHub's Markdown."""
+    sides = ["--:" if table.is_number(number) else ":--" for number in range(len(table.head))]
+    head = [_markdown_cell(cell) for cell in table.head]
+    rows = [[_markdown_cell(cell, table.is_number(number)) for number, cell in enumerate(row)] for row in table.rows]
+    return [f"| {' | '.join(cells)} |" for cells in [head, sides, *rows]]
+
+
+def _markdown_cell(cell: Cell, is_number: bool = False) -> str:
+    if isinstance(cell, Lines):
+        return "<br>".join(_markdown_cell(part, is_number) for part in cell if part)
+    if isinstance(cell, Strong):
+        return f"**{_markdown_cell(cell.cell)}**"
+    if isinstance(cell, Code):
+        return code(cell)
+    text = str(cell)
+    return text if is_number or text in ("", "-") else prose(text)  # a dash alone begins no list in a cell
+
+
+_MADE_INTO = re.compile(
+    r"@|#|://|www\.|gh-\d|:[\w+-]+:|mailto:|xmpp:"  # a link, a message to somebody, a picture
+    r"|[\\`*\[\]<>~$!&|]|(?<![^\W_])_|_(?![^\W_])",  # markup; an underscore between letters is one
+    re.IGNORECASE,
+)
+"""In a word of which GitHub may make something."""
+_LIST = re.compile(r"(\d*)([-+.)]-*)")
+"""A first word that would begin a list, or draw a line."""
+_BAR = "\u00a6"
+"""In code for the bar that ends a table's cell: no escape for it holds after a backslash."""
+
+
+def code(text: str) -> str:
+    """As code, which nothing is made of. A text that is empty becomes a dash."""
+    line = one_line(text).replace("|", _BAR)
+    if not line:
+        return "-"
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    pad = " " if "`" in (line[0], line[-1]) else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def prose(text: str) -> str:
+    """As words of a sentence: each word of which something would be made is code.
+
+    Nothing is escaped, so that what has to be redacted is still found in it.
+    """
+    first, *words = one_line(text, LONGEST_CELL).split(" ")
+    found = _LIST.fullmatch(first)
+    shown = _word(first) if found is None else f"{found[1]}\\{found[2]}"
+    return " ".join([shown, *map(_word, words)])
+
+
+def _word(word: str) -> str:
+    return code(word) if word != "<" and _MADE_INTO.search(word) else word  # in p < 0.01 it begins nothing
+
+
+def html(table: Table, most_rows: int | None = None) -> str:
+    """The table as HTML: the first column names its row, numbers have the class `n`, text may be broken.
+
+    Args:
+        most_rows: rows beyond are counted.
+    """
+    head = "".join(
+        f'<th scope="col"{_class(table, number)}>{_html_cell(cell)}</th>' for number, cell in enumerate(table.head)
+    )
+    lines = [f"<thead><tr>{head}</tr></thead>", "<tbody>"]
+    lines += [_html_row(table, row) for row in table.rows[:most_rows]]
+    if most_rows is not None and (more := len(table.rows) - most_rows) > 0:
+        lines.append(f'<tr><td colspan="{len(table.head)}">{more} more: to_frame()</td></tr>')
+    return "\n".join(["<table>", *lines, "</tbody></table>"])
+
+
+def _html_row(table: Table, row: Sequence[Cell]) -> str:
+    first, *others = row
+    cells = "".join(
+        f"<td{_class(table, number)}>{_html_cell(cell)}</td>" for number, cell in enumerate(others, start=1)
+    )
+    return f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{cells}</tr>'
+
+
+def _class(table: Table, column: int) -> str:
+    return ' class="n"' if table.is_number(column) else ' class="name"'
+
+
+def _html_cell(cell: Cell) -> str:
+    if isinstance(cell, Lines):
+        return "<br>".join(_html_cell(part) for part in cell if part)
+    text = escape(one_line(str(cell), LONGEST_CELL))
+    if isinstance(cell, Link):
+        return f'<a href="{escape(cell.href)}">{text}</a>'
+    return f"<b>{text}</b>" if isinstance(cell, Strong) else text
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of values as CSV: numbers as they are, every text in quotes, and none that a spreadsheet would run."""
+    file = io.StringIO()
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer.writerows([*map(_csv_value, row)] for row in [*rows[:1], *(row.values() for row in rows)])
+    return file.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return value
+    shown = printable(value)
+    return f"'{shown}" if shown.startswith(FORMULA_SIGNS) else shown
+
+
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+        ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"}  # fmt: skip
+_TEX["["] = "{[}"  # behind the end of a row it would begin an option
+_TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+def latex(table: Table, caption: str, note: str) -> str:
+    """A float that needs no package."""
+    columns = "l" * (len(table.head) - table.numbers) + "r" * table.numbers
+    return "\n".join([
+        "\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\begin{{tabular}}{{{columns}}}", "\\hline",
+        f"{_tex_row(table.head)} \\\\ \\hline", *(f"{_tex_row(row)} \\\\" for row in table.rows),
+        "\\hline", "\\end{tabular}", f"\\par\\smallskip {{\\footnotesize {_tex(note)}}}", "\\end{table}",
+    ])  # fmt: skip
+
+
+def _tex_row(cells: Iterable[Cell]) -> str:
+    return " & ".join(_tex(_plain(cell)) for cell in cells)
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in one_line(text, LONGEST_CELL))

@@ -1,0 +1,488 @@
+"""What a run reads: looked for before the run, put where helm-run finds it, and recorded in the result.
+
+Files are copied into the output folder, never linked: ehr_sql's database is altered by runs, and the `datasets` package
+writes locks beside what it reads. A bundle may so be read-only and shared, and go away while the model is asked.
+
+An offline run may contact the hosts of its endpoints only. Proxies are no way round: helm-run does not see the
+variables that name them, only which proxy leads to which endpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from eval_factory.config.rules import own_data_of
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
+from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import variable_of
+from eval_factory.core.urls import SERVED_AT, place_of, reached
+from eval_factory.data.bundle import (
+    FILE_LISTS,
+    HF_HOME,
+    NLTK_DATA,
+    SCENARIOS,
+    TIKTOKEN,
+    FileEntry,
+    Manifest,
+    Need,
+    compare,
+    manifest_sha256,
+    needs_of,
+    read_manifest,
+)
+from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, cache_folder, caches_of
+from eval_factory.data.sources import SourceFile, Sources, TaskSources, load_sources
+from eval_factory.helm import names, output
+from eval_factory.helm.output import scenario_folder
+from eval_factory.plan.run_plan import Plan
+from eval_factory.tasks.framework import Task
+from eval_factory.tasks.own_data import files_of
+
+SHOWN = 5
+DEFAULT_VOCABULARY = "cl100k_base"
+"""What counts tokens where `max_length` sets a limit."""
+PLACES = {NLTK_DATA: "NLTK_DATA", TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
+"""Folders of a bundle that libraries find by a variable."""
+
+
+@dataclass(frozen=True)
+class BundleInUse:
+    """A bundle whose files of one task are as the manifest says."""
+
+    root: Path
+    manifest: Manifest
+    sha256: str
+    """Of the manifest."""
+    task: TaskSources
+    needs: tuple[Need, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """What of the bundle's files the run is given: what its task reads, and what HELM looks for in every run."""
+        nltk = [file.path for file in self.manifest.files if file.path.startswith(f"{NLTK_DATA}/")]
+        return [*(path for need in self.needs for path in need.paths), *nltk]
+
+    def record(self) -> dict[str, Any]:
+        """For the provenance: the manifest's hash, and of data sets of the Hub the revision and the files' hashes.
+
+        The files of scenarios are recorded with all others of the output folder.
+        """
+        listed = self.manifest.paths()
+        datasets = []
+        for dataset in self.task.hub:
+            entry = self.manifest.hub_entry(dataset.id, dataset.config)
+            if entry is None:
+                continue
+            inside = [path for path in listed if path.startswith(f"{entry.folder}/")]
+            read = sorted(path for path in inside if path.endswith((".arrow", ".json")))
+            datasets.append(
+                {
+                    "id": entry.id,
+                    "config": entry.config,
+                    "revision": entry.revision,
+                    "source": entry.source,
+                    "files": {path.rpartition("/")[2]: listed[path].sha256 for path in read},
+                }
+            )
+        return {"manifest_sha256": self.sha256, "hub": datasets}
+
+
+def known_as(plan: Plan, sources: Sources) -> str | None:
+    """The name by which the table of sources knows what this run reads.
+
+    A run entry of HELM's goes by the name of our task that reads the same; None where there is none.
+    """
+    this = plan.evaluation.task
+    if not this.helm.any_run_spec:
+        return this.name if this.name in sources.tasks else None
+    ours = [task for task in plan.evaluation.framework.evaluations if task.name in sources.tasks]
+    same = [task for task in ours if _reads_the_same(task, this)]
+    same.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)  # med_dialog_icliniq before med_dialog
+    return same[0].name if same else None
+
+
+def _reads_the_same(task: Task, entry: Task) -> bool:
+    if entry.helm.run_spec != task.helm.run_spec and entry.helm.scenario != task.helm.scenario:
+        return False
+    for name, rule in task.helm.parameters.items():
+        given = entry.helm.arguments.get(name)
+        if rule.fixed is not None and given != rule.fixed:
+            return False
+        if rule.allowed and given is not None and given not in rule.allowed:
+            return False
+    return True
+
+
+def task_sources(plan: Plan, sources: Sources) -> TaskSources:
+    """What this run reads: of its subset, and with the vocabulary that a limit on prompts needs."""
+    name = known_as(plan, sources)
+    task = TaskSources(scenario=plan.evaluation.task.helm.scenario) if name is None else sources.tasks[name]
+    task = task.with_values({name: str(value) for name, value in plan.scenario_arguments.items()})
+    if task.files and plan.evaluation.run.config.params.extra.data_path is not None:
+        task = task.model_copy(update={"files": ()})  # the user's own file takes their place
+    vocabularies = task.tiktoken
+    if plan.evaluation.run.config.params.extra.max_length is not None and not vocabularies:
+        vocabularies = (DEFAULT_VOCABULARY,)
+    return task.model_copy(update={"tiktoken": vocabularies})
+
+
+def how_to_get(plan: Plan, to: str) -> str:
+    """What to do where data of this run are missing; `to`: the end of the command."""
+    sources = load_sources()
+    name = known_as(plan, sources)
+    if name is None:
+        folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
+        return (
+            f"  'eval-factory data pull' does not know what {plan.task_name} reads: run it once with a network, or put"
+            f" its files into {folder} and its data sets of the Hub into HF_HOME"
+        )
+    task = task_sources(plan, sources)
+    if not task.can_be_pulled:
+        whose = "are your own files" if task.own_data else "come with eval-factory"
+        return (
+            f"  the data of {plan.task_name} {whose}, so 'eval-factory data pull' has nothing for it: run it once with"
+            " a network, or put what it wanted into HF_HOME"
+        )
+    asked = f"{name}:{task.variant}" if task.variant else name
+    return f"  on a machine with a network: eval-factory data pull {asked} {to}"
+
+
+def data_dir_of(plan: Plan) -> Path | None:
+    text = plan.evaluation.run.config.params.extra.data_dir
+    return None if text is None else Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
+    """Look for all that the run will read. None: no bundle is used.
+
+    Raises:
+        PrerequisiteError: something is not there, or not what the manifest says; the message names it and the command.
+    """
+    sources = load_sources()
+    root = data_dir_of(plan)
+    task = task_sources(plan, sources)
+    if root is None:
+        if plan.evaluation.run.config.params.extra.offline:
+            _check_without_bundle(plan, task, sources, env)
+        return None
+    manifest = read_manifest(root)
+    needs = tuple(needs_of(task, manifest, root, sources, all_files=_all_files(env)))
+    missing = [need.missing for need in needs if need.missing is not None]
+    if missing:
+        raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
+    bundle = BundleInUse(root, manifest, manifest_sha256(root), task, needs)
+    differences = compare(root, manifest, only=bundle.paths)
+    if differences:
+        lines = "\n".join(f"  {line}" for line in differences.lines()[:SHOWN])
+        raise PrerequisiteError(
+            f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}\n"
+            f"  get them anew\n{how_to_get(plan, f'--to {root}')}"
+        )
+    return bundle
+
+
+def _all_files(env: Mapping[str, str]) -> bool:
+    return HelmRunSettings.from_environment(env).all_files is True
+
+
+def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
+    """Whether more files are read than HELM's own list has; None where no list is answered from disk."""
+    extra = plan.evaluation.run.config.params.extra
+    answered = extra.offline or extra.data_dir is not None
+    return _all_files(env) if answered and task_sources(plan, load_sources()).listing is not None else None
+
+
+def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
+    shown = "\n".join(f"  missing: {name}" for name in missing[:SHOWN])
+    more = f"\n  and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    return (
+        f"{where} does not hold all that {plan.task_name} reads; nothing was started\n{shown}{more}\n"
+        f"{how_to_get(plan, to)}"
+    )
+
+
+def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: Mapping[str, str]) -> None:
+    """What an earlier run left in the output folder, and what the environment's caches hold."""
+    folder = scenario_folder(plan.rundir.helm, task.scenario)
+    missing = []
+    for file in task.files:
+        instead = file.instead is not None and (folder / file.instead).is_file()
+        if not instead and not (folder / file.path).is_file():
+            missing.append(str(folder / file.path))
+    if task.listing is not None:
+        count = sum(1 for _ in folder.glob("*.txt"))
+        if count < task.listing.count:
+            missing.append(f"{task.listing.count - count} of {task.listing.count} text files in {folder}")
+    for dataset in task.hub:
+        cache = caches_of(env) / cache_folder(dataset.id)
+        if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
+            missing.append(f"{dataset.id} in {caches_of(env)} (HF_HOME)")
+    for name in task.tiktoken:
+        cached = env.get("TIKTOKEN_CACHE_DIR")
+        if cached is None or not (Path(cached) / sources.tiktoken[name].path).is_file():
+            missing.append(f"tiktoken's {name} ({sources.tiktoken[name].path}) in TIKTOKEN_CACHE_DIR")
+    if missing:
+        raise PrerequisiteError(_not_there(plan, "this machine", missing, "--to DIR, then run with --data_dir DIR"))
+
+
+def place(bundle: BundleInUse, plan: Plan) -> None:
+    """Copy what the run reads into the output folder; what an earlier run made or altered there goes.
+
+    Raises:
+        PrerequisiteError: the bundle was changed since it was looked through.
+    """
+    target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
+    places = {f"{SCENARIOS}/{bundle.task.scenario}": target}
+    places |= {name: plan.rundir.bundled(name) for name in (HF_HOME, FILE_LISTS, *PLACES)}
+    listed = bundle.manifest.paths()
+    placed = {path: name for need in bundle.needs for path, name in need.placed.items()}
+    wanted = {placed.get(path, path): listed[path] for path in bundle.paths}
+    for folder, target in places.items():
+        inside = [name for name in wanted if name.startswith(f"{folder}/")]
+        if inside:
+            _replace_links(plan.rundir.helm, target)
+            _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
+
+
+def _replace_links(helm: Path, target: Path) -> None:
+    """Take links out of the way: where they lead, nothing may be deleted or written. It may be shared, or the bundle.
+
+    Raises:
+        PrerequisiteError: HELM's folder itself is one; what earlier runs put there is not lost from sight.
+    """
+    if helm.is_symlink():
+        raise PrerequisiteError(
+            f"{helm}: is a link, and files of a data bundle are not placed through one\n"
+            "  link the whole output folder instead, or choose another with --output_dir"
+        )
+    for folder in reversed([target, *target.parents]):
+        if folder.is_relative_to(helm) and folder.is_symlink():
+            folder.unlink()
+
+
+def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
+    """Make `target` hold these files and no others."""
+    if target.is_dir():
+        for path in sorted(target.rglob("*"), reverse=True):
+            if path.is_dir() and not path.is_symlink():
+                continue
+            if path.relative_to(target).as_posix() not in wanted or path.is_symlink():
+                path.unlink()
+        for path in sorted((path for path in target.rglob("*") if path.is_dir()), reverse=True):
+            if not any(path.iterdir()):
+                path.rmdir()
+    for name, entry in wanted.items():
+        copy = target / name
+        if copy.is_file() and sha256_of(copy) == entry.sha256:
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        partial = copy.with_name(f"{copy.name}.part")
+        shutil.copyfile(root / entry.path, partial)
+        if sha256_of(partial) != entry.sha256:
+            partial.unlink()
+            raise PrerequisiteError(f"{root}: {entry.path} was changed while the run began; run the same command again")
+        partial.replace(copy)
+
+
+def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> HelmRunSettings:
+    """The same, told where the bundle's files are.
+
+    Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the run reads is the
+    user's own, or is downloaded unless it is offline.
+    """
+    found = {}
+    if bundle.task.hub:
+        home = plan.rundir.bundled(HF_HOME)
+        found = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
+    for folder, variable in PLACES.items():
+        if _holds(bundle, folder):
+            found[variable] = str(plan.rundir.bundled(folder))
+    lists = str(plan.rundir.bundled(FILE_LISTS)) if _holds(bundle, FILE_LISTS) else settings.file_lists
+    return replace(settings, libraries={**settings.libraries, **found}, file_lists=lists)
+
+
+def _holds(bundle: BundleInUse, folder: str) -> bool:
+    return any(path.startswith(f"{folder}/") for path in bundle.paths)
+
+
+_COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
+
+
+def pins_of(*plans: Plan) -> Pins | None:
+    """Of files that HELM takes from a branch, and of data sets that it takes at their newest revision.
+
+    None where there is nothing to pin.
+    """
+    sources = load_sources()
+    tasks = [task_sources(plan, sources) for plan in plans]
+    of_branches = [file for task in tasks for file in task.files if file.upstream]
+    files = {sources.url(str(file.upstream)): sources.url(file.url) for file in of_branches}
+    datasets = {dataset.id: dataset.revision for task in tasks for dataset in task.hub if dataset.revision}
+    return Pins(files, datasets) if files or datasets else None
+
+
+def notes_on_revisions(plan: Plan) -> list[str]:
+    """Data sets of the Hub that a finished run read at another revision than the pinned one. Raises HelmError."""
+    notes = []
+    for name, pinned, read in _other_revisions(plan):
+        known = "an unknown revision" if read == UNKNOWN_REVISION else f"revision {read}"
+        notes.append(f"{name} was read at {known}, not at the pinned {pinned}: scores may not compare")
+    return notes
+
+
+def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Data set of the Hub, the pinned revision, the one that was read instead."""
+    pinned = {dataset.id: dataset.revision for dataset in task_sources(plan, load_sources()).hub if not dataset.script}
+    for dataset in output.hub_datasets(plan.rundir.helm):
+        revision = pinned.get(dataset.id)
+        if revision is not None and dataset.revision != revision:
+            yield dataset.id, revision, dataset.revision
+
+
+def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """What a finished run read that is not what is pinned: its name, and its revision or SHA-256 there and here.
+
+    Args:
+        files: name -> SHA-256 of what was read, as in the provenance.
+
+    Raises:
+        HelmError: it was not written down in a form that can be read.
+    """
+    yield from _other_revisions(plan)
+    for name, file in _scenario_files(plan):
+        if file.sha256 is not None and files.get(name, file.sha256) != file.sha256:
+            yield name, file.sha256, files[name]
+
+
+def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
+    """File, folder or data set of the Hub -> the commit at which a finished run read it, where one is known.
+
+    Of a file the commit in the address that HELM, or our table, names; not where its content is another.
+
+    Args:
+        files: name -> SHA-256 of what was read, as in the provenance.
+
+    Raises:
+        HelmError: which data sets were read was not written down in a form that can be read.
+    """
+    found = {
+        f"hub:{dataset.id}": dataset.revision
+        for dataset in output.hub_datasets(plan.rundir.helm)
+        if dataset.revision != UNKNOWN_REVISION
+    }
+    for name, file in _scenario_files(plan):
+        commit = _COMMIT.search(file.url)
+        if commit and name in files and file.sha256 in (None, files[name]):
+            found[name] = commit[0]
+    task = task_sources(plan, load_sources())
+    folder = f"{names.SCENARIOS_FOLDER}/{task.scenario}"
+    commit = _COMMIT.search(task.listing.files) if task.listing else None
+    if commit and any(name.startswith(f"{folder}/") for name in files):
+        found[folder] = commit[0]
+    return found
+
+
+def _scenario_files(plan: Plan) -> Iterator[tuple[str, SourceFile]]:
+    """By their names in the provenance."""
+    task = task_sources(plan, load_sources())
+    for file in task.files:
+        yield f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}", file
+
+
+def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
+    """Everything that a run has to ask: endpoints, where their tokens come from, the cloud functions' status."""
+    urls: list[str] = []
+    for endpoint in plan.endpoints:
+        for url in endpoint.urls:
+            urls += reached(url, env) if env.get(SERVED_AT) else [url]
+        if endpoint.oauth is not None:
+            urls.append(env.get(variable_of(endpoint.oauth.service, "TOKEN_URL")) or endpoint.oauth.token_url or "")
+        if endpoint.use_nvcf:
+            from eval_factory.endpoint.retrying_client import NVCF_STATUS_URL, NVCF_STATUS_URL_VARIABLE
+
+            urls.append(env.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL)
+    return [url for url in dict.fromkeys(urls) if place_of(url) is not None]
+
+
+def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
+    """The same, told that it is offline, and which proxy leads where."""
+    from eval_factory.endpoint.http_wire import proxy_from_environment  # imports requests
+
+    urls = urls_of(plan, env)
+    proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}
+    places = [place for url in (*urls, *proxies.values()) if (place := place_of(url)) is not None]
+    leading = {f"{urlsplit(url).scheme}://{urlsplit(url).netloc}": proxy for url, proxy in proxies.items()}
+    libraries = {**settings.libraries, **HF_OFFLINE}
+    return replace(settings, allowed=tuple(dict.fromkeys(places)), proxies=leading, libraries=libraries)
+
+
+TAKES_LONG = 1 << 30
+"""Bytes to read, from which on it is said that they are read."""
+
+
+def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
+    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without such."""
+    evaluation = plan.evaluation
+    own = own_data_of(evaluation.task, evaluation.run.config.params.extra)
+    files = files_of(own.layout, own.path, own.values) if own else {}
+    return fingerprints(plan.rundir, files, say)
+
+
+def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str], None]) -> dict[str, str]:
+    """Name -> SHA-256 of each file; remembered in the output folder.
+
+    Files are hashed again where their size, place or one of their times is another than when they were last hashed for
+    this output folder: every write changes the time of the last change, which no program can set back.
+    """
+    known = _read(rundir)
+    signs = {name: _signs(path) for name, path in files.items()}
+    anew = [name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)]
+    size = sum(files[name].stat().st_size for name in anew)
+    if size >= TAKES_LONG:
+        say(f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file")
+    records = {
+        name: {**signs[name], "sha256": sha256_of(path) if name in anew else known[name]["sha256"]}
+        for name, path in files.items()
+    }
+    if records != known:
+        write_atomic(rundir.own_data, json.dumps(records, indent=2))
+    return hashes_of(rundir)
+
+
+def files_under(path: Path) -> list[Path]:
+    """The file itself, or all files of the folder; nothing where there is neither."""
+    found = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [file for file in found if file.is_file()]
+
+
+def hashes_of(rundir: RunDir) -> dict[str, str]:
+    """What the last run of this folder was told of its own data."""
+    return {name: str(record["sha256"]) for name, record in _read(rundir).items()}
+
+
+def _signs(path: Path) -> dict[str, str | int]:
+    found = path.stat()
+    return {
+        "path": str(path.resolve()),
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "ctime_ns": found.st_ctime_ns,
+    }
+
+
+def _read(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:
+    try:
+        records = json.loads(rundir.own_data.read_text(encoding="utf-8"))
+        return records if all("sha256" in record for record in records.values()) else {}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,188 @@
+"""A drawing as records of what is on it, from which its SVG and its PNG are made alike. Lengths are 1/96 inch.
+
+Colours are those of M. Okabe and K. Ito, Color Universal Design, 2008 (https://jfly.uni-koeln.de/color/), which readers
+with any colour vision tell apart. No colour alone means anything: what differs has another shape, hatching or words.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from eval_factory.core.foreign_text import one_line, printable
+
+WIDTH = 640.0
+"""Of every drawing: 6.7 inches, the width of a page's text."""
+FONT_SIZE = 13.0
+ELLIPSIS = "…"
+LONGEST_TITLE = 2_000
+"""Characters of a label that its tooltip has."""
+HATCH_STEP = 6.0
+_EM_OF_A_LETTER = 0.6
+"""The width of most sans-serif letters and digits, in units of the font's size, rather more than less."""
+_EM_OF_A_WIDE_LETTER = 1.05
+
+Colour = Literal["ink", "faint", "grid", "data", "second", "paper"]
+Anchor = Literal["start", "middle", "end"]
+
+
+@dataclass(frozen=True)
+class Line:
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    colour: Colour = "ink"
+    width: float = 1.0
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Rect:
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: Colour
+    title: str = ""
+    """What a reader's pointer is told; SVG only."""
+
+
+@dataclass(frozen=True)
+class Circle:
+    x: float
+    y: float
+    radius: float
+    fill: Colour
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Polygon:
+    points: tuple[tuple[float, float], ...]
+    fill: Colour
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    """`y` is the baseline."""
+
+    x: float
+    y: float
+    text: str
+    anchor: Anchor = "start"
+    colour: Colour = "ink"
+    size: float = FONT_SIZE
+    title: str = ""
+    """The whole of what was cut."""
+
+
+Shape = Line | Rect | Circle | Polygon | Text
+
+
+@dataclass(frozen=True)
+class Drawing:
+    title: str
+    """In a few words, for those who do not see it."""
+    description: str
+    """All that it shows, in words and numbers."""
+    height: float
+    shapes: tuple[Shape, ...]
+    width: float = WIDTH
+
+
+def text_width(text: str, size: float = FONT_SIZE) -> float:
+    """About how wide a text is in a sans-serif font, which nobody knows before it is shown."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return size * (wide * _EM_OF_A_WIDE_LETTER + (len(text) - wide) * _EM_OF_A_LETTER)
+
+
+def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
+    """A foreign text as one printable line, cut where it would be wider."""
+    line = one_line(text, LONGEST_TITLE)
+    if text_width(line, size) <= width:
+        return line
+    while line and text_width(line + ELLIPSIS, size) > width:
+        line = line[:-1]
+    return line.rstrip() + ELLIPSIS
+
+
+def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Text:
+    """A foreign text in so much room, with the whole of it as its title where it was cut."""
+    shown = fitted(text, width)
+    whole = one_line(text, LONGEST_TITLE)
+    return Text(x, y, shown, anchor, title="" if shown == whole else whole)
+
+
+def diamond(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Polygon:
+    return Polygon(((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)), fill, title)
+
+
+def triangle(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Polygon:
+    """With its tip, at (x, y), up."""
+    return Polygon(((x, y), (x + radius, y + 2 * radius), (x - radius, y + 2 * radius)), fill, title)
+
+
+def hatching(x: float, y: float, width: float, height: float, colour: Colour) -> Iterator[Line]:
+    """Lines from lower left to upper right over a rectangle, cut at its edges."""
+    offset = HATCH_STEP
+    while offset < width + height:
+        left, right = max(0.0, offset - height), min(width, offset)
+        yield Line(x + left, y + (offset - left), x + right, y + (offset - right), colour)
+        offset += HATCH_STEP
+
+
+COLOURS: Mapping[Colour, str] = {
+    "ink": "#000000", "faint": "#5f5f5f", "grid": "#dcdcdc", "data": "#0072b2", "second": "#d55e00", "paper": "#ffffff",
+}  # fmt: skip
+"""On white."""
+DARK_COLOURS: Mapping[Colour, str] = {"faint": "#b0b0b0", "grid": "#484848", "data": "#56b4e9", "second": "#e69f00"}
+"""In a page that is dark."""
+DASH = 5.0
+"""Length of a dash, and of the gap behind it."""
+FONT = "system-ui, Helvetica, Arial, sans-serif"
+_OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
+
+
+def svg(drawing: Drawing, *, standalone: bool = False) -> str:
+    """One `<svg>` element, with a title and a description in words; no ids, no scripts, nothing from elsewhere.
+
+    Args:
+        standalone: as a file of its own: valid XML with its namespace, its size, and on white.
+    """
+    text = _template().render(
+        drawing=drawing, standalone=standalone, colours=COLOURS if standalone else _OF_THE_PAGE, font=FONT, dash=DASH
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n' if standalone else text
+
+
+def page_css(*, dark: bool = False) -> str:
+    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), which the page may set anew.
+
+    Args:
+        dark: the properties of a dark page alone, to stand in its `prefers-color-scheme` rule or the like.
+    """
+    if dark:
+        return "".join(f"--plot-{name}: {colour}; " for name, colour in DARK_COLOURS.items()).rstrip()
+    rules = [".plot { max-width: 100%; height: auto; display: block; }"]
+    for name, colour in _OF_THE_PAGE.items():
+        if name != "paper":
+            rules += [f".plot-{kind}-{name} {{ {kind}: var(--plot-{name}, {colour}); }}" for kind in ("fill", "stroke")]
+    return "\n".join(rules)
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, finalize=lambda value: printable(value) if isinstance(value, str) else value,
+    )  # fmt: skip
+    environment.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")  # a hundredth of a pixel
+    environment.globals["kind_of"] = lambda shape: type(shape).__name__
+    return environment.get_template("plot.svg.j2")

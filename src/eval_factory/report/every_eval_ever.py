@@ -1,0 +1,335 @@
+"""A stored result -> the records of the community schema Every Eval Ever, version 0.3.0.
+
+Files lie where its collection wants them: `data/<collection>/<developer>/<model>/<uuid>.json`, samples beside it.
+
+`schemas/every_eval_ever.schema.json` holds the facts of the published `eval.schema.json` and
+`instance_level_eval.schema.json` (github.com/evaleval/every_eval_ever, MIT) in our own words: required fields, types,
+enumerations. It is narrower than they are: a field that is never written here is not allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.results import AskedEndpoint, InstanceRecord, Score
+from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
+from eval_factory.report import stored_facts
+from eval_factory.report.reader import StoredResult
+from eval_factory.tasks.framework import Task
+
+SCHEMA_VERSION = "0.3.0"
+RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+"""Of who evaluates to the model's developer, as the schema has them."""
+
+
+def check(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
+    """Raises `jsonschema.ValidationError` where a record is not what the schema demands: a defect of ours."""
+    _validator(kind).validate(record)
+
+
+@cache
+def _validator(kind: str) -> Any:
+    import jsonschema  # takes long to import
+
+    path = resources.files("eval_factory.report") / "schemas" / "every_eval_ever.schema.json"
+    definitions = json.loads(path.read_text(encoding="utf-8"))["definitions"]
+    return jsonschema.Draft7Validator({"$ref": f"#/definitions/{kind}", "definitions": definitions})
+
+
+def result_id(stored: StoredResult, metric: str) -> str:
+    """Leads from a sample to the score that it is part of."""
+    return f"{stored.result.task}/{metric}"
+
+
+def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One for each instance that has the main metric; the schema has no sample without a score."""
+    name = stored.result.main_metric
+    score = stored.result.scores[name]
+    for instance in stored.result.instances:
+        value = instance.metrics.get(name)
+        if value is None or instance.completion is None or not math.isfinite(value):
+            continue
+        yield {
+            "schema_version": SCHEMA_VERSION,
+            "evaluation_id": record["evaluation_id"],
+            "model_id": record["model_info"]["id"],
+            "evaluation_name": stored.result.task,
+            "evaluation_result_id": result_id(stored, name),
+            **_sample(instance, score.metric or name),
+            "evaluation": {"score": value, "is_correct": _is_best(value, score)},
+        }
+
+
+def _is_best(value: float, score: Score) -> bool:
+    """The schema wants right or wrong of every sample: right is the best value that there is, 1 where none is known."""
+    if score.higher_is_better is False:
+        return score.scale is not None and value <= score.scale[0]
+    return value >= (score.scale[1] if score.scale else 1.0)
+
+
+def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
+    right = [reference["text"] for reference in instance.references if "correct" in reference["tags"]]
+    options = [reference["text"] for reference in instance.references]
+    completion = instance.completion or ""
+    # as the schema's own converters make it, so that samples of several programs are found to be the same
+    hashed = json.dumps({"raw": instance.prompt, "reference": right}, sort_keys=True, separators=(",", ":"))
+    sample: dict[str, Any] = {
+        "sample_id": instance.id if not instance.trial else f"{instance.id}#{instance.trial}",
+        "sample_hash": hashlib.sha256(hashed.encode()).hexdigest(),
+        "interaction_type": "single_turn",
+        "input": {"raw": instance.prompt, "reference": right},
+        "output": {"raw": [completion]},
+        "answer_attribution": [{
+            "turn_idx": 0, "source": "output.raw", "extracted_value": completion,
+            "extraction_method": f"helm.{metric}", "is_terminal": True,
+        }],
+        "metadata": {"split": instance.split},
+    }  # fmt: skip
+    if instance.finish_reason is not None:
+        sample["metadata"]["finish_reason"] = instance.finish_reason
+    if len(options) > len(right) > 0:
+        sample["input"]["choices"] = options
+    tokens = instance.prompt_tokens, instance.completion_tokens
+    if tokens[0] is not None and tokens[1] is not None:
+        counted = {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": tokens[0] + tokens[1]}
+        sample["token_usage"] = counted
+    if instance.latency_s is not None:
+        sample["performance"] = {"latency_ms": round(instance.latency_s * 1000, 3)}
+    return sample
+
+
+LEVEL = 0.95
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """What no output folder knows."""
+
+    organization: str
+    """Who evaluated."""
+    relationship: str = "other"
+    developer: str | None = None
+    """Who made the model; taken from a model id such as `org/model` where it is None."""
+
+
+def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, now: float) -> list[Path]:
+    """Write the record of a result, and its samples where the task's data are public.
+
+    Args:
+        folder: in which `data/` is.
+        now: seconds since the epoch.
+
+    Raises:
+        ConfigError: the model's developer is not known, or no score can be exported.
+    """
+    developer, model = _names_of_model(stored, publisher)
+    # a UUID of the form of version 4, made of the result: a second export writes the same file
+    name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
+    place = Path("data", *map(_component, (stored.result.task, developer, model)))
+    record = aggregate(stored, publisher, now=now)
+    samples = place / f"{name}_samples.jsonl"
+    if stored_facts.texts_may_leave(stored):
+        record |= _write_samples(stored, record, folder, samples)
+    else:
+        (folder / samples).unlink(missing_ok=True)
+    check(record, "aggregate")
+    path = folder / place / f"{name}.json"
+    write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
+
+
+def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
+    """The record without samples: names of metrics, numbers and versions; no text of the data is in it."""
+    result, provenance = stored.result, stored.result.provenance
+    results = [_score(stored, name, score) for name, score in result.scores.items() if _is_exported(stored, name)]
+    if not results:
+        raise ConfigError(
+            f"{stored.folder}: no score of {result.task} can be exported: of none is it known whether more is better"
+        )
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"{result.task}/{stored_facts.model_id(stored)}/{stored_facts.result_digest(stored)[:16]}",
+        "retrieved_timestamp": str(int(now)),
+        "source_metadata": {
+            "source_name": "eval-factory", "source_type": "evaluation_run",
+            "source_organization_name": publisher.organization, "evaluator_relationship": publisher.relationship,
+        },
+        "eval_library": {
+            "name": "helm", "version": provenance.helm or "unknown",
+            "additional_details": {"eval_factory": provenance.eval_factory, "run_identity": provenance.run_identity},
+        },
+        "model_info": _model_info(stored, publisher),
+        "evaluation_results": results,
+    }  # fmt: skip
+
+
+def _component(name: str) -> str:
+    """As a name of a folder on any system."""
+    safe = _UNSAFE.sub("_", name).strip(".") or "_"
+    return f"{safe}_" if safe == "data" else safe
+
+
+def _names_of_model(stored: StoredResult, publisher: Publisher) -> tuple[str, str]:
+    """(developer, model)."""
+    whole = stored_facts.model_id(stored)
+    developer, slash, name = whole.partition("/")
+    if slash and developer and name:
+        return publisher.developer or developer, name
+    if publisher.developer is None:
+        raise ConfigError(
+            f"{stored.folder}: the model id {whole!r} does not say who developed the model\n"
+            "  give --developer NAME, as it is called on the Hugging Face Hub"
+        )
+    return publisher.developer, whole
+
+
+def _model_info(stored: StoredResult, publisher: Publisher) -> dict[str, Any]:
+    developer, name = _names_of_model(stored, publisher)
+    asked = stored_facts.model_endpoint(stored)
+    return {
+        "name": stored_facts.model_id(stored),
+        "id": f"{developer}/{name}",
+        "developer": developer,
+        **({} if asked is None else {"inference_platform": asked.host}),
+        "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
+    }
+
+
+def _is_exported(stored: StoredResult, name: str) -> bool:
+    """The schema demands the direction of a metric. The main metrics of framework.yml are the better the greater."""
+    score = stored.result.scores[name]
+    if not math.isfinite(score.value):
+        return False
+    is_main = name == stored.result.main_metric and stored_facts.task_of(stored) is not None
+    return is_main or score.higher_is_better is not None
+
+
+def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
+    return {
+        "evaluation_result_id": result_id(stored, name),
+        "evaluation_name": stored.result.task,
+        "source_data": _source_data(stored),
+        "metric_config": _metric_config(name, score),
+        "score_details": {
+            "score": score.value,
+            "details": _details(stored, name),
+            "uncertainty": _uncertainty(score),
+        },
+        "generation_config": {"generation_args": _generation_args(stored_facts.model_endpoint(stored))},
+    }
+
+
+def _metric_config(name: str, score: Score) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "metric_id": f"helm.{name}",
+        "metric_name": name,
+        "lower_is_better": score.higher_is_better is False,
+    }
+    if score.unit is not None:
+        config["metric_unit"] = score.unit
+    if score.scale is not None and score.scale[0] <= score.value <= score.scale[1]:
+        config |= {"score_type": "continuous", "min_score": score.scale[0], "max_score": score.scale[1]}
+    return config
+
+
+def _details(stored: StoredResult, name: str) -> dict[str, str]:
+    """Texts, as the schema wants them. Whether a score may be reported goes with each of them."""
+    validity, provenance = stored.result.validity, stored.result.provenance
+    details = {
+        "reportable": "true" if stored.result.reportable else "false",
+        "status": stored.result.status,
+        "main_metric": "true" if name == stored.result.main_metric else "false",
+        "instances_requested": str(validity.instances.requested),
+        "instances_scored": str(validity.instances.scored),
+        "instances_failed": str(validity.instances.failed),
+        "data_access": stored_facts.access_of(stored),
+        "prompts_sha256": provenance.prompts_sha256,
+    }
+    if not stored.result.reportable:
+        details["not_reportable"] = stored_facts.why_not_reportable(stored)
+    if name in validity.bounds:
+        details["bounds"] = " .. ".join(str(bound) for bound in validity.bounds[name])
+    judges = sorted(validity.judges)
+    if judges:
+        models = (provenance.endpoints[role].model if role in provenance.endpoints else role for role in judges)
+        details["judges"] = ", ".join(models)
+    return details
+
+
+def _uncertainty(score: Score) -> dict[str, Any]:
+    stats = score.stats
+    found: dict[str, Any] = {"num_samples": stats.count}
+    if stats.stderr is not None:
+        found["standard_error"] = {"value": stats.stderr}
+    if stats.stddev is not None:
+        found["standard_deviation"] = stats.stddev
+    if stats.ci_low is not None and stats.ci_high is not None:
+        ends = {"lower": stats.ci_low, "upper": stats.ci_high}
+        found["confidence_interval"] = {**ends, "confidence_level": LEVEL, "method": stats.ci_method or "unknown"}
+    return found
+
+
+def _generation_args(asked: AskedEndpoint | None) -> dict[str, Any]:
+    """Where all requests had the same."""
+    if asked is None or len(asked.sampling) != 1:
+        return {}
+    sent = asked.sampling[0]
+    found = {name: sent[name] for name in ("temperature", "top_p") if _is_number(sent.get(name))}
+    limits = [sent[name] for name in ("max_tokens", "max_completion_tokens") if isinstance(sent.get(name), int)]
+    return {**found, **({"max_tokens": limits[0]} if limits and limits[0] >= 1 else {})}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _source_data(stored: StoredResult) -> dict[str, Any]:
+    """Where the data are from, as far as framework.yml says an address."""
+    task = stored_facts.task_of(stored)
+    name = stored.result.task
+    if task is None or not stored_facts.texts_may_leave(stored):
+        return {"dataset_name": name, "source_type": "other"}
+    return {"dataset_name": name, **_address(task), "additional_details": {"source": task.about.source}}
+
+
+def _address(task: Task) -> dict[str, Any]:
+    hub = stored_facts.hub_dataset(task)
+    if hub is not None:
+        return {"source_type": "hf_dataset", "hf_repo": hub}
+    repository = re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)
+    if repository is not None:
+        return {"source_type": "url", "url": [f"https://github.com/{repository[1]}"]}
+    return {"source_type": "other"}
+
+
+def _write_samples(stored: StoredResult, record: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
+    """The field of the record that tells of the file; nothing where there is no sample."""
+    digest, rows = hashlib.sha256(), 0
+    main = result_id(stored, stored.result.main_metric)
+    if main not in (result["evaluation_result_id"] for result in record["evaluation_results"]):
+        return {}
+    with atomic_file(folder / file) as lines:
+        for sample in samples_of(stored, record):
+            check(sample, "instance")
+            line = json_line(sample) + "\n"
+            digest.update(line.encode())
+            lines.write(line)
+            rows += 1
+    if not rows:
+        (folder / file).unlink()
+        return {}
+    about = {"format": "jsonl", "file_path": file.as_posix(), "hash_algorithm": "sha256"}
+    return {"detailed_evaluation_results": {**about, "checksum": digest.hexdigest(), "total_rows": rows}}

@@ -1,1 +1,0 @@
-"""A stored result -> the formats of other programs."""

@@ -1,0 +1,103 @@
+"""A stored result -> one entry of `.eval_results/*.yaml` of a model repository on the Hugging Face Hub.
+
+The format: huggingface.co/docs/hub/eval-results. The Hub shows an entry on the model's page, and in the leaderboard of
+the data set where that is a registered benchmark; `task_id` is what the data set's own `eval.yaml` calls the task.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval_factory.core import formats
+from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.report import stored_facts
+from eval_factory.report.reader import StoredResult
+from eval_factory.tasks.framework import Task
+
+FOLDER = ".eval_results"
+
+
+def write_entry(stored: StoredResult, repository: Path, text: str) -> Path:
+    """Into a model repository; a file for each task."""
+    path = repository / FOLDER / f"{stored.result.task}.yaml"
+    write_atomic(path, text)
+    return path
+
+
+def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
+    """The text of the file: the main score and no other.
+
+    Raises:
+        ConfigError: the benchmark is not public, or is no data set of the Hub, or there is no main score.
+        NotReportableError: the score may not be reported, and that was not allowed.
+    """
+    if not stored_facts.is_of_a_model(stored):
+        raise ConfigError(f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model")
+    task = _public_task(stored)
+    hub = stored_facts.hub_dataset(task)
+    if hub is None:
+        raise ConfigError(
+            f"{stored.folder}: the data of {task.name} are no data set of the Hugging Face Hub ({task.about.source}),"
+            " and it keeps results for its own data sets only\n  'eval-factory export eee' takes every benchmark"
+        )
+    reason = stored_facts.why_not_reportable(stored)
+    if reason and not allow_not_reportable:
+        raise NotReportableError(
+            f"{stored.folder}: the score may not be reported: {reason}\n"
+            "  correct that and run again, or give --allow_not_reportable: the entry's notes then say it"
+        )
+    result = stored.result
+    score = result.scores.get(result.main_metric)
+    if score is None or not math.isfinite(score.value):
+        raise ConfigError(f"{stored.folder}: there is no score {result.main_metric} to export")
+    dataset: dict[str, Any] = {"id": hub, "task_id": task_id}
+    read = result.provenance.dataset_revisions.get(f"hub:{hub}")
+    if read is not None:
+        dataset["revision"] = read
+    item = {"dataset": dataset, "value": score.value, "notes": _notes(stored, task, reason, read)}
+    return yaml.safe_dump([item], sort_keys=False, allow_unicode=True, width=120)
+
+
+def _public_task(stored: StoredResult) -> Task:
+    task = stored_facts.task_of(stored)
+    access = stored_facts.access_of(stored)
+    if task is None or access != stored_facts.PUBLIC:
+        raise ConfigError(
+            f"{stored.folder}: the data of {stored.result.task} are {access}: only those of public benchmarks go to the"
+            " Hugging Face Hub\n  'eval-factory export eee' exports the scores alone, without any text"
+        )
+    return task
+
+
+def _parts_chosen(stored: StoredResult) -> dict[str, Any]:
+    """Parameters that choose a part of the data, or another edition of them."""
+    extra = (stored.config.get("params") or {}).get("extra") or {}
+    names = ("version", "subset", "language", "category", "subject", "condition")
+    return {name: extra[name] for name in names if extra.get(name) is not None}
+
+
+def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
+    result = stored.result
+    stats = result.scores[result.main_metric].stats
+    instances = result.validity.instances
+    parts = [
+        f"{result.main_metric} by HELM {result.provenance.helm}, run by eval-factory {result.provenance.eval_factory}"
+    ]
+    if stats.ci_low is not None and stats.ci_high is not None:
+        parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
+    parts.append(f"{instances.scored} instances scored" + _of_all(task))
+    if revision is None:  # the pinned one is what the run was told to read
+        parts.append("at an unknown revision of the data")
+    parts += [f"{name}: {value}" for name, value in _parts_chosen(stored).items()]
+    if not_reportable:
+        parts.append(f"NOT REPORTABLE: {not_reportable}")
+    return "; ".join(parts)
+
+
+def _of_all(task: Task) -> str:
+    return "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"

@@ -1,0 +1,200 @@
+"""A stored result -> a run of an MLflow tracking server. MLflow is an extra, imported when something is exported."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.rundir import RunDir
+from eval_factory.report import stored_facts
+from eval_factory.report.reader import StoredResult
+
+INSTALL = "pip install 'eval-factory-helm[mlflow]'"
+DEFAULT_EXPERIMENT = "eval-factory"
+RESULT_TAG = "eval_factory.result"
+"""By which a result that is there already is found."""
+LONGEST_VALUE = 500
+"""Characters of a parameter: every version of MLflow takes so many."""
+LONGEST_TAG = 5000
+ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""Where not set: a server that is away is said within seconds, nobody but the server is told of the export, and MLflow
+prints nothing of its own."""
+
+_NOT_IN_A_NAME = re.compile(r"[^\w\-. /]")
+
+
+@dataclass(frozen=True)
+class MlflowRun:
+    """All that goes to the server."""
+
+    name: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+    artifacts: tuple[Path, ...]
+
+    @property
+    def result(self) -> str:
+        return self.tags[RESULT_TAG]
+
+
+@dataclass(frozen=True)
+class Logged:
+    run_id: str
+    was_there: bool
+    """Whether the same result had been exported before; nothing was sent then."""
+
+
+def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
+    """What is exported of a result.
+
+    Args:
+        with_texts: also answers of benchmarks whose data are not public.
+    """
+    model = stored_facts.model_id(stored)
+    return MlflowRun(
+        name=f"{stored.result.task} {model}",
+        tags=_tags(stored, model),
+        params={name: value[:LONGEST_VALUE] for name, value in _params(stored, model)},
+        metrics=dict(_metrics(stored)),
+        artifacts=_artifacts(stored, with_texts=with_texts),
+    )
+
+
+def connect(tracking_uri: str) -> Any:
+    """A client of the server.
+
+    Raises:
+        PrerequisiteError: MLflow is not installed, or does not know such an address.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+    except ImportError as error:
+        raise PrerequisiteError(f"MLflow is not installed ({error})\n  {INSTALL}") from None
+    try:
+        return MlflowClient(tracking_uri=tracking_uri)
+    except (MlflowException, ImportError) as error:  # the latter: `mlflow-skinny` has no databases
+        raise PrerequisiteError(
+            f"--tracking_uri {tracking_uri}: {error}\n  give the URL of a tracking server"
+        ) from error
+
+
+def log_run(run: MlflowRun, client: Any, experiment: str) -> Logged:
+    """Send a run, unless the experiment has one of the same result that was sent to its end.
+
+    Raises:
+        PrerequisiteError: the server cannot be reached, or refuses it.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = client.get_experiment_by_name(experiment)
+        experiment_id = client.create_experiment(experiment) if found is None else found.experiment_id
+        wanted = f"tags.`{RESULT_TAG}` = '{run.result}' and attributes.status = 'FINISHED'"
+        there = client.search_runs([experiment_id], filter_string=wanted, max_results=1)
+        if there:
+            return Logged(there[0].info.run_id, was_there=True)
+        run_id = client.create_run(experiment_id, tags=dict(run.tags), run_name=run.name).info.run_id
+        _send(run, client, run_id)
+    except (MlflowException, OSError) as error:  # uploads fail with errors of requests
+        raise PrerequisiteError(
+            f"MLflow did not take {run.name}: {error}\n  check --tracking_uri; the same command sends what is missing"
+        ) from error
+    return Logged(run_id, was_there=False)
+
+
+def _send(run: MlflowRun, client: Any, run_id: str) -> None:
+    """The run is FINISHED when it is whole; a part that was interrupted is FAILED, and no result."""
+    status = "FAILED"
+    try:
+        for name, value in run.params.items():
+            client.log_param(run_id, name, value)
+        for name, number in run.metrics.items():
+            client.log_metric(run_id, name, number)
+        for path in run.artifacts:
+            client.log_artifact(run_id, str(path))
+        status = "FINISHED"
+    finally:
+        client.set_terminated(run_id, status=status)
+
+
+def _tags(stored: StoredResult, model: str) -> dict[str, str]:
+    result, provenance = stored.result, stored.result.provenance
+    tags = {
+        RESULT_TAG: stored_facts.result_digest(stored),
+        "eval_factory.run_identity": provenance.run_identity,
+        "eval_factory.version": provenance.eval_factory,
+        "helm.version": provenance.helm or "unknown",
+        "eval_factory.task": result.task,
+        "eval_factory.model": model,
+        "eval_factory.main_metric": result.main_metric,
+        "eval_factory.status": result.status,
+        "eval_factory.data_access": stored_facts.access_of(stored),
+        "eval_factory.prompts_sha256": provenance.prompts_sha256,
+        "eval_factory.reportable": "true" if result.reportable else "false",
+    }
+    reason = stored_facts.why_not_reportable(stored)
+    return {**tags, **({"eval_factory.not_reportable": reason[:LONGEST_TAG]} if reason else {})}
+
+
+def _params(stored: StoredResult, model: str) -> Iterator[tuple[str, str]]:
+    yield "task", stored.result.task
+    yield "model", model
+    asked = stored_facts.model_endpoint(stored)
+    if asked is not None:
+        yield "endpoint", asked.host
+    yield from _flat(stored.config.get("params") or {}, "params")
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Mappings within mappings, by their path; null means that nothing was set."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{_name(str(key))}")
+    elif value is not None:
+        yield name, str(value)
+
+
+def _metrics(stored: StoredResult) -> Iterator[tuple[str, float]]:
+    """Each score with its interval and count; and how many instances have none."""
+    for label, score in stored.result.scores.items():
+        name = _name(label)
+        yield from _finite(name, score.value)
+        yield from _finite(f"{name}.ci_low", score.stats.ci_low)
+        yield from _finite(f"{name}.ci_high", score.stats.ci_high)
+        yield f"{name}.count", float(score.stats.count)
+    instances = stored.result.validity.instances
+    for field in ("requested", "scored", "failed"):
+        yield f"instances.{field}", float(getattr(instances, field))
+
+
+def _finite(name: str, value: float | None) -> Iterator[tuple[str, float]]:
+    if value is not None and math.isfinite(value):
+        yield name, value
+
+
+def _name(label: str) -> str:
+    """MLflow takes letters, digits and `_-. /` in names: `exact_match@test+typos` becomes `exact_match/test_typos`."""
+    return _NOT_IN_A_NAME.sub("_", label.replace("@", "/"))
+
+
+def _artifacts(stored: StoredResult, *, with_texts: bool) -> tuple[Path, ...]:
+    """Those that are there; prompts and answers only of public benchmarks, or where the user says so."""
+    rundir = RunDir(stored.folder)
+    wanted = [rundir.evaluation_config, rundir.report_md]
+    if with_texts or stored_facts.texts_may_leave(stored):
+        wanted += [rundir.report_html, rundir.results_jsonl]
+    return tuple(path for path in wanted if path.is_file())

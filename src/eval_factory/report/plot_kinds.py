@@ -1,0 +1,452 @@
+"""The kinds of plots: estimates with their intervals, how values are distributed, and bars with their numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from eval_factory.core import formats
+from eval_factory.report.drawing import (
+    FONT_SIZE,
+    WIDTH,
+    Circle,
+    Drawing,
+    Line,
+    Rect,
+    Shape,
+    Text,
+    diamond,
+    fitted,
+    hatching,
+    label,
+    text_width,
+    triangle,
+)
+
+TICKS = 5
+"""About so many steps."""
+LABEL_HEIGHT = 46.0
+"""Of ticks, their numbers and the axis' label, below the axis."""
+_ROUND_STEPS = (1.0, 2.0, 5.0, 10.0)
+_DIGITS_OF_SPAN = ((2.0, 3), (20.0, 2), (200.0, 1))
+_MOST_TICKS = 50
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear axis from left to right."""
+
+    low: float
+    high: float
+    left: float
+    right: float
+
+    def x(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return self.left + share * (self.right - self.left)
+
+    def number(self, value: float) -> str:
+        """With as many digits as the axis' length is worth: 0.712 of 0 to 1, 3.85 of 1 to 5."""
+        span = self.high - self.low
+        digits = next((digits for most, digits in _DIGITS_OF_SPAN if span <= most), 0)
+        return formats.short(value) if 0 < span < 0.02 or span >= 1e6 else formats.decimals(value, digits)
+
+    def ticks(self) -> list[float]:
+        rough = (self.high - self.low) / TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in _ROUND_STEPS if power * factor >= rough * (1 - 1e-9))
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [number * step for number in range(first, min(last, first + _MOST_TICKS) + 1)]
+
+    def shapes(self, top: float, bottom: float, name: str) -> Iterator[Shape]:
+        """Grid lines from `top` to the axis at `bottom`; below it numbers and the axis' name."""
+        for tick in self.ticks():
+            x = self.x(tick)
+            yield Line(x, top, x, bottom, "grid")
+            yield Line(x, bottom, x, bottom + 4, "ink")
+            shown = f"{0.0 if abs(tick) < 1e-9 * (self.high - self.low) else tick:.6g}"
+            yield Text(x, bottom + 6 + FONT_SIZE, shown, "middle")
+        yield Line(self.left, bottom, self.right, bottom, "ink")
+        middle = (self.left + self.right) / 2
+        yield label(middle, bottom + 40, name, 2 * min(middle, WIDTH - middle) - 16, anchor="middle")
+
+
+def axis_of(
+    values: Iterable[float | None], left: float, right: float, scale: tuple[float, float] | None = None
+) -> Axis:
+    """An axis over its scale and all values; without a scale over the values, with a margin, from 0 at the least where
+    nothing is below it."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if scale is not None:
+        known += scale
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    if scale is None or low == high:
+        margin = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
+        low, high = low - margin if low < 0 else max(0.0, low - margin), high + margin
+    return Axis(low, high, left, right)
+
+
+MOST_ROWS = 30
+"""Groups that a dot plot shows: the largest ones."""
+ROW = 24.0
+MARGIN = 24.0
+_LEFT = 8.0
+_LABEL_ROOM = 180.0
+_COUNT_ROOM = 60.0
+_NUMBERS_ROOM = 190.0
+_GAP = 12.0
+"""Between a shape and its words."""
+_MIDDLE = 0.35 * FONT_SIZE
+"""From the middle of a row to the baseline of its text."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval, as far as there is one."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    count: int | None = None
+    """Instances."""
+    stands_out: bool = False
+    """Whether it is shown to differ: another shape."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        if self.low is None or self.high is None or not math.isfinite(self.low + self.high):
+            return None
+        return self.low, self.high
+
+    def told(self, axis: Axis) -> str:
+        """`0.712 (0.630 to 0.790)`."""
+        value = axis.number(self.value)
+        if self.interval is None:
+            return value
+        return f"{value} ({axis.number(self.interval[0])} to {axis.number(self.interval[1])})"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A value to compare with, such as chance."""
+
+    label: str
+    value: float
+
+
+def interval_plot(
+    title: str,
+    score: Estimate,
+    *,
+    scale: tuple[float, float] | None,
+    marks: Sequence[Mark] = (),
+    bounds: tuple[float, float] | None = None,
+) -> Drawing:
+    """One score with its 95 % interval on its scale.
+
+    Args:
+        title: what it is the score of; `score.label` is the axis' name.
+        scale: the least and the greatest value that there can be.
+        marks: what trivial answers score, chance: a triangle in a row of its own each.
+        bounds: the score if all that is missing were wrong, and if all were right: a hatched band.
+    """
+    values = [score.value, *(score.interval or ()), *(mark.value for mark in marks), *(bounds or ())]
+    axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
+    middle, bottom = 44.0, 66.0 + ROW * (len(marks) + (bounds is not None))
+    shapes = [*axis.shapes(middle - 16, bottom, score.label)]
+    told = [f"{score.label}: {score.told(axis)}{', a 95 % interval' if score.interval else ''}"]
+    row, labels = 74.0, list[Shape]()
+    for mark, on_the_right in _in_rows(axis, marks):
+        x, said = axis.x(mark.value), f"{mark.label}: {axis.number(mark.value)}"
+        shapes.append(Line(x, middle - 16, x, row, "second", 1.5, dashed=True))
+        shapes.append(triangle(x, row - 6, 6.0, "second", said))
+        labels.append(_beside(axis, x, row, said, on_the_right=on_the_right))
+        told.append(said)
+        row += ROW
+    shapes += labels  # over every line
+    if bounds is not None:
+        said = f"if all that is missing were wrong, right: {axis.number(bounds[0])}, {axis.number(bounds[1])}"
+        shapes += _band(axis, bounds, middle - 11, 22.0, said)
+        shapes += _hatched(axis.left, row - 6, 24.0, 12.0)
+        shapes.append(_beside(axis, axis.left + 20, row, said, on_the_right=True))
+        told.append(said)
+    shapes += _dot(axis, score, middle)
+    shapes.append(_over(axis, score.told(axis), score.value, middle - 20))
+    return Drawing(title, "; ".join(told) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+
+
+def dot_plot(
+    title: str,
+    rows: Sequence[Estimate],
+    *,
+    axis_label: str,
+    scale: tuple[float, float] | None = None,
+    whole: float | None = None,
+    elsewhere: int = 0,
+    most: int = MOST_ROWS,
+) -> Drawing:
+    """Groups below each other, the highest value first, each with its instances and interval.
+
+    Args:
+        whole: the score of all instances: a dashed line.
+        elsewhere: instances that are in no group of these.
+        most: so many groups are shown, those with the most instances.
+    """
+    shown = sorted(rows, key=lambda row: -(row.count or 0))[:most]
+    shown.sort(key=lambda row: (-row.value, row.label))
+    values = [value for row in shown for value in (row.value, *(row.interval or ()))]
+    axis = axis_of([*values, whole], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
+    top = 30.0 if whole is not None else 12.0
+    bottom = top + ROW * len(shown) + 4
+    shapes = [*axis.shapes(top - 4, bottom, axis_label)]
+    if whole is not None:
+        shapes.append(Line(axis.x(whole), top - 4, axis.x(whole), bottom, "ink", 1.5, dashed=True))
+        shapes.append(_over(axis, f"all: {axis.number(whole)}", whole, top - 10))
+    for number, row in enumerate(shown):
+        shapes += _row(axis, row, top + ROW * (number + 0.5))
+    told = [f"{row.label} ({row.count} instances): {row.told(axis)}" for row in shown]
+    if whole is not None:
+        told.insert(0, f"all instances: {axis.number(whole)}")
+    foot = list(_foot(shown, len(rows) - len(shown), elsewhere))
+    shapes += [Text(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]
+    return Drawing(title, "; ".join([*told, *foot]) + ".", bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
+
+
+def difference_plot(
+    title: str,
+    rows: Sequence[Estimate],
+    *,
+    names: tuple[str, str],
+    axis_label: str,
+    margin: float | None = None,
+    higher_is_better: bool = True,
+) -> Drawing:
+    """Differences b - a with their intervals around a line at zero.
+
+    Args:
+        names: what a and b are called.
+        margin: a difference that does not matter: a hatched band around zero.
+    """
+    ends = [abs(value) for row in rows for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
+    reach = max([*ends, margin or 0.0]) * 1.15 or 1.0
+    axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
+    top, bottom = 30.0, 30.0 + ROW * len(rows) + 4
+    shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
+    told = [f"{row.label}: {row.told(axis)}" for row in rows]
+    if margin is not None:
+        said = f"hatched: differences up to {axis.number(margin)} (the margin)"
+        shapes += _band(axis, (-margin, margin), top - 4, bottom - top + 4, said)
+        shapes.append(Text(_LEFT, bottom + LABEL_HEIGHT + FONT_SIZE, said))
+        told.append(said)
+    shapes.append(Line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
+    lower, upper = names if higher_is_better else names[::-1]
+    shapes += _sides(axis, lower, upper, top - 12)
+    for number, row in enumerate(rows):
+        shapes += _row(axis, row, top + ROW * (number + 0.5))
+    told.append(f"{upper} is better above zero, {lower} below")
+    height = bottom + LABEL_HEIGHT + (ROW if margin is not None else 0)
+    return Drawing(title, "; ".join(told) + ".", height, tuple(shapes))
+
+
+def _sides(axis: Axis, lower: str, upper: str, y: float) -> Iterator[Shape]:
+    """Which of the two is better on which side of zero."""
+    zero, around = axis.x(0), text_width(" is better") + 16
+    left, right = (fitted(name, room - around) for name, room in ((lower, zero), (upper, WIDTH - zero)))
+    yield Text(zero - 8, y, f"{left} is better", "end", title="" if left == lower else lower)
+    yield Text(zero + 8, y, f"{right} is better", title="" if right == upper else upper)
+
+
+def _row(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
+    yield label(_LEFT, y + _MIDDLE, row.label, _LABEL_ROOM - 12)
+    if row.count is not None:
+        yield Text(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
+    yield from _dot(axis, row, y)
+    yield Text(axis.right + 12, y + _MIDDLE, row.told(axis))
+
+
+def _dot(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
+    """A whisker with ends, and a dot; a diamond where it stands out."""
+    if row.interval is not None:
+        low, high = (axis.x(end) for end in row.interval)
+        yield Line(low, y, high, y, "data", 2.5)
+        yield from (Line(end, y - 5, end, y + 5, "data", 2.5) for end in (low, high))
+    said = f"{row.label}: {row.told(axis)}"
+    if row.stands_out:
+        yield diamond(axis.x(row.value), y, 8.0, "second", said)
+    else:
+        yield Circle(axis.x(row.value), y, 5.5, "data", said)
+
+
+def _foot(shown: Sequence[Estimate], hidden: int, elsewhere: int) -> Iterator[str]:
+    if any(row.stands_out for row in shown):
+        yield "diamond: differs from the rest of the instances (p < 0.05, Holm)"
+    if hidden:
+        yield f"{formats.counted(hidden, 'smaller group')} {'is' if hidden == 1 else 'are'} not shown"
+    if elsewhere:
+        who = f"{formats.counted(elsewhere, 'instance')} {'is' if elsewhere == 1 else 'are'}"
+        yield f"{who} in groups too small for a score, or in none"
+
+
+def _band(axis: Axis, ends: tuple[float, float], y: float, height: float, said: str) -> Iterator[Shape]:
+    left, right = axis.x(ends[0]), axis.x(ends[1])
+    return _hatched(left, y, right - left, height, said)
+
+
+def _hatched(x: float, y: float, width: float, height: float, said: str = "") -> Iterator[Shape]:
+    yield Rect(x, y, width, height, "grid", said)
+    yield from hatching(x, y, width, height, "faint")
+
+
+def _over(axis: Axis, text: str, value: float, y: float) -> Text:
+    """Centred over its value, and inside the axis."""
+    half = text_width(text) / 2
+    return Text(min(max(axis.x(value), axis.left + half), axis.right - half), y, text, "middle")
+
+
+def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
+    """The marks in the order of their rows, and whether each one's words stand to its right.
+
+    Where there is room, all stand on one side, in the order in which no mark's line crosses another's words.
+    """
+    from_the_right = sorted(marks, key=lambda mark: -mark.value)
+    if all(_room(axis, mark, on_the_right=True) for mark in marks):
+        return [(mark, True) for mark in from_the_right]
+    if all(_room(axis, mark, on_the_right=False) for mark in marks):
+        return [(mark, False) for mark in from_the_right[::-1]]
+    return [(mark, axis.x(mark.value) * 2 < axis.left + axis.right) for mark in from_the_right]
+
+
+def _room(axis: Axis, mark: Mark, *, on_the_right: bool) -> bool:
+    x = axis.x(mark.value)
+    room = axis.right - x if on_the_right else x - axis.left
+    return text_width(f"{mark.label}: {axis.number(mark.value)}") + _GAP <= room
+
+
+def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Text:
+    if on_the_right:
+        return label(x + _GAP, y + _MIDDLE, text, axis.right - x - _GAP)
+    return label(x - _GAP, y + _MIDDLE, text, x - _GAP - axis.left, anchor="end")
+
+
+BINS = 20
+MOST_DISTINCT = 12
+"""So many different values have a bar each."""
+PLOT_HEIGHT = 150.0
+_BAR_LABEL_ROOM = 190.0
+_NUMBER_ROOM = 150.0
+_ROOM_OF_A_COUNT = 34.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    label: str
+    value: float
+    text: str
+    """The number, as it is shown."""
+    hatched: bool = False
+    """Of what a reader has to be told apart from the others, such as failures."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """How many values are from `low` to `high`; only the last one's `high` is one of its values."""
+
+    low: float
+    high: float
+    count: int
+
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
+
+def histogram(
+    title: str,
+    values: Sequence[float],
+    *,
+    axis_label: str,
+    scale: tuple[float, float] | None = None,
+    marks: Sequence[Mark] = (),
+) -> Drawing:
+    """How often each value, or each stretch of the scale, occurs.
+
+    Args:
+        values: what is not finite is left out, and counted in the description.
+        marks: values to be shown with a dashed line, such as a median.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    axis = axis_of([*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale)
+    distinct = len(set(finite)) <= MOST_DISTINCT
+    bins = bins_of(finite, axis)
+    top = 22.0 + 18.0 * len(marks)
+    bottom = top + PLOT_HEIGHT
+    shapes = [*axis.shapes(top, bottom, axis_label)]
+    shapes += _columns(axis, bins, bottom, distinct=distinct)
+    for number, mark in enumerate(marks):
+        x, y = axis.x(mark.value), 14.0 + 18.0 * number
+        text = f"{mark.label}: {axis.number(mark.value)}"
+        shapes.append(Line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
+        shapes.append(_over(axis, text, mark.value, y))
+    told = [f"{len(finite)} values", *(_told(axis, one) for one in bins if one.count)]
+    told += [f"{mark.label}: {axis.number(mark.value)}" for mark in marks]
+    if left_out := len(values) - len(finite):
+        told.append(f"{left_out} that are no numbers are left out")
+    return Drawing(title, "; ".join(told) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+
+
+def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float, float] | None = None) -> Drawing:
+    """Bars below each other in the order that is given, from zero, each with its number at its end."""
+    axis = axis_of([0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - _NUMBER_ROOM, scale or (0.0, 0.0))
+    bottom = 8.0 + ROW * len(rows)
+    shapes: list[Shape] = [*axis.shapes(4.0, bottom, axis_label)]
+    for number, row in enumerate(rows):
+        shapes += _bar(axis, row, 8.0 + ROW * number)
+    told = [f"{row.label}: {row.text}" for row in rows]
+    return Drawing(title, "; ".join(told) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+
+
+def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
+    """A bin a value where there are few different ones, else equal parts of the axis."""
+    counts = Counter(values)
+    if len(counts) <= MOST_DISTINCT:
+        return [Bin(value, value, count) for value, count in sorted(counts.items())]
+    step = (axis.high - axis.low) / BINS
+    found = Counter(min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values)
+    return [Bin(axis.low + step * number, axis.low + step * (number + 1), found[number]) for number in range(BINS)]
+
+
+def _columns(axis: Axis, bins: Sequence[Bin], bottom: float, *, distinct: bool) -> Iterator[Shape]:
+    most = max((one.count for one in bins), default=1)
+    width = (axis.right - axis.left) / BINS - 1
+    if distinct:  # columns do not touch, however close two values are
+        gaps = [axis.x(right.middle) - axis.x(left.middle) for left, right in pairwise(bins)]
+        width = max(2.0, min([_ROOM_OF_A_COUNT, *(gap - 2 for gap in gaps)]))
+    for one in bins:
+        if not one.count:
+            continue
+        height = (PLOT_HEIGHT - 6) * one.count / most
+        x = axis.x(one.middle)
+        yield Rect(x - width / 2, bottom - height, width, height, "data", _told(axis, one))
+        if width >= text_width(str(one.count)) - 4:
+            yield Text(x, bottom - height - 4, str(one.count), "middle")
+
+
+def _bar(axis: Axis, row: Bar, y: float) -> Iterator[Shape]:
+    baseline = y + (ROW + FONT_SIZE * 0.7) / 2
+    start, end = axis.x(0.0), axis.x(row.value)
+    left, width, height = min(start, end), abs(end - start), ROW - 6
+    yield label(8.0, baseline, row.label, _BAR_LABEL_ROOM - 16)
+    yield Rect(left, y + 3, width, height, "grid" if row.hatched else "data", f"{row.label}: {row.text}")
+    if row.hatched:
+        yield from hatching(left, y + 3, width, height, "ink")
+    yield label(max(start, end) + 8, baseline, row.text, WIDTH - max(start, end) - 8)
+
+
+def _told(axis: Axis, one: Bin) -> str:
+    where = f"{one.low:.6g}" if one.low == one.high else f"{axis.number(one.low)} to {axis.number(one.high)}"
+    return f"{where}: {one.count}"

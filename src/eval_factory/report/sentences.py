@@ -1,0 +1,311 @@
+"""A result in sentences that a newcomer understands: for the screen, report.md and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from eval_factory.core import formats
+from eval_factory.core.formats import counted, money
+from eval_factory.core.jury_form import HELMS_FORM
+from eval_factory.core.results import (
+    ALL_ORDERS,
+    Agreement,
+    Clinicians,
+    Floor,
+    Instances,
+    JudgeAgreement,
+    RubricReport,
+    Score,
+    TaskResult,
+    Usage,
+)
+from eval_factory.tasks.errata import CORRECTED
+from eval_factory.tasks.framework import load_framework
+
+_RATING = "rating"
+"""The unit of a jury's score."""
+
+
+def ratings_line(result: TaskResult) -> str | None:
+    """One line; None where no jury was asked, or on HELM's own scale."""
+    jury = result.validity.jury
+    if jury is None:
+        return None
+    if jury.labels:
+        return f"Ratings: {', '.join(f'{label} ({value})' for label, value in jury.labels.items())}"
+    scale = next((score.scale for score in result.scores.values() if score.unit == _RATING), None)
+    if scale is None or scale == HELMS_FORM.scale:
+        return None
+    return f"Ratings: {scale[0]:g} to {scale[1]:g}"
+
+
+READ_FIRST = 3
+"""Notes that stand on the first screen; all stand further down."""
+FEW_FILES = 5
+"""Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many for paper, too."""
+_SHARE = "share"
+_IS_ABOVE = "This model is better than that, and so is its whole interval."
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that went wrong with some of the instances."""
+
+    count: int
+    said: str
+    flag: str
+    """By which the table shows them (`instance_data.FLAGS`)."""
+
+
+def about(task: str) -> str:
+    """What a task is, where eval-factory brings it along; empty of custom benchmarks."""
+    return next((one.description for one in load_framework().evaluations if one.name == task), "")
+
+
+class Scaled(Protocol):
+    """What knows how its values are counted."""
+
+    @property
+    def unit(self) -> str | None: ...
+    @property
+    def scale(self) -> tuple[float, float] | None: ...
+
+
+def amount(value: float, score: Scaled) -> str:
+    """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412."""
+    if score.unit == _SHARE and score.scale == (0.0, 1.0):
+        return formats.percent(value)
+    if score.unit == "rating" and score.scale is not None:
+        return f"{formats.decimals(value, 2)} of {score.scale[1]:g}"
+    return formats.short(value)
+
+
+def interval(score: Score) -> str:
+    low, high = score.stats.ci_low, score.stats.ci_high
+    if low is None or high is None:
+        return ""
+    return f"{amount(low, score)} to {amount(high, score)}"
+
+
+def measured(result: TaskResult, who: str = "The model") -> str:
+    """On what it was measured, and how often."""
+    asked = sum(result.validity.splits.values()) or result.validity.instances.requested
+    requested = result.validity.instances.requested
+    repeated = f", {requested:,} requests with every trial and variation counted" if requested != asked else ""
+    splits = result.validity.splits
+    where = f" of the {next(iter(splits))} set" if len(splits) == 1 else ""
+    judged = ""
+    if result.validity.judges:
+        how = "rated" if result.validity.rubric is None else "judged criterion by criterion"
+        judged = f" Its answers were {how} by {counted(len(result.validity.judges), 'judge')} (other language models)."
+        judged += f" {line}." if (line := ratings_line(result)) is not None else ""
+    return f"{who} was given {counted(asked, 'question')}{where}{repeated}.{judged}"
+
+
+def meaning(result: TaskResult) -> str:
+    """What the main score counts."""
+    score = result.scores.get(result.main_metric)
+    if score is None:
+        return f"{result.main_metric} could not be computed: the notes say why."
+    counts = {
+        _SHARE: "a share: 0 is the worst, 1 the best",
+        "rating": "the mean rating of the judges",
+        "share of points": "the share of a rubric's points that answers win: 0 is the worst, 1 the best",
+        "overlap": "how much of the wording is that of a reference answer",
+        "F1": "F1, which weighs what was found against what was missed",
+        "similarity": "how similar the answers are to reference answers",
+        "errors per word": "errors per word of a reference answer",
+    }
+    unit = counts.get(score.unit or "")
+    way = {True: "higher is better", False: "lower is better", None: ""}[score.higher_is_better]
+    told = "; ".join(part for part in (f"it is {unit}" if unit else "", way) if part)
+    over = f"over {counted(score.stats.count, 'instance')}"
+    return f"{result.main_metric}, {over}" + (f" ({told})." if told else ".")
+
+
+def how_sure(result: TaskResult) -> str:
+    score = result.scores.get(result.main_metric)
+    if score is None:
+        return ""
+    if not interval(score):
+        return "There are too few instances for an interval: how far chance moved this score is not known."
+    between = interval(score).replace(" to ", " and ")
+    return f"With 95 % confidence the score on all such questions is between {between}."
+
+
+def missing_scores(result: TaskResult) -> str:
+    """Why a score may not be reported, beside the reasons that the result states; empty where that is none."""
+    instances = result.validity.instances
+    gaps = instances.scored < instances.requested
+    if result.reportable or not (gaps or not result.validity.not_reportable):
+        return ""
+    again = " The same command asks for what is missing." if result.something_to_ask else ""
+    return f"{instances.scored:,} of {instances.requested:,} instances have a score of their own.{again}"
+
+
+def troubles(instances: Instances) -> Iterator[Trouble]:
+    """What went wrong, the worst first."""
+    told = (
+        (instances.failed, "got no answer: the request failed", "failed"),
+        (instances.filtered, "withheld by the endpoint's content filter", "filtered"),
+        (instances.empty, "answered with nothing at all", "empty"),
+        (instances.thinking_unfinished, "cut off while the model was still thinking", "thinking_unfinished"),
+        (instances.unparsed, "answered in no form that the benchmark can read", "unparsed"),
+        (instances.unjudged, "answered, but the judgements that a score needs are missing", "unjudged"),
+        (instances.prompt_truncated, "asked with a prompt that was cut", "prompt_truncated"),
+        (instances.refused, "declined by the model", "refused"),
+        (instances.truncated, "ended at the token limit", "cut_off"),
+    )
+    return (Trouble(count, said, flag) for count, said, flag in told if count)
+
+
+def beside_chance(result: TaskResult, label: str) -> str:
+    """A score beside the best answer that needs no model; empty where that is not known."""
+    floor, score = result.validity.floors.get(label), result.scores.get(label)
+    if floor is None or score is None:
+        return ""
+    least = f"The best answer that needs no model ({floor.named}) scores {amount(floor.value, score)}."
+    unknown = " No judge was asked about such an answer: what a text that fits every question gets is not known."
+    return f"{least} {_above(score, floor)}{unknown if floor.assumed else ''}"
+
+
+def _above(score: Score, floor: Floor) -> str:
+    sign = -1 if floor.lower_is_better else 1
+    end = score.stats.ci_high if floor.lower_is_better else score.stats.ci_low
+    if sign * score.value <= sign * floor.value:
+        return "This model is no better than that."
+    if end is None or sign * end <= sign * floor.value:
+        return "This model scores better, but its interval reaches down to it: chance may explain the gap."
+    return _IS_ABOVE
+
+
+def chance_may_explain(result: TaskResult) -> bool:
+    """Whether the main score is not shown to be better than what needs no model, as far as that is known."""
+    floor, score = result.validity.floors.get(result.main_metric), result.scores.get(result.main_metric)
+    return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
+
+
+def corrected(result: TaskResult) -> Score | None:
+    return result.scores.get(f"{result.main_metric}{CORRECTED}")
+
+
+def leaderboard(result: TaskResult) -> str:
+    record = result.comparability
+    if record is None:
+        return ""
+    if record.reason:
+        return f"{record.reason}."
+    if record.medhelm_settings:
+        return "The settings are those of MedHELM's leaderboard."
+    differ = "setting differs" if len(record.deviations) == 1 else "settings differ"
+    return f"{len(record.deviations)} {differ} from MedHELM's leaderboard: do not put this score beside its scores."
+
+
+def rubric_headline(found: RubricReport) -> str:
+    """One line: how many criteria are met, and how far the judges agree."""
+    votes = found.criteria
+    rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
+    told = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
+    told += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
+    return "; ".join([", ".join(told), *_agreement(found)])
+
+
+def _agreement(found: RubricReport) -> Iterator[str]:
+    if found.krippendorff_alpha is not None:
+        yield f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}"
+    if found.unanimous is not None:
+        yield f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}"
+
+
+def of_criteria(count: int) -> str:
+    return counted(count, "criterion", "criteria")
+
+
+def cost_line(usage: Usage) -> str | None:
+    """Of this run, and of all runs where there are others; None where there is nothing to say."""
+    now, ever = usage.this_run.total.cost, usage.all_runs.total.cost
+    if ever is None:
+        return None if usage.cost_unknown is None else f"Cost: not known ({usage.cost_unknown})"
+    parts = [f"{money(now.value)} in this run"] if now is not None else []
+    if now is None or usage.runs > 1:
+        parts.append(f"{money(ever.value)} in all runs")
+    line = f"Cost: {', '.join(parts)} ({ever.source})"
+    if not ever.unpriced_requests:
+        return line
+    why = f" ({usage.cost_unknown})" if usage.cost_unknown is not None else ""
+    return f"{line}; without the {ever.unpriced_requests} answers whose cost is not known{why}"
+
+
+def clinician_headline(found: Clinicians) -> str:
+    """One line: the corrected score, or how many ratings it lacks."""
+    by = f"{found.rated} of {found.answers} answers rated by {counted(found.raters, 'rater')}"
+    if found.corrected is not None:
+        one = found.corrected
+        interval = f"95 % interval {formats.between(one.ci_low, one.ci_high)}"
+        value, without = (formats.score(formats.rounded(score)) for score in (one.value, one.judge_value))
+        return f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
+    if found.too_few is not None:
+        return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
+    return by
+
+
+def clinician_lines(found: Clinicians) -> Iterator[str]:
+    """The headline, then agreement, bias and notes."""
+    yield clinician_headline(found)
+    if found.agreement is not None:
+        yield f"agreement of the raters: {agreement_text(found.agreement)}"
+    for judge, one in found.judges.items():
+        yield f"{judge} with the raters: {agreement_text(one)}; {bias_text(one)}"
+    yield from (f"note: {note}" for note in found.notes)
+
+
+def agreement_text(one: Agreement) -> str:
+    """The measures that are defined."""
+    named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
+    told = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
+    return f"{told or 'not defined'} (n = {one.n})"
+
+
+def bias_text(one: JudgeAgreement) -> str:
+    """Above 0: the judge is more lenient than the raters, where more is better."""
+    if one.bias is None:
+        return "bias not known"
+    if one.bias_low is None or one.bias_high is None:
+        return f"bias {formats.bias(one.bias)}"
+    return f"bias {formats.bias(one.bias)} ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
+
+
+def choice_order_line(result: TaskResult) -> str | None:
+    """What becomes of the answers when choices stand in another order; None where there was one order only."""
+    record = result.validity.choice_orders
+    if record is None:
+        return None
+    kept = sum(record.kept.values())
+    left = f"; {counted(kept, 'question')} left as they are" if kept else ""
+    changed = record.changed
+    if changed is None:
+        return f"order of the choices: no question was answered in two orders{left}"
+    interval, right = "", ""
+    if changed.ci_low is not None and changed.ci_high is not None:
+        interval = f" (95 % interval {_percent(changed.ci_low)} .. {_percent(changed.ci_high)})"
+    if record.right_in_all is not None:
+        right = f", {_percent(record.right_in_all.value)} right in every order"
+    score = result.scores.get(result.main_metric + ALL_ORDERS)
+    over = "" if score is None else f"; {result.main_metric} over all orders {formats.score(score.value)}"
+    asked = f"{record.orders} orders, {counted(changed.count, 'question')}"
+    changes = f"the answer changes with it for {_percent(changed.value)}"
+    return f"order of the choices ({asked}): {changes}{interval}{right}{over}{left}"
+
+
+def _percent(share: float) -> str:
+    return formats.percent(formats.rounded(share), 0)
+
+
+def usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:
+    """This run and all runs, each in all and, where others than the model were asked, by role."""
+    for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
+        yield label, asdict(spent.total)
+        if len(spent.roles) > 1:
+            yield from ((f"{label}, {role}", asdict(one)) for role, one in spent.roles.items())

@@ -1,0 +1,176 @@
+"""One table in every form; text of others stays text, and calls nobody."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from described_runs import ODD
+from eval_factory.core.tables import (
+    LONGEST_CELL,
+    Code,
+    Lines,
+    Link,
+    Strong,
+    Table,
+    code,
+    csv_text,
+    html,
+    latex,
+    markdown,
+    prose,
+    screen,
+)
+
+MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+TRAPS = [
+    ODD, "", "a", "`", "``", "` `", "`a", "a`", "``` x", "a|b", "a\\|b", "\\", "\\\\|", "<b>x</b>", "<!-- x", "&lt;b&gt; &#64;a",
+    "**x** __x__ ~~x~~ *x* _x_", "[x](http://a.b)", "![x](y.png)", "[x]: y", "http://a.b/c", "https://a.b", "www.a.b", "a@b.co",
+    "@someone", "@org/team", "org/repo#12", "#12", "GH-12", "gh-3.", ":tada:", "mailto:x", "# x", "## x", "> x", "- x", "+ x",
+    "* x", "1. x", "2) x", "[ ] x", "[x] y", "=== x", "--- x", "---", "===", "- -", "| a | b |", "$x$", "x\n\n# y", "\u202e\u200b\x00\x1b[2J", "x" * 9000,
+]  # fmt: skip
+
+
+def inline(text: str) -> list[Token]:
+    """What the one paragraph or cell of a text holds."""
+    (found,) = [token for token in MARKDOWN.parse(text) if token.type == "inline"]
+    return found.children or []
+
+
+def seen(text: str) -> str:
+    return "".join(token.content for token in inline(text))
+
+
+@pytest.mark.parametrize("number", range(len(TRAPS)))
+@pytest.mark.parametrize("before", ["", "- ", "- x: ", "a ("])
+def test_words_stay_words(number: int, before: str) -> None:
+    told = prose(TRAPS[number])
+    tokens = MARKDOWN.parse(f"{before or 'x '}{told}")
+    assert {token.type for token in tokens} <= {
+        "bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close", "paragraph_open", "paragraph_close",
+        "inline",
+    }  # fmt: skip
+    children = inline(f"{before or 'x '}{told}") if told else []
+    assert {token.type for token in children} <= {"text", "code_inline"}
+    words = "".join("" if token.type == "code_inline" else token.content for token in children)
+    assert not re.search(r"@|#\w|://|www\.|gh-\d|:\w+:", words, re.IGNORECASE)
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize("number", range(len(TRAPS)))
+def test_code_is_one_piece(number: int) -> None:
+    told = code(TRAPS[number])
+    kinds = [token.type for token in inline(f"x {told} y")]
+    assert kinds == (["text", "code_inline", "text"] if TRAPS[number] else ["text"])
+    assert "|" not in told
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize("number", range(len(TRAPS)))
+def test_a_cell_is_one_cell(number: int) -> None:
+    text = "\n".join(markdown(Table(["a", "b", "c"], [[Code(TRAPS[number]), TRAPS[number], "3"]], numbers=1)))
+    tokens = MARKDOWN.parse(text)
+    assert [token.type for token in tokens].count("td_open") == 3
+    assert [token.content for token in tokens if token.type == "inline"][-1] == "3"
+
+
+def test_what_is_plain_is_read_as_it_stands() -> None:
+    assert prose("max_judge_failures is 0.1: set it - or not") == "max_judge_failures is 0.1: set it - or not"
+    assert prose("_a_ a_b **c** & <d> | e \\f") == "`_a_` a_b `**c**` `&` `<d>` `\u00a6` e `\\f`"
+    assert seen(code("a `b` c")) == "a `b` c"
+    assert seen(code("`")) == "`"
+    assert (prose("- x"), prose("1. x"), prose("2) x"), prose("-1 x")) == ("\\- x", "1\\. x", "2\\) x", "-1 x")
+    assert prose("mail someone@a.b now") == "mail `someone@a.b` now"
+    assert code("a|b") == "`a\u00a6b`"
+    assert code("") == "-"
+    assert len(prose("x" * 9000)) == LONGEST_CELL
+    assert prose("p < 0.01; <b>") == "p < 0.01; `<b>`"
+
+
+TABLE = Table(
+    ["model", Lines(["x_1", "exact_match"])],
+    [["a & b", Lines(["50.0 %", "", Strong("not reportable")])], [Link("@c", "./<c>/report.html"), "-1"], ["-", "-"]],
+    numbers=1,
+)
+
+
+def test_a_table_in_markdown() -> None:
+    assert markdown(TABLE) == [
+        "| model | x_1<br>exact_match |",
+        "| :-- | --: |",
+        "| a `&` b | 50.0 %<br>**not reportable** |",
+        "| `@c` | -1 |",
+        "| - | - |",
+    ]
+
+
+def test_a_table_on_a_screen() -> None:
+    assert screen(TABLE) == [
+        "model        x_1 exact_match",
+        "a & b  50.0 % not reportable",
+        "@c                        -1",
+        "-                          -",
+    ]
+    wide = Table(["a", "b"], [["x" * 9, "2"], ["\x1b[2J", "3"]])
+    assert screen(wide, widest=4) == ["a     b", "xxxxxxxxx  2", "\\x1b[2J  3"]
+
+
+def test_a_table_in_html() -> None:
+    assert html(TABLE, most_rows=2).splitlines() == [
+        "<table>",
+        '<thead><tr><th scope="col" class="name">model</th><th scope="col" class="n">x_1<br>exact_match</th></tr></thead>',
+        "<tbody>",
+        '<tr><th scope="row" class="name">a &amp; b</th><td class="n">50.0 %<br><b>not reportable</b></td></tr>',
+        '<tr><th scope="row" class="name"><a href="./&lt;c&gt;/report.html">@c</a></th><td class="n">-1</td></tr>',
+        '<tr><td colspan="2">1 more: to_frame()</td></tr>',
+        "</tbody></table>",
+    ]
+    assert "more" not in html(TABLE)
+
+
+@pytest.mark.parametrize("number", range(len(TRAPS)))
+def test_nothing_is_made_of_a_text_in_html_and_latex(number: int) -> None:
+    table = Table([TRAPS[number]], [[TRAPS[number]]])
+    shown = re.sub(r"</?(table|thead|tbody|tr|th)( scope=\"(row|col)\")?( class=\"name\")?>", "", html(table))
+    assert not re.search(r"[<>]", shown)
+    assert not re.search(r"(?<!\\)[_%#$&]", re.sub(r" & |\\\\ \\hline", "", latex(table, "c", "n")))
+
+
+def test_a_table_in_latex() -> None:
+    assert latex(TABLE, "Scores", "50 % of_all").splitlines() == [
+        "\\begin{table}", "\\centering", "\\caption{Scores}", "\\begin{tabular}{lr}", "\\hline",
+        "model & x\\_1 exact\\_match \\\\ \\hline", "a \\& b & 50.0 \\% not reportable \\\\", "@c & -1 \\\\", "- & - \\\\",
+        "\\hline", "\\end{tabular}", "\\par\\smallskip {\\footnotesize 50 \\% of\\_all}", "\\end{table}",
+    ]  # fmt: skip
+
+
+def read(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize(
+    "formula", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\uff1d1+1", '=HYPERLINK("http://x";"y")']
+)
+def test_what_a_spreadsheet_would_run_is_text(formula: str) -> None:
+    (_, line) = read(csv_text([{"name": formula}]))
+    assert line == ["'" + formula]
+    (head, _) = read(csv_text([{formula: 1}]))
+    assert head == ["'" + formula]
+
+
+@pytest.mark.parametrize("text", ["\t=1+1", "\r=1+1", "\n=1+1"])
+def test_white_space_before_a_formula_is_shown(text: str) -> None:
+    (_, line) = read(csv_text([{"name": text}]))
+    assert line[0][:2] in ("\\t", "\\r", "\\n")
+
+
+def test_no_text_leaves_its_cell_and_numbers_stay_numbers() -> None:
+    hostile = 'a","=1+1\n=2;=3'
+    text = csv_text([{"name": hostile, "value": -0.5, "none": None, "yes": True, "no": False}])
+    assert read(text)[1] == ['a","=1+1\\n=2;=3', "-0.5", "", "true", "false"]
+    assert text.splitlines()[1] == '"a"",""=1+1\\n=2;=3",-0.5,"","true","false"'
