@@ -28,7 +28,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import RunEndpoints, limits_of
-from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.shared_limits import LimitServer
 from eval_factory.executors.local_runs import LocalRuns
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
