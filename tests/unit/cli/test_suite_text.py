@@ -11,6 +11,7 @@ import pytest
 
 from eval_factory.cli.suite_text import (
     Row,
+    check_text,
     counts_line,
     going_line,
     log_lines,
@@ -25,11 +26,11 @@ from eval_factory.cli.suite_text import (
 )
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.rundir import RunSuiteDir
-from eval_factory.workflows.suite.suite_journal import Pause
+from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
 from eval_factory.workflows.suite.suite_status import CellFigures, CellJob, SuiteStatus, same_command, status_of
+from eval_factory.workflows.verify import Finding
 from suite_by_hand import (
-    CELLS,
     cell_ended,
     cell_events,
     cell_result,
@@ -90,12 +91,6 @@ def test_lines_about_all(running: SuiteStatus) -> None:
     assert next_lines(running) == []
 
 
-def test_what_goes_on_while_nothing_was_counted(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), cell_started("big/qa"), cell_ended("small/qa", "failed"))
-    with held(folder):
-        assert going_line(status_of(folder)) == "1/4 cells ended, 1 running"
-
-
 def test_cells_that_ended(tmp_path: Path) -> None:
     folder = suite_folder(
         tmp_path, started(), cell_ended("small/qa", collected=True), cell_ended("big/qa", reused_from="/else\nwhere"),
@@ -117,12 +112,6 @@ def test_cells_that_ended(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_suite_that_was_killed(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started()))
-    assert state_line(status, 200.0) == f"{tmp_path}: not running; it was stopped before its end"
-    assert next_lines(status)[0] == "the same command goes on:"
-
-
 def test_a_suite_at_a_limit_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     stopped = status_of(suite_folder(tmp_path, started(), ended("partial", exit_code=1)))
 
@@ -135,12 +124,6 @@ def test_a_suite_at_a_limit_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     assert first == "max_requests (8) of the suite is reached: raise it, and the same command goes on:"
     assert command == next_lines(stopped)[1]
     assert next_lines(having_sent(7))[0] == "the same command goes on:"
-
-
-def test_a_complete_suite_needs_nothing(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started(CELLS[:1]), cell_ended("small/qa"), ended()))
-    assert counts_line(status) == "1 cell: 1 complete"
-    assert next_lines(status) == []
 
 
 def test_a_suite_that_has_just_begun(tmp_path: Path) -> None:
@@ -172,19 +155,8 @@ def test_a_result(figures: CellFigures, text: str) -> None:
     assert result_text(figures) == text
 
 
-def test_pauses_of_several_cells() -> None:
-    pause = Pause("host", "refused", frozenset({"a/b", "c/d"}), None)
-    assert pause_lines([pause], 0.0) == ["paused: host: refused (2 cells)"]
-    later = Pause("host", "refused", frozenset({"a/b"}), 10.0)
-    assert pause_lines([later], 5.0) == ["paused: host: refused (1 cell, for 0 s)"]
-
-
 def many(*statuses: str) -> list[Row]:
     return [Row(f"t/{number}", status, "") for number, status in enumerate(statuses)]
-
-
-def test_all_rows_where_there_is_room() -> None:
-    assert rows_that_fit(many("waiting", "complete"), 2) == (many("waiting", "complete"), "")
 
 
 def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
@@ -194,12 +166,6 @@ def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
     assert others == "and 1 partial, 1 waiting, 1 missing, 2 complete"
     assert [row.name for row in rows_that_fit(found, 2)[0]] == ["t/3"]
     assert rows_that_fit(found, 0)[0] == []
-
-
-def test_of_many_alike_the_first_are_shown() -> None:
-    shown, others = rows_that_fit(many(*["running"] * 5), 3)
-    assert [row.name for row in shown] == ["t/0", "t/1"]
-    assert others == "and 3 running"
 
 
 def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
@@ -230,8 +196,37 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     assert state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 
-def test_what_servers_say_is_named(running: SuiteStatus) -> None:
-    log = running.folder.server_log("small@1")
-    log.parent.mkdir(parents=True)
-    log.touch()
-    assert f"  what a server says: {log}" in status_lines(running, 0.0)
+DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
+NOTED = CellCheck("big", "qa", "complete", "not reportable:\nwhy", (), Path("/s/big/qa"))
+FAILED = CellCheck("big", "medec", "failed", "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec"))
+BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
+
+
+def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
+    findings = tuple(Finding("suite_results.yaml", f"cells[{number}].value", "is\nno") for number in range(altered))
+    found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
+    return check_text(found).splitlines()
+
+
+def test_a_complete_table() -> None:
+    assert text(DONE) == ["/s: complete: 1 cell"]
+    assert text(DONE, NOTED) == ["/s: complete: 2 cells", "  note: big/qa: not reportable: why"]
+
+
+def test_what_is_missing_and_what_to_do() -> None:
+    assert text(DONE, FAILED, BARE) == [
+        "/s: not complete: 2 of 3 cells without a complete result", "  big/medec: failed: no\\x1b key", "    to do: set KEY",
+        "      or KEY_2", "    to do: run it", "  big/bare: missing", "the same command goes on:", "  the command",
+    ]  # fmt: skip
+
+
+def test_a_table_that_is_older_than_its_results() -> None:
+    assert text(DONE, in_table=False)[1:] == [
+        "results are newer than the table: the same command only collects them into it:", "  the command",
+    ]  # fmt: skip
+
+
+def test_where_a_table_was_altered() -> None:
+    lines = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
+    assert text(DONE, altered=20)[1:] == lines
+    assert text(DONE, altered=22)[1:] == [*lines, "  altered: 2 more (--json)"]

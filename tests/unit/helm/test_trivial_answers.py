@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from eval_factory.helm.trivial_answers import REFUSAL, SUITED, Question, Strategy, strategies, with_answer
+from eval_factory.helm import names
+from eval_factory.helm.trivial_answers import (
+    REFUSAL,
+    SUITED,
+    VERSION,
+    Question,
+    Strategy,
+    StrategyScores,
+    TrivialScores,
+    read_trivial_scores,
+    strategies,
+    with_answer,
+)
 from eval_factory.scoring.readability import is_refusal
 from eval_factory.tasks.framework import load_framework
 
@@ -32,6 +47,8 @@ YES_NO = {"A": "yes", "B": "no"}
 def test_of_options_each_letter_the_majority_and_any_at_random() -> None:
     made = strategies(asked("yes", "no", "no", options=YES_NO))
     assert [one.name for one in made] == ["empty", "refusal", "majority", "always A", "always B", "random"]
+    assert [one.constant for one in made] == ["", REFUSAL, "B", "A", "B", None]
+    assert strategies([]) == []
     found = by_name(made)
     assert found["empty"] == ("",) * 3
     assert found["refusal"] == (REFUSAL,) * 3
@@ -117,12 +134,6 @@ def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say(
     assert "majority by source" not in by_name(strategies(asked("1", "1"), "value"))
 
 
-def test_what_is_usual_for_a_source_is_a_text_wherever_it_stands() -> None:
-    turned = {"A": "no", "B": "yes"}
-    questions = [Question(str(n), ("yes",), YES_NO if n % 2 else turned, source="s") for n in range(4)]
-    assert by_name(strategies(questions))["majority by source"] == ("B", "A", "B", "A")
-
-
 def test_the_first_sentences_of_the_source_up_to_the_words_of_half_of_the_references() -> None:
     text = "He coughs. Is it flu?\n\nNo fever today! He is well."
     references = ["one two three four five", "one two three four five", "six " * 50]
@@ -139,22 +150,17 @@ def test_the_majority_is_a_text_wherever_it_stands() -> None:
     turned = {"A": "no", "B": "yes"}
     questions = [Question("0", ("yes",), YES_NO), Question("1", ("yes",), turned), Question("2", ("no",), YES_NO)]
     assert by_name(strategies(questions))["majority"] == ("A", "B", "A")
+    once = [Question("0", ("yes",), turned), Question("1", ("no",), YES_NO)]
+    assert by_name(strategies(once))["majority"] == ("B", "B"), "a text that is right once is none"
+    of_a_source = [Question(str(n), ("yes",), YES_NO if n % 2 else turned, source="s") for n in range(4)]
+    assert by_name(strategies(of_a_source))["majority by source"] == ("B", "A", "B", "A")
 
 
-@pytest.mark.parametrize(
-    ("texts", "majority"),
-    [
-        (("p", "p", "q"), "A"),  # right twice, and offered by one in three: the letter
-        (("p", "q", "r"), "A"),
-    ],
-)
-def test_where_texts_are_the_questions_own_the_majority_is_a_letter(texts: tuple[str, ...], majority: str) -> None:
-    offered = [{"A": texts[0], "B": "b"}, {"A": "c", "B": "d"}, {"A": "e", "B": "f"}]
-    right = [(texts[0],), ("c",), ("f",)]
-    questions = [Question(str(n), right[n], offered[n]) for n in range(3)]
-    if texts[0] == texts[1]:
-        questions[2] = Question("2", (texts[0], "f"), offered[2])
-    assert by_name(strategies(questions))["majority"] == (majority,) * 3
+@pytest.mark.parametrize("last", [("f",), ("p", "f")])  # a text right twice, and offered by one in three
+def test_where_texts_are_the_questions_own_the_majority_is_a_letter(last: tuple[str, ...]) -> None:
+    offered = [{"A": "p", "B": "b"}, {"A": "c", "B": "d"}, {"A": "e", "B": "f"}]
+    questions = [Question(str(n), right, offered[n]) for n, right in enumerate([("p",), ("c",), last])]
+    assert by_name(strategies(questions))["majority"] == ("A",) * 3
 
 
 def test_half_of_the_questions_are_enough_to_offer_a_text() -> None:
@@ -165,16 +171,13 @@ def test_half_of_the_questions_are_enough_to_offer_a_text() -> None:
     assert by_name(strategies(questions))["majority"] == ("A", "B", "A", "A")
 
 
-def test_a_text_that_is_right_once_is_no_majority() -> None:
-    questions = [Question("0", ("yes",), {"A": "no", "B": "yes"}), Question("1", ("no",), YES_NO)]
-    assert by_name(strategies(questions))["majority"] == ("B", "B")
-
-
 def test_short_right_answers_that_repeat_are_labels() -> None:
     made = strategies(asked("1", "0", "0", "1 "))
     assert [one.name for one in made] == ["empty", "refusal", "majority", "always 0", "always 1", "random"]
     assert by_name(made)["majority"] == ("0",) * 4
     assert likely(made) == (("0", "1"),) * 4
+    twelve_of_twenty = tuple(f"{number % 12:020d}" for number in range(24))
+    assert sum(name.startswith("always") for name in by_name(strategies(asked(*twelve_of_twenty)))) == 12
 
 
 @pytest.mark.parametrize(
@@ -193,11 +196,6 @@ def test_open_text_has_neither_labels_nor_a_random_one(right: tuple[str, ...]) -
     assert ("majority" in found) is (len(set(right)) < len(right))
 
 
-def test_twelve_labels_of_twenty_characters_are_labels() -> None:
-    right = tuple(f"{number % 12:020d}" for number in range(24))
-    assert sum(name.startswith("always") for name in by_name(strategies(asked(*right)))) == 12
-
-
 def test_what_suits_the_form_that_is_asked_for() -> None:
     sentences = by_name(strategies(asked("CORRECT", "CORRECT", "3 text"), "sentence"))
     assert list(sentences) == ["empty", "refusal", "majority", "always CORRECT", "always 0"]
@@ -211,16 +209,6 @@ def test_every_form_of_the_framework_has_its_answers() -> None:
     assert forms == SUITED.keys()
 
 
-def test_of_no_questions_there_are_none() -> None:
-    assert strategies([]) == []
-
-
-def test_a_strategy_knows_whether_it_is_constant() -> None:
-    assert Strategy("x", (("a",), ("a",))).constant == "a"
-    assert Strategy("x", (("a",), ("b",))).constant is None
-    assert Strategy("x", (("a", "b"), ("a", "b"))).constant is None
-
-
 def test_an_annotation_of_another_answer_keeps_the_gold_query() -> None:
     answer = {"predicted_result": [[1]], "query_error": None, "query_written": True}
     known = {"predicted_result": [[7]], "query_error": "no", "query_written": False, "ground_truth_rows": [[1]]}
@@ -230,3 +218,32 @@ def test_an_annotation_of_another_answer_keeps_the_gold_query() -> None:
     assert with_answer({**known, "as_evaluated": evaluated}, answer) == {
         **plain, "as_evaluated": {"predicted_result": [[1]], "query_error": None, "ground_truth_rows": [[2]]},
     }  # fmt: skip
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+    same = StrategyScores(name="always A", answer="A", values={"exact_match": [1.0, None]})
+    drawn = StrategyScores(name="random", answers=["A", "B"], values={})
+    made = TrivialScores(run="r", questions=[("a", 0, "test"), ("b", 0, None)], strategies=[same, drawn])
+    made.write(tmp_path)
+    assert read_trivial_scores(tmp_path) == made
+    written = json.loads((tmp_path / names.TRIVIAL_SCORES_FILE).read_text())
+    assert written == {
+        "version": VERSION,
+        "run": "r",
+        "questions": [["a", 0, "test"], ["b", 0, None]],
+        "strategies": [
+            {"name": "always A", "answer": "A", "values": {"exact_match": [1, None]}},
+            {"name": "random", "answers": ["A", "B"], "values": {}},
+        ],
+    }, "what is a default is not written"
+    assert '"exact_match": [1, null]' in (tmp_path / names.TRIVIAL_SCORES_FILE).read_text()
+    (read,) = (one for one in (read_trivial_scores(tmp_path) or made).strategies if one.name == "always A")
+    assert type(read.values["exact_match"][0]) is int, "which is the same object each time"
+    assert [same.answer_to(1), drawn.answer_to(0), drawn.answer_to(1)] == ["A", "A", "B"]
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", f'{{"version": {VERSION + 1}}}', '{"other": 1}', "\x00"])
+def test_what_cannot_be_read_is_no_file(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / names.TRIVIAL_SCORES_FILE).write_text(text)
+    assert read_trivial_scores(tmp_path) is None

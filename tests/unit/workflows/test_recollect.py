@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
@@ -22,7 +21,6 @@ from eval_factory.workflows.recollect import (
     benchmark_files,
     recollected,
     state_of,
-    stored_document,
     stored_evaluation,
     values_of,
     versions_that_differ,
@@ -108,20 +106,6 @@ def test_runs_outside_of_the_folder_are_refused(runs: list[Any], folder: RunDir)
     folder.run_state.write_text("x", "utf-8")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
         state_of(folder)
-
-
-def test_a_run_config_without_its_sections_is_refused(folder: RunDir) -> None:
-    assert stored_document(folder)["framework_name"] == "helm"
-    folder.run_config.write_text(yaml.safe_dump({"config": {}, "target": 1}), "utf-8")
-    with pytest.raises(ConfigError, match="has no `config` and `target`"):
-        stored_document(folder)
-
-
-def test_files_of_helm_that_give_no_result_are_named(folder: RunDir) -> None:
-    stored = load_result(folder.root)
-    wrong = replace(stored, result=replace(stored.result, provenance=replace(stored.result.provenance, python=3)))  # type: ignore[arg-type]
-    with pytest.raises(HelmError, match="gives a result that none can be"), recollected(folder, wrong):
-        pass
 
 
 def test_versions_are_compared_one_by_one(folder: RunDir) -> None:

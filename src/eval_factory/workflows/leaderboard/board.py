@@ -26,8 +26,7 @@ from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
 from eval_factory.tasks.run_specs import refusal, wrong_processor
 from eval_factory.workflows.context import show_warnings
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.entries import DATA_PATH, Entry, of_any_model, read_entries
-from eval_factory.workflows.leaderboard.registry import Leaderboard
+from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leaderboard, of_any_model, read_entries
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked, missing_of, refuse_unready
 
 OF_AN_EARLIER_VERSION = ".leaderboard_state.json"

@@ -11,7 +11,6 @@ import pytest
 
 from eval_factory.core.errors import HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.workflows.leaderboard import board_tables
 from eval_factory.workflows.leaderboard.board_tables import (
     FAILED,
     IN_TABLES,
@@ -67,11 +66,6 @@ def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
     assert named(tmp_path, "lite") == [("org/b", "r"), ("org/a", "new")]
     assert named(tmp_path, "medhelm") == [("org/a", "r")]
     assert list(known_rows(tmp_path)) == ["medhelm", "lite"], "the last is the one that was run last"
-
-
-def test_a_model_without_a_run_any_more_is_gone(tmp_path: Path) -> None:
-    write_rows(tmp_path, "lite", ["org/a"], [Row("old", "org/a", FAILED)])
-    assert write_rows(tmp_path, "lite", ["org/a"], []) == []
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderboards"', '{"leaderboards": {"lite": [{"other": 1}]}}'])
@@ -137,12 +131,6 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
     assert found == row
     assert run.name == run.spec["name"] == "pubmed_qa,model=m"
     assert run.spec["groups"] == ["pubmed_qa", "g_1"]
-
-
-def test_tables_that_nothing_stands_in_are_not_shown(tmp_path: Path) -> None:
-    write_rows(tmp_path, "lite", ["m"], [Row("r", "m", FAILED)])
-    with pytest.raises(PrerequisiteError, match="holds no run of a leaderboard"):
-        board_tables.board_runs(tmp_path)
 
 
 @pytest.mark.parametrize(
