@@ -14,17 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from eval_factory.analysis.annotation_sample import (
+from eval_factory.analysis.annotation_sheets import (
     Candidate,
     Draw,
     Layer,
+    csv_sheet,
     drawn,
     group_field,
     layers_of,
     order_of,
+    read_returns,
     sample_of,
 )
-from eval_factory.analysis.annotation_sheets import csv_sheet, read_returns
 from eval_factory.core import formats
 from eval_factory.core.annotations import AnswerKey, Asked, Sample, Shown, asked_of, read_annotations, read_sample
 from eval_factory.core.errors import ConfigError, PrerequisiteError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.analysis.comparison_page import page_of_several
+from eval_factory.analysis.comparison_report import page_of_several
 from eval_factory.report.page.instance_data import unpacked
 from stored_results import right_or_wrong
 

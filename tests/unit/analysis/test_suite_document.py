@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_document import document, rows, usage_document
+from eval_factory.analysis.suite_files import document, rows, usage_document
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, GroupWinRates, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
