@@ -281,12 +281,15 @@ def build_suite(
     layers = read_layers(path if document is None else document, flags or {}, tuple(overrides), env, problems)
     of_sound_shape = [layer for layer in layers if not _shape_problems(layer, problems)]
     for layer in of_sound_shape:
-        problems += _with_origin(layer, problems_of_values(layer.tree, framework))
+        problems += [f"{layer.begin}{problem}" for problem in problems_of_values(layer.tree, framework)]
     section = merged([(layer, normal_form(layer, framework, problems)) for layer in of_sound_shape])
     if problems:
         raise ConfigError(problems)
     problems += _missing(section, env)
-    left = [] if problems else combinations(_with_served(section, framework), problems)
+    left = []
+    if not problems:  # the URLs of what is served are the cells'; the suite's own file does not say them
+        targets = [served_target(one, framework.defaults.serve) for one in section["targets"]]
+        left = combinations({**section, "targets": targets}, problems)
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
     return _suite(section, left, framework)
@@ -295,13 +298,8 @@ def build_suite(
 def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
     """Whether nothing more can be said about a layer: unknown keys keep no other mistake from being found."""
     found = list(problems_of_shape(layer.tree))
-    problems += _with_origin(layer, iter(found))
+    problems += [f"{layer.begin}{problem}" for problem in found]
     return any(not problem.startswith(UNKNOWN_KEY) for problem in found)
-
-
-def _with_origin(layer: SuiteLayer, problems: Iterator[str]) -> Iterator[str]:
-    for problem in problems:
-        yield f"{layer.begin}{problem}"
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
@@ -322,11 +320,6 @@ def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str
                 yield f"{TOP}.targets: {target['name']} has no api_endpoint.{key}"
         if target.get("serve"):
             yield from problems_of_serve(target, f"{TOP}.targets: {target['name']}", env)
-
-
-def _with_served(section: Mapping[str, Any], framework: Framework) -> dict[str, Any]:
-    """With the URLs of what is served; the suite's own file does not say them."""
-    return {**section, "targets": [served_target(one, framework.defaults.serve) for one in section["targets"]]}
 
 
 def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:
