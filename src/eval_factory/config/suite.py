@@ -38,7 +38,7 @@ from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Names that a message has."""
 _ANY = "*"
 _PATTERN = frozenset("*?[")
@@ -112,7 +112,7 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
 
 def _named(names: Sequence[str]) -> str:
     different = list(dict.fromkeys(names))
-    return ", ".join(different[:MOST_NAMED]) + (" ..." if len(different) > MOST_NAMED else "")
+    return ", ".join(different[:MAX_NAMED]) + (" ..." if len(different) > MAX_NAMED else "")
 
 
 def _same_folder(left: Sequence[Combination]) -> list[str]:
@@ -202,7 +202,7 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
     return {path: said for path, said in found.items() if said[1] is not None}
 
 
-MOST_USUAL_PROCESSES = 8
+MAX_DEFAULT_PROCESSES = 8
 """About 130 MB each."""
 
 
@@ -253,7 +253,7 @@ class Suite:
 
 def usual_processes() -> int:
     """Of a suite that does not say: while some ask, which costs little, others load data and score."""
-    return min(2 * (os.cpu_count() or 1), MOST_USUAL_PROCESSES)
+    return min(2 * (os.cpu_count() or 1), MAX_DEFAULT_PROCESSES)
 
 
 def build_suite(

@@ -100,7 +100,7 @@ def _problems_of(
 
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
-MOST_EXTENDED = 20
+MAX_EXTENDED = 20
 COPY_IT = "a suite extends a file of its own folder, or below it: copy the file there"
 _OF_RUN_CONFIGS = ("config", "target")
 _PRESETS = Path(__file__).with_name("presets")
@@ -189,8 +189,8 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
         if os.path.realpath(path) in [os.path.realpath(known) for known in seen[:-1]]:
             way = " extends ".join(map(str, seen))
             raise ConfigError(f"{seen[0]}: {TOP}.extends: a file must not extend itself: {way}")
-        if len(seen) > MOST_EXTENDED:
-            raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MOST_EXTENDED} files extend one another")
+        if len(seen) > MAX_EXTENDED:
+            raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MAX_EXTENDED} files extend one another")
         if not is_within(path, base):
             raise ConfigError(f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}")
         try:

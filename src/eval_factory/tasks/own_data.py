@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from eval_factory.tasks.file_problems import LONGEST_CELL, MOST_PROBLEMS_SHOWN, not_utf8, shortened
+from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, MAX_PROBLEMS_SHOWN, not_utf8, shortened
 from eval_factory.tasks.framework import DATA_PATH, FileLayout
 from eval_factory.tasks.message_files import HEALTHBENCH, read_rubric_file
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
@@ -53,7 +53,7 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
     try:
         if file.stat().st_size == 0:
             return [f"{file}: is empty"]
-        shown = list(islice(found, MOST_PROBLEMS_SHOWN))
+        shown = list(islice(found, MAX_PROBLEMS_SHOWN))
         more = sum(1 for _ in found)
     except UnicodeDecodeError:
         return not_utf8(file).problems
@@ -156,7 +156,7 @@ def table_of(file: Path, entry: FileLayout) -> Table:
 
 
 def _csv_table(file: Path, separator: str) -> Table:
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(MAX_CELL_LENGTH)
     with file.open(encoding="utf-8", newline="") as opened:
         columns = list(csv.DictReader(opened, delimiter=separator).fieldnames or [])
 
@@ -387,7 +387,7 @@ def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayou
     parent = folder / Path(str(entry.file)).parent
     return [
         f"{folder / entry.one_per.file}: {where}, column {entry.one_per.column}: no file of {parent} is named {number}"
-        for where, number in islice(missing, MOST_PROBLEMS_SHOWN)
+        for where, number in islice(missing, MAX_PROBLEMS_SHOWN)
     ]
 
 
