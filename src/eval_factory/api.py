@@ -142,8 +142,8 @@ def _run(
         from eval_factory.workflows.suite.slurm_run import run_as_job
 
         return run_as_job(evaluation, options, wait=wait, env=env, screen=screen)
+    from eval_factory.executors.slurm_runs import refuse_run_in_slurm
     from eval_factory.workflows.evaluate import evaluate as run
-    from eval_factory.workflows.suite.slurm_store import refuse_run_in_slurm
 
     refuse_run_in_slurm(evaluation.output_dir, env)
     return run(request, options, env=env, screen=screen, evaluation=evaluation)

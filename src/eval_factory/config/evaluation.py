@@ -1,10 +1,6 @@
 """Everything a user said, in every way it can be said, as one validated evaluation.
 
 All mistakes are collected and shown at once, each with where it was written and what was probably meant.
-
-Which file `benchmark` names: from the current folder, or beside the file that names it.
-
-What a program gives in place of a command line, in the shape that the configuration takes.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from eval_factory.config import foreign_keys, run_executor
-from eval_factory.config.load import interpolate, load_run_config, parse_overrides, plain_document
+from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Source, Sources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
@@ -159,12 +155,8 @@ def build_evaluation(
     foreign = foreign_keys.take_out(user_layers)
     executor = run_executor.take_out(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
-    framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
-    layers = [
-        (Source.FRAMEWORK, framework_layer),
-        (Source.TASK, _task_layer(task)),
-        *user_layers,
-    ]
+    defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
+    layers = [(Source.FRAMEWORK, defaults), (Source.TASK, _task_layer(task)), *user_layers]
     for _, tree in layers:
         canonical_names(tree, problems)
     problems += foreign_keys.problems_of(foreign, task, framework)
@@ -191,23 +183,12 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
         layers.append((Source.FILE, plain_document(request.document)))
     elif request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
-    flags: dict[str, Any] = {}
-    for path, value in request.flags.items():
-        _set(flags, path, value)
-    layers.append((Source.FLAG, flags))
-    layers.append((Source.OVERRIDE, parse_overrides(request.overrides)))
+    layers += [(Source.FLAG, nested(request.flags)), (Source.OVERRIDE, parse_overrides(request.overrides))]
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
     unwritable = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
     if unwritable:
         raise ConfigError([f"{source}: {path}: contains bytes that are not UTF-8" for source, path in unwritable])
     return [(source, tree) for source, tree in layers if tree]
-
-
-def _set(tree: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for name in parents:
-        tree = tree.setdefault(name, {})
-    tree[last] = value
 
 
 def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:

@@ -18,6 +18,7 @@ import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_EFFECT, ONLY
+from eval_factory.config.load import nested
 from eval_factory.config.merge import Source, is_credential, merge
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
@@ -179,7 +180,7 @@ class _Import:
         self.kept("evaluation", evaluation, _LAUNCHER["evaluation"])
         variables = {**_variables("env_vars", plain), **_variables("evaluation.env_vars", evaluation)}
         folder, model = _mapping(plain.get("execution")).get("output_dir"), plain["deployment"].get("served_model_name")
-        served = ("deployment.", _nested({f"{ENDPOINT}.model_id": model}))
+        served = ("deployment.", nested({f"{ENDPOINT}.model_id": model}))
         above: list[Layer] = [served, ("", plain), *_layers("evaluation", evaluation)]
         entries, every, runs = evaluation.get("tasks"), dict(variables), []
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
@@ -194,7 +195,7 @@ class _Import:
             last |= {f"{EXTRA}.{DATA_PATH}": said.get("dataset_dir")} if reads_data else {}
             self.kept(path, said, (*_LAUNCHER["task"], *(["dataset_dir"] if reads_data else [])))
             renamed = {where.rpartition(".")[2]: source for where, source in here.items()}
-            layers = [*above, *_layers(path, said), (f"{path}.", _nested(last))]
+            layers = [*above, *_layers(path, said), (f"{path}.", nested(last))]
             runs.append((task, _Run(self, task, renamed).document(layers)))
         for where, source in every.items():
             if (name := where.rpartition(".")[2]) not in self.keys:
@@ -483,20 +484,11 @@ def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
 def _layers(path: str, section: Mapping[str, Any]) -> list[Layer]:
     """What one place says of `config` and `target`; `overrides` has dotted paths."""
     theirs, overrides = _mapping(section.get(THEIRS)), _mapping(section.get("overrides"))
-    found = [(f"{path}.{THEIRS}.", theirs), (f"{path}.overrides.", _nested(overrides))]
+    found = [
+        (f"{path}.{THEIRS}.", theirs),
+        (f"{path}.overrides.", nested({path.lstrip("+"): value for path, value in overrides.items()})),
+    ]
     return [layer for layer in found if layer[1]]
-
-
-def _nested(flat: Mapping[str, Any]) -> Tree:
-    """`{config.params.top_p: 1}` as `{config: {params: {top_p: 1}}}`."""
-    tree: Tree = {}
-    for path, value in flat.items():
-        *above, last = path.lstrip("+").split(".")
-        below = tree
-        for name in above:
-            below[name] = below = below[name] if isinstance(below.get(name), dict) else {}
-        below[last] = value
-    return tree
 
 
 def _slurm_text(value: Any) -> str:
@@ -543,7 +535,7 @@ def _suite_of(runs: Sequence[tuple[Task, Tree]], output_dir: Any, place: Tree, s
     names = _distinct([_slug(task.name) for task, _ in runs])
     evaluations: list[Any] = []
     for (task, _), name, params in zip(runs, names, flat, strict=True):
-        own = _nested({key: value for key, value in params.items() if key not in shared})
+        own = nested({key: value for key, value in params.items() if key not in shared})
         entry = {"type": task.name, **({"name": name} if name != task.name else {}), **({"params": own} if own else {})}
         evaluations.append(task.name if len(entry) == 1 else entry)
     endpoints = [run["target"]["api_endpoint"] for _, run in runs]
@@ -559,7 +551,7 @@ def _suite_of(runs: Sequence[tuple[Task, Tree]], output_dir: Any, place: Tree, s
     suite = {
         "output_dir": output_dir,
         **place,
-        **({"params": _nested(shared)} if shared else {}),
+        **({"params": nested(shared)} if shared else {}),
         "evaluations": evaluations,
         "targets": [{"name": name, "api_endpoint": endpoint, **served} for name, endpoint in targets.items()],
         **({"exclude": excluded} if excluded else {}),

@@ -167,7 +167,7 @@ class Endpoint:
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
         self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
-        self._cache.journal(Attempt(key, self._role, 1, AttemptState.FAILED, None, message, time.time(), 0.0))
+        self._cache.journal(self._now(key, AttemptState.FAILED, message, number=1))
         return message
 
     def forget(self, request: Request, reason: str) -> None:
@@ -178,12 +178,14 @@ class Endpoint:
 
     def note_unscorable(self, request: Request, reason: str) -> None:
         """The answer came, and HELM cannot score it: it is kept, and not asked for again."""
-        key = self._keyed(request).key
-        self._cache.journal(Attempt(key, self._role, 0, "unscorable", None, reason, time.time(), 0.0))
+        self._cache.journal(self._now(self._keyed(request).key, "unscorable", reason))
 
     def _archive(self, key: str, reason: str) -> None:
-        attempt = Attempt(key, self._role, 0, "unusable", None, reason, time.time(), 0.0)
-        self._cache.archive_answer(key, attempt)
+        self._cache.archive_answer(key, self._now(key, "unusable", reason))
+
+    def _now(self, key: str, outcome: str, why: str | None, *tokens: int | None, number: int = 0) -> Attempt:
+        """A line of the journal of what took no time."""
+        return Attempt(key, self._role, number, outcome, None, why, time.time(), 0.0, *tokens)
 
     def _keyed(self, request: Request) -> _KeyedRequest:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
@@ -239,9 +241,7 @@ class Endpoint:
 
     def _note_cached(self, key: str, completion: openai_api.Completion) -> None:
         """An answer that costs nothing: from the cache, or of an equal request at the same time."""
-        self._cache.journal(
-            Attempt(key, self._role, 0, AttemptState.CACHED, None, None, time.time(), 0.0, *completion.tokens)
-        )
+        self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
@@ -269,30 +269,15 @@ class Endpoint:
             asked = asked.with_changes(changes)
             changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
             self._tell_once(adjustments)
-        self._cache.save(
-            Answer(
-                asked.key,
-                self._role,
-                self._settings.model_id,
-                asked.body,
-                answered.completion.body,
-                answered.started,
-                answered.latency_s,
-            ),
-            Attempt(
-                asked.key,
-                self._role,
-                answered.attempt,
-                AttemptState.ANSWERED,
-                200,
-                "; ".join(adjustments) or None,
-                answered.started,
-                answered.latency_s,
-                *answered.completion.tokens,
-            ),
-            changed,
-            answered.server if self._has_several else None,
-        )
+        took = answered.started, answered.latency_s
+        answer = Answer(
+            asked.key, self._role, self._settings.model_id, asked.body, answered.completion.body, *took
+        )  # fmt: skip
+        attempt = Attempt(
+            asked.key, self._role, answered.attempt, AttemptState.ANSWERED, 200, "; ".join(adjustments) or None, *took,
+            *answered.completion.tokens,
+        )  # fmt: skip
+        self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
         self._session.spending.answered(self._role, asked.body, answered.completion)
         with self._lock:
             if changes and changes not in self._variants:

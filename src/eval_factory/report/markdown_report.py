@@ -13,15 +13,15 @@ from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
-from eval_factory.core.tables import Code, Strong, Table, code, markdown, prose
+from eval_factory.core.tables import Cell, Code, Strong, Table, code, markdown, prose
 from eval_factory.report.sentences import (
     choice_order_line,
     clinician_headline,
+    corrected,
     cost_line,
     ratings_line,
     rubric_headline,
 )
-from eval_factory.tasks.errata import CORRECTED
 
 MOST_NOTES = 5
 MOST_CAUSES = 5
@@ -40,7 +40,7 @@ def markdown_report(result: TaskResult) -> str:
         list(_failures(result)),
         list(_notes(result)),
         *(_group(result, field, by_value) for field, by_value in result.groups.items()),
-        ["## Provenance", "", *_provenance(result)],
+        ["## Provenance", "", *_provenance(result.provenance)],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
@@ -51,11 +51,10 @@ def _headline(result: TaskResult) -> Iterator[str]:
         yield f"**{code(result.main_metric)} could not be computed.**"
         return
     interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
-    instances = counted(score.stats.count, "instance")
-    yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {instances}"
-    corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
-    if corrected is not None:
-        yield f"\nCorrected for a known defect: **{formats.score(corrected.value)}**"
+    over = counted(score.stats.count, "instance")
+    yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
+    if (better := corrected(result)) is not None:
+        yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
     if result.clinicians is not None:
         yield f"\n{prose(clinician_headline(result.clinicians))}"
     floor = result.validity.floors.get(result.main_metric)
@@ -77,18 +76,17 @@ def _reportable(result: TaskResult) -> Iterator[str]:
 
 
 def _scores(result: TaskResult) -> list[str]:
-    names = dict.fromkeys(name for name in (result.main_metric, *result.scores) if name in result.scores)
+    main = result.main_metric
+    names = sorted(result.scores, key=lambda name: name != main)
     head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
-    named = [(Strong(Code(name)) if name == result.main_metric else Code(name), name) for name in names]
-    return markdown(Table(head, [[shown, *_cells(result, name)] for shown, name in named], 4))
+    named = {name: Strong(Code(name)) if name == main else Code(name) for name in names}
+    return markdown(Table(head, [[shown, *_score_cells(result, name)] for name, shown in named.items()], numbers=4))
 
 
-def _cells(result: TaskResult, name: str) -> list[str]:
-    score, bounds = result.scores[name], result.validity.bounds.get(name)
-    could = (
-        "" if bounds is None or bounds[0] == bounds[1] else f"{formats.score(bounds[0])} to {formats.score(bounds[1])}"
-    )
-    return [formats.score(score.value), _interval(score), could, formats.count(score.stats.count)]
+def _score_cells(result: TaskResult, name: str) -> list[Cell]:
+    score, (low, high) = result.scores[name], result.validity.bounds.get(name, (None, None))
+    bounds = "" if low == high else formats.between(low, high, " to ")
+    return [formats.score(score.value), _interval(score), bounds, formats.count(score.stats.count)]
 
 
 def _interval(score: Score) -> str:
@@ -99,7 +97,7 @@ def _validity(result: TaskResult) -> Iterator[str]:
     counts = vars(result.validity.instances)
     shown = {name: count for name, count in counts.items() if count or name in ALWAYS}
     rows = [[name.replace("_", " "), formats.count(count)] for name, count in shown.items()]
-    yield from markdown(Table(["instances", "count"], rows, 1))
+    yield from markdown(Table(["instances", "count"], rows, numbers=1))
     jury = result.validity.jury
     judges = [f"{code(name)} {one.scored:,} of {one.asked:,}" for name, one in result.validity.judges.items()]
     if judges:
@@ -126,21 +124,24 @@ def _rubric(found: RubricReport | None) -> Iterator[str]:
     yield f"\nCriteria: {rubric_headline(found)}"
     yield ""
     head = ["criteria judged by", "asked", "met", "not met", "tied", "unjudged", "score by it alone"]
-    several = len(found.judges) > 1
-    rows = [_votes("majority", found.criteria)] if several else []
+    rows = [_votes("majority", found.criteria)] if len(found.judges) > 1 else []
     rows += [_votes(Code(judge), votes) for judge, votes in found.judges.items()]
-    yield from markdown(Table(head, rows, 6))
+    yield from markdown(Table(head, rows, numbers=6))
     if found.agreement:
         pairs = [
-            [Code(pair), formats.count(one.criteria), formats.percent(formats.rounded(one.agreement)),
-             formats.coefficient(one.kappa)]
+            [
+                Code(pair),
+                formats.count(one.criteria),
+                formats.percent(formats.rounded(one.agreement)),
+                formats.coefficient(one.kappa),
+            ]
             for pair, one in found.agreement.items()
-        ]  # fmt: skip
+        ]
         yield ""
         yield from markdown(Table(["judges", "criteria that both decided", "the same", "Cohen's kappa"], pairs, 3))
 
 
-def _votes(name: str, votes: RubricVotes) -> list[str]:
+def _votes(name: Cell, votes: RubricVotes) -> list[Cell]:
     counts = (votes.asked, votes.met, votes.not_met, votes.tied, votes.unjudged)
     return [name, *map(formats.count, counts), formats.score(votes.score)]
 
@@ -165,37 +166,27 @@ def _notes(result: TaskResult) -> Iterator[str]:
 
 def _more(count: int, word: str, where: str) -> Iterator[str]:
     if count > 0:
-        yield f"- {count} more {word if count == 1 else f'{word}s'}: `{where}` in `evaluation_config.yaml`"
+        yield f"- {counted(count, f'more {word}')}: `{where}` in `evaluation_config.yaml`"
 
 
 def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:
     """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is read as HTML."""
+    found = {value: scores[result.main_metric] for value, scores in by_value.items() if result.main_metric in scores}
     rows = [
-        [Code(value), formats.score(scores[result.main_metric].value), _interval(scores[result.main_metric]),
-         formats.count(scores[result.main_metric].stats.count)]
-        for value, scores in by_value.items()
-        if result.main_metric in scores
-    ]  # fmt: skip
-    head = [Code(field), "value", "95 % interval", "instances"]
+        [Code(value), formats.score(score.value), _interval(score), formats.count(score.stats.count)]
+        for value, score in found.items()
+    ]
+    table = markdown(Table([Code(field), "value", "95 % interval", "instances"], rows, numbers=3))
     title = f"{counted(len(rows), 'group')} by <code>{escape(one_line(field))}</code>"
-    return ["<details>", f"<summary>{title}</summary>", "", *markdown(Table(head, rows, 3)), "", "</details>"]
+    return ["<details>", f"<summary>{title}</summary>", "", *table, "", "</details>"]
 
 
-def _provenance(result: TaskResult) -> Iterator[str]:
-    record = result.provenance
-    yield ", ".join(_versions(record)) + "."
-    yield ""
-    yield "In the folder of this result:"
-    yield ""
-    yield from ("```bash", "eval-factory verify .", "eval-factory reproduce . --run --output_dir ../reproduced", "```")
-
-
-def _versions(record: Provenance) -> Iterator[str]:
-    yield f"eval-factory {code(record.eval_factory)}"
-    if record.helm is not None:
-        yield f"HELM {code(record.helm)}"
-    yield f"Python {code(record.python)}"
-    yield f"run {code(record.run_identity)}"
-    yield f"prompts {code(one_line(record.prompts_sha256)[:16])}"
-    if record.ended_at is not None:
-        yield f"ended {code(record.ended_at)}"
+def _provenance(record: Provenance) -> list[str]:
+    helm = [] if record.helm is None else [f"HELM {code(record.helm)}"]
+    ended = [] if record.ended_at is None else [f"ended {code(record.ended_at)}"]
+    parts = [
+        f"eval-factory {code(record.eval_factory)}", *helm, f"Python {code(record.python)}",
+        f"run {code(record.run_identity)}", f"prompts {code(one_line(record.prompts_sha256)[:16])}", *ended,
+    ]  # fmt: skip
+    commands = ("eval-factory verify .", "eval-factory reproduce . --run --output_dir ../reproduced")
+    return [f"{', '.join(parts)}.", "", "In the folder of this result:", "", "```bash", *commands, "```"]

@@ -210,9 +210,8 @@ def settings(sent: Mapping[str, Any]) -> str:
 
 
 def _score(score: Score) -> str:
-    low, high = score.stats.ci_low, score.stats.ci_high
-    interval = "" if low is None or high is None else f" (95 % interval {formats.between(low, high, ' to ')})"
-    return f"{formats.score(score.value)}{interval}"
+    interval = formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
+    return f"{formats.score(score.value)} (95 % interval {interval})" if interval else formats.score(score.value)
 
 
 Said = Callable[[str], list[str]]

@@ -18,7 +18,6 @@ from eval_factory.core.results import (
     JudgeAgreement,
     RubricReport,
     Score,
-    Share,
     TaskResult,
     Usage,
 )
@@ -241,12 +240,12 @@ def cost_line(usage: Usage) -> str | None:
 
 def clinician_headline(found: Clinicians) -> str:
     """One line: the corrected score, or how many ratings it lacks."""
-    by = f"{found.rated} of {found.answers} answers rated by {_raters(found.raters)}"
+    by = f"{found.rated} of {found.answers} answers rated by {counted(found.raters, 'rater')}"
     if found.corrected is not None:
         one = found.corrected
         interval = f"95 % interval {formats.between(one.ci_low, one.ci_high)}"
-        value, uncorrected = formats.score(formats.rounded(one.value)), formats.score(formats.rounded(one.judge_value))
-        return f"corrected by clinicians = {value}  ({interval}); without correction {uncorrected}; {by}"
+        value, without = (formats.score(formats.rounded(score)) for score in (one.value, one.judge_value))
+        return f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
     if found.too_few is not None:
         return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
     return by
@@ -278,36 +277,26 @@ def bias_text(one: JudgeAgreement) -> str:
     return f"bias {formats.bias(one.bias)} ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
 
 
-def _raters(count: int) -> str:
-    return f"{count} rater{'s' * (count != 1)}"
-
-
 def choice_order_line(result: TaskResult) -> str | None:
-    """None where questions were asked in one order only."""
+    """What becomes of the answers when choices stand in another order; None where there was one order only."""
     record = result.validity.choice_orders
     if record is None:
         return None
     kept = sum(record.kept.values())
-    left = f"; {_questions(kept)} left as they are" if kept else ""
-    if record.changed is None:
+    left = f"; {counted(kept, 'question')} left as they are" if kept else ""
+    changed = record.changed
+    if changed is None:
         return f"order of the choices: no question was answered in two orders{left}"
+    interval, right = "", ""
+    if changed.ci_low is not None and changed.ci_high is not None:
+        interval = f" (95 % interval {_percent(changed.ci_low)} .. {_percent(changed.ci_high)})"
+    if record.right_in_all is not None:
+        right = f", {_percent(record.right_in_all.value)} right in every order"
     score = result.scores.get(result.main_metric + ALL_ORDERS)
     over = "" if score is None else f"; {result.main_metric} over all orders {formats.score(score.value)}"
-    right = "" if record.right_in_all is None else f", {_percent(record.right_in_all.value)} right in every order"
-    return (
-        f"order of the choices ({record.orders} orders, {_questions(record.changed.count)}): the answer changes with it"
-        f" for {_percent(record.changed.value)}{_interval(record.changed)}{right}{over}{left}"
-    )
-
-
-def _interval(share: Share) -> str:
-    if share.ci_low is None or share.ci_high is None:
-        return ""
-    return f" (95 % interval {_percent(share.ci_low)} .. {_percent(share.ci_high)})"
-
-
-def _questions(count: int) -> str:
-    return counted(count, "question")
+    asked = f"{record.orders} orders, {counted(changed.count, 'question')}"
+    changes = f"the answer changes with it for {_percent(changed.value)}"
+    return f"order of the choices ({asked}): {changes}{interval}{right}{over}{left}"
 
 
 def _percent(share: float) -> str:

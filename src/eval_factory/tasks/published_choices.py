@@ -1,9 +1,8 @@
-"""A benchmark's published file, row by row: JSON lines, a JSON list, CSV or Parquet; and where it is published.
+"""Published multiple-choice benchmarks that HELM has no scenario for: where each is, its form, its questions.
 
-The published form of each benchmark, and its converter: a row -> a question. Pure functions.
-
-A converter gives None for a row that is no question of the benchmark, and raises RowFaultError for one that is and
-cannot be read. The forms are those of the data sets' cards on the Hub, and of the authors' programs that read them.
+A converter makes a question of a row. It gives None for a row that is no question of the benchmark, and raises
+RowFaultError for one that is and cannot be read. The forms are those of the data sets' cards on the Hub, and of the
+authors' programs that read them.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ from eval_factory.tasks.choice_question import (
 )
 from eval_factory.tasks.file_problems import LONGEST_CELL, not_utf8
 
-MULTIPLE_CHOICE = "mcq"
-NOT_APPLICABLE = "N/A"
 EVERY_TIER = "all"
 _REPEATED_CHOICES = "Answer Choices:"
 
@@ -74,12 +71,12 @@ def afrimed_qa(row: Row) -> ChoiceQuestion | None:
     As in the authors' program, a choice that is N/A is none. One with several right choices has no one letter as its
     answer, and is none of the questions.
     """
-    if text_of(row, "question_type").lower() != MULTIPLE_CHOICE:
+    if text_of(row, "question_type").lower() != "mcq":
         return None
     right = {part.strip() for part in text_of(row, "correct_answer").split(",")} - {""}
     if len(right) > 1:
         return None
-    options = {name: None if _is_not_applicable(text) else text for name, text in _named_options(row).items()}
+    options = {name: None if str(text).strip().upper() == "N/A" else text for name, text in _named_options(row).items()}
     choices, index = chosen(options, next(iter(right), ""), "correct_answer", "answer_options")
     question = row.get("question_clean")
     return ChoiceQuestion(
@@ -102,10 +99,6 @@ def _named_options(row: Row) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise RowFaultError("answer_options", 'must be a JSON object such as {"option1": "...", "option2": "..."}')
     return dict(value)
-
-
-def _is_not_applicable(text: Any) -> bool:
-    return isinstance(text, str) and text.strip().upper() == NOT_APPLICABLE
 
 
 def metamedqa(row: Row) -> ChoiceQuestion:
@@ -166,21 +159,23 @@ FORMS = {
 }
 
 
-_HUB = "https://huggingface.co/datasets"
-_RAW = "https://raw.githubusercontent.com"
-_MEDXPERTQA = f"{_HUB}/TsinghuaC3I/MedXpertQA/resolve/f4e6fe7e5a9e13d6c97d7aa2b91cdd8b80c9cc61/"
-_CAREQA = f"{_HUB}/HPAI-BSC/CareQA/resolve/65aab87cd014f3fb34f0adba34821c1429802849/"
-_AFRIMED_QA = f"{_RAW}/intron-innovation/AfriMed-QA/9bb0ffc03ef41a0568c3f47223a23997922afb52/"
-_METAMEDQA = f"{_HUB}/maximegmd/MetaMedQA/resolve/29a264deec301d57823fdb2558b085f01e6b71f5/"
-_LONGHEALTH = f"{_RAW}/kbressem/LongHealth/main/"
-
+_CAREQA = "https://huggingface.co/datasets/HPAI-BSC/CareQA/resolve/65aab87cd014f3fb34f0adba34821c1429802849/"
 PUBLISHED = {
-    "medxpertqa": ("Text/test.jsonl", _MEDXPERTQA),
+    "medxpertqa": (
+        "Text/test.jsonl",
+        "https://huggingface.co/datasets/TsinghuaC3I/MedXpertQA/resolve/f4e6fe7e5a9e13d6c97d7aa2b91cdd8b80c9cc61/",
+    ),
     "careqa:en": ("CareQA_en.json", _CAREQA),
     "careqa:es": ("CareQA_es.json", _CAREQA),
-    "afrimed_qa": ("data/afri_med_qa_15k_v2.5_phase_2_15275.csv", _AFRIMED_QA),
-    "metamedqa": ("data/test-00000-of-00001.parquet", _METAMEDQA),
-    "longhealth": ("data/benchmark_v5.json", _LONGHEALTH),
+    "afrimed_qa": (
+        "data/afri_med_qa_15k_v2.5_phase_2_15275.csv",
+        "https://raw.githubusercontent.com/intron-innovation/AfriMed-QA/9bb0ffc03ef41a0568c3f47223a23997922afb52/",
+    ),
+    "metamedqa": (
+        "data/test-00000-of-00001.parquet",
+        "https://huggingface.co/datasets/maximegmd/MetaMedQA/resolve/29a264deec301d57823fdb2558b085f01e6b71f5/",
+    ),
+    "longhealth": ("data/benchmark_v5.json", "https://raw.githubusercontent.com/kbressem/LongHealth/main/"),
 }
 """Form (and which of its files) -> the path under the scenario's folder, and what its address begins with. The same
 stands in `data/sources.yml` for `data pull`; a test compares them."""

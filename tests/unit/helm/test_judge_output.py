@@ -172,10 +172,7 @@ def rated(accuracy: Any) -> str:
         ),
         ({"score": 9, "explanation": "x"}, "accuracy, score 9, explanation x"),
         ({"score": 4, "explanation": "x"}, '"accuracy": {"explanation": "x", "score": 4}'),
-        (
-            {"score": 4, "more": "m", "explanation": "x"},
-            '"accuracy": {"score": 4, "more": "m", "explanation": "x"}',
-        ),
+        ({"score": 4, "more": "m", "explanation": "x"}, '"accuracy": {"score": 4, "more": "m", "explanation": "x"}'),
         ({"score": 4, "explanation": None}, '"accuracy": {"score": 4, "explanation": null}'),
         ({"score": 4, "explanation": "f\u00efne"}, '"accuracy": {"score": 4, "explanation": "fine"}'),
         ({"score": 4, "explanation": "x"}, '"accuracy": {"score": 4, "explanation": "x"}'[::-1]),

@@ -134,12 +134,6 @@ def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say(
     assert "majority by source" not in by_name(strategies(asked("1", "1"), "value"))
 
 
-def test_what_is_usual_for_a_source_is_a_text_wherever_it_stands() -> None:
-    turned = {"A": "no", "B": "yes"}
-    questions = [Question(str(n), ("yes",), YES_NO if n % 2 else turned, source="s") for n in range(4)]
-    assert by_name(strategies(questions))["majority by source"] == ("B", "A", "B", "A")
-
-
 def test_the_first_sentences_of_the_source_up_to_the_words_of_half_of_the_references() -> None:
     text = "He coughs. Is it flu?\n\nNo fever today! He is well."
     references = ["one two three four five", "one two three four five", "six " * 50]
@@ -156,6 +150,10 @@ def test_the_majority_is_a_text_wherever_it_stands() -> None:
     turned = {"A": "no", "B": "yes"}
     questions = [Question("0", ("yes",), YES_NO), Question("1", ("yes",), turned), Question("2", ("no",), YES_NO)]
     assert by_name(strategies(questions))["majority"] == ("A", "B", "A")
+    once = [Question("0", ("yes",), turned), Question("1", ("no",), YES_NO)]
+    assert by_name(strategies(once))["majority"] == ("B", "B"), "a text that is right once is none"
+    of_a_source = [Question(str(n), ("yes",), YES_NO if n % 2 else turned, source="s") for n in range(4)]
+    assert by_name(strategies(of_a_source))["majority by source"] == ("B", "A", "B", "A")
 
 
 @pytest.mark.parametrize("last", [("f",), ("p", "f")])  # a text right twice, and offered by one in three
@@ -173,16 +171,13 @@ def test_half_of_the_questions_are_enough_to_offer_a_text() -> None:
     assert by_name(strategies(questions))["majority"] == ("A", "B", "A", "A")
 
 
-def test_a_text_that_is_right_once_is_no_majority() -> None:
-    questions = [Question("0", ("yes",), {"A": "no", "B": "yes"}), Question("1", ("no",), YES_NO)]
-    assert by_name(strategies(questions))["majority"] == ("B", "B")
-
-
 def test_short_right_answers_that_repeat_are_labels() -> None:
     made = strategies(asked("1", "0", "0", "1 "))
     assert [one.name for one in made] == ["empty", "refusal", "majority", "always 0", "always 1", "random"]
     assert by_name(made)["majority"] == ("0",) * 4
     assert likely(made) == (("0", "1"),) * 4
+    twelve_of_twenty = tuple(f"{number % 12:020d}" for number in range(24))
+    assert sum(name.startswith("always") for name in by_name(strategies(asked(*twelve_of_twenty)))) == 12
 
 
 @pytest.mark.parametrize(
@@ -199,11 +194,6 @@ def test_open_text_has_neither_labels_nor_a_random_one(right: tuple[str, ...]) -
     assert not any(name.startswith("always") for name in found)
     assert "random" not in found
     assert ("majority" in found) is (len(set(right)) < len(right))
-
-
-def test_twelve_labels_of_twenty_characters_are_labels() -> None:
-    right = tuple(f"{number % 12:020d}" for number in range(24))
-    assert sum(name.startswith("always") for name in by_name(strategies(asked(*right)))) == 12
 
 
 def test_what_suits_the_form_that_is_asked_for() -> None:

@@ -8,12 +8,7 @@ from typing import Any, cast
 from helm.benchmark.annotation.annotator import AnnotatorSpec
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios.scenario import (
-    TEST_SPLIT,
-    Instance,
-    Scenario,
-    ScenarioSpec,
-)
+from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, ScenarioSpec
 from helm.common.general import ensure_file_downloaded
 
 from eval_factory.core.plain_yaml import parse_own
@@ -54,7 +49,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
             ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
         read = read_rubric_file(file, self._form)
         refuse_problems(file, read.problems)
-        return [_instance(case) for case in read.cases]
+        return [_instance(case) for case in read.rows]
 
 
 def _instance(case: RubricCase) -> Instance:
