@@ -193,19 +193,14 @@ def test_trials() -> None:
 @pytest.mark.parametrize(
     ("task", "limit", "asked", "there"),
     [
-        ("medec", None, 597, None),
-        ("medec", 1000, 597, None),
+        ("medec", None, 597, None), ("medec", 1000, 597, None),
         ("medec", 597, 597, None),  # all that there are
-        ("medec", 598, 597, None),
-        ("medec", 596, 596, 1000),
-        ("medec", 5000, 1001, 1000),
-        ("ehr_sql", None, 2909, 1000),
-        ("ehr_sql", 1000, 1000, None),
-        ("ehr_sql", 1001, 1001, 1000),
+        ("medec", 598, 597, None), ("medec", 596, 596, 1000), ("medec", 5000, 1001, 1000),
+        ("ehr_sql", None, 2909, 1000), ("ehr_sql", 1000, 1000, None), ("ehr_sql", 1001, 1001, 1000),
         ("ehr_sql", 999, 999, 1000),
         ("med_dialog", 999, 999, 1000),  # nobody has counted these
     ],
-)
+)  # fmt: skip
 def test_the_sample(task: str, limit: int | None, asked: int, there: int | None) -> None:
     flags = {"config.type": task, "config.params.limit_samples": limit}
     found = [one for one in deviations(flags, asked=asked) if one.setting == "limit_samples"]

@@ -104,12 +104,10 @@ def test_groups_leave_out_what_the_score_leaves_out() -> None:
 def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
     values = {key(number): 1.0 for number in range(20)}
     members = {
-        "one": {"only": list(values)},
-        "few": {"b": keys(0, 10), "a": keys(10, 20)},
-        "most": {str(n): [key(n), key(n + 10)] for n in range(10)},
-        "many": {str(n): [key(n)] for n in range(20)},
+        "one": {"only": list(values)}, "few": {"b": keys(0, 10), "a": keys(10, 20)},
+        "most": {str(n): [key(n), key(n + 10)] for n in range(10)}, "many": {str(n): [key(n)] for n in range(20)},
         "other": {"x": [key(0)], "y": [key(99)]},  # of another split: not in this metric's values
-    }
+    }  # fmt: skip
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
     assert list(found.scores) == ["few"]
     assert list(found.scores["few"]) == ["a", "b"]

@@ -78,14 +78,10 @@ def test_categories_are_short_texts_and_numbers() -> None:
 
 
 ROWS = [
-    ("id0", "Which?", "a"),
-    ("id1", "Which one?", "a"),
+    ("id0", "Which?", "a"), ("id1", "Which one?", "a"),
     ("id2", "which? ", "A"),  # but for blanks and capitals
-    ("id3", "Which?", "b"),
-    ("id4", "Which?", "b"),
-    ("id5", "Which?\n", "c"),
-    ("id6", "Which?a", ""),
-]
+    ("id3", "Which?", "b"), ("id4", "Which?", "b"), ("id5", "Which?\n", "c"), ("id6", "Which?a", ""),
+]  # fmt: skip
 
 
 def test_a_row_is_repeated_where_question_and_gold_answer_are_there_already() -> None:
