@@ -298,11 +298,6 @@ def test_judges_that_were_asked_otherwise(field: str, there: float) -> None:
     assert {one.effect for one in found} == {"its ratings may be others"}
 
 
-def test_judges_of_whom_nothing_is_known() -> None:
-    flags = {"config.type": "aci_bench"}
-    assert deviations(flags, {**PLAIN, "max_tokens": 768}, asked=120) == []
-
-
 def test_answers_without_a_judgement() -> None:
     effect = "2 answers without a judgement; HELM's own value stands beside, named .helm"
     expected = Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
@@ -331,14 +326,6 @@ def test_rows_that_helm_takes_for_one_are_said_and_no_deviation() -> None:
 def test_of_what_the_leaderboard_did_not_run_there_is_nothing_to_compare_with(flags: dict[str, Any], what: str) -> None:
     reason = f"MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
     assert told(flags) == Comparability(None, reason)
-
-
-def test_a_run_entry_is_not_compared() -> None:
-    found = told({"config.type": "helm:pubmed_qa"})
-    assert found.medhelm_settings is None
-    assert found.reason is not None
-    assert found.reason.startswith("a run entry of HELM's is not compared with MedHELM's leaderboard")
-    assert found.deviations == ()
 
 
 @pytest.mark.parametrize(

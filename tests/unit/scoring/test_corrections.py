@@ -310,39 +310,6 @@ def test_errata_of_the_run_spec_whose_metric_helm_computed_count() -> None:
     assert Corrections.of(plan(), [context(medec)]).errata == []
 
 
-@pytest.mark.parametrize(("task", "count"), [("med_dialog_icliniq", 1), ("med_dialog_healthcaremagic", 0)])
-def test_an_erratum_of_some_arguments_counts_for_a_run_of_these(task: str, count: int) -> None:
-    found = Corrections.of(plan({"config.type": task}), [context("med_dialog_accuracy")])
-    assert len(found.errata) == len(found.rules) == count
-
-
-def test_a_rule_gets_the_instance_with_helms_value() -> None:
-    cases: list[Case] = []
-
-    def rule(case: Case) -> float:
-        cases.append(case)
-        return 1.0
-
-    made = corrections(rule)
-    references = [
-        {"output": {"text": "wrong"}, "tags": []},
-        {"output": {"text": "right"}, "tags": ["other", "correct"]},
-        {"output": {"text": "right, too"}, "tags": ["correct"]},
-    ]
-    made.add_answer(key(3), state(3, references=references, extra_data={"ward": "a"}), "the answer")
-    bare = output.RequestState.model_validate(
-        {"instance": {"id": "id4", "input": {"text": "q"}}, "train_trial_index": 0, "request": {}}
-    )
-    made.add_answer(key(4), bare, "")
-    assert cases == [
-        Case(
-            "question 3", "the answer", "right", 3.0, {"ward": "a"}, {"a": 1},
-            instance="id3", choices=("wrong", "right", "right, too"),
-        ),
-        Case("q", "", "", 4.0, {}, {}, instance="id4"),
-    ]  # fmt: skip
-
-
 def test_where_every_reference_is_right_there_is_nothing_to_choose_from() -> None:
     cases: list[Case] = []
     made = corrections(lambda case: cases.append(case) or 1.0)  # type: ignore[func-returns-value]

@@ -127,16 +127,6 @@ def test_a_field_with_more_values_than_the_most_groups_is_left_out() -> None:
     assert found.hidden == {}
 
 
-def test_a_group_of_missing_instances_alone_is_left_out() -> None:
-    values = {key(number): float(number < 10) for number in range(30)}
-    members = {"ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 30)}}
-    missing = {*keys(20, 30), ("of another split", 0, None)}
-    ((name, groups),) = scores_by_group(context(values), members, missing, failed_as_zero=False).scores.items()
-    assert (name, {value: scores["m"].value for value, scores in groups.items()}) == ("ward", {"a": 1.0, "b": 0.0})
-    zeroed = scores_by_group(context(values), members, missing, failed_as_zero=True).scores["ward"]
-    assert {value: scores["m"].value for value, scores in zeroed.items()} == {"a": 1.0, "b": 0.0, "c": 0.0}
-
-
 def test_groups_show_the_corrected_value_beside_helms() -> None:
     """Which groups there are is for HELM's metric to say; an instance may count in one of the two only."""
     values = {key(number): 0.0 for number in range(40)}
