@@ -16,7 +16,7 @@ from eval_factory.analysis.comparison import Pair, numbers_of
 from eval_factory.analysis.suite_results import Benchmark, CellResult, Missing, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core.foreign_text import printable
-from eval_factory.report.documents import OneLine, laid_out, rounded_fields, without_nulls
+from eval_factory.report.documents import OneLine, formatted, rounded_fields, without_nulls
 
 SUITE_SCHEMA_VERSION = 1
 
@@ -76,7 +76,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "paid": without_nulls(rounded_fields(paid)) or None,
         "scores": [OneLine(_group_score(one)) for one in cell.group_scores] or None,
     }
-    told: dict[str, Any] = laid_out(without_nulls(more))
+    told: dict[str, Any] = formatted(without_nulls(more))
     return {**first, **told}
 
 
