@@ -182,13 +182,6 @@ def test_what_stands_in_a_files_place_is_said_before_anything_is_moved(kind: str
     assert not (bundle / COMMIT).exists()
 
 
-def test_files_of_a_hostile_bundle_are_not_removed_by_a_data_set(bundle: Path) -> None:
-    manifest = read_manifest(bundle).model_dump()
-    entry = {"id": "o/n", "config": None, "revision": None, "folder": "scenarios/notes", "source": "s"}
-    with pytest.raises(ValueError, match="not in hf/datasets/"):
-        Manifest.model_validate({**manifest, "hub": [entry]})
-
-
 def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(bundle)
     for path in (bundle, bundle / "results" / "x", tmp_path / "link" / "x"):

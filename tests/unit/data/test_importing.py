@@ -56,14 +56,6 @@ def test_a_sums_file_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
         import_folder(given, tmp_path / "bundle", sources(), no_line)
 
 
-def test_a_folder_without_sums_is_taken_with_a_warning(tmp_path: Path) -> None:
-    given = folder_to_import(tmp_path / "given")
-    (given / "SHA256SUMS").unlink()
-    said: list[str] = []
-    import_folder(given, tmp_path / "bundle", sources(), said.append)
-    assert said[0].startswith("warning: ")
-
-
 ODD_NAMES = {
     "case": ("K.txt", "differ in case only"),
     "no UTF-8": (os.fsdecode(b"\xff.txt"), r"'scenarios/odd/\\udcff\.txt' is no UTF-8"),
