@@ -139,7 +139,7 @@ def evaluate(
         KeyboardInterrupt: the same at another time.
     """
     request = request_of(run_config, output_dir, flags, overrides)
-    found = _run(request, options, wait=True, env=env, screen=screen)
+    found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
     return found
@@ -160,15 +160,27 @@ def submit(
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    return _run(request_of(run_config, output_dir, flags, overrides), options, wait=False, env=env, screen=screen)
+    request = request_of(run_config, output_dir, flags, overrides)
+    return _run(request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO())
 
 
 def _run(
-    request: Request, options: Options | None, *, wait: bool, env: Mapping[str, str] | None, screen: TextIO | None
+    request: Request, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
-    from eval_factory.workflows.run_anywhere import run_anywhere  # imports what asks endpoints: a dry run does without
+    """Where the configuration says: here, or as a job of Slurm, which is collected where it has ended.
 
-    return run_anywhere(request, options or Options(), wait=wait, env=_env(env), screen=screen or io.StringIO())
+    What is imported here asks endpoints, and starts jobs: a dry run, and most runs, do without.
+    """
+    evaluation = build_evaluation(request, load_framework(), env)
+    if evaluation.executor.is_slurm:
+        from eval_factory.workflows.suite.slurm_run import run_as_job
+
+        return run_as_job(evaluation, options, wait=wait, env=env, screen=screen)
+    from eval_factory.workflows.evaluate import evaluate as run
+    from eval_factory.workflows.suite.slurm_store import refuse_run_in_slurm
+
+    refuse_run_in_slurm(evaluation.output_dir, env)
+    return run(request, options, env=env, screen=screen, evaluation=evaluation)
 
 
 def run_suite(

@@ -37,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Options, dict[
         found.append((request, options, others))
         raise Asked
 
-    monkeypatch.setattr("eval_factory.workflows.run_anywhere.run_anywhere", workflow)
+    monkeypatch.setattr(api, "_run", workflow)
     monkeypatch.setattr("eval_factory.workflows.dry_run.dry_run", workflow)
     return found
 
@@ -76,10 +76,19 @@ def test_an_empty_environment_is_not_this_processes(asked: list[Any]) -> None:
 
 def test_who_evaluates_is_never_given_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     job = api.Submitted(Path("out"), "submitted")
-    monkeypatch.setattr("eval_factory.workflows.run_anywhere.run_anywhere", lambda *_, **__: job)
+    monkeypatch.setattr(api, "_run", lambda *_, **__: job)
     assert api.submit(flags=MINIMAL, env={}) is job
     with pytest.raises(api.InterruptedRunError, match="submitted"):
         api.evaluate(flags=MINIMAL, env={})
+
+
+@pytest.mark.parametrize("executor", ["local", "slurm"])
+def test_the_configuration_says_where(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_factory.workflows.evaluate.evaluate", lambda *_, evaluation, **__: ("local", evaluation))
+    monkeypatch.setattr("eval_factory.workflows.suite.slurm_run.run_as_job", lambda *_, wait, **__: ("slurm", wait))
+    place, told = api.submit(flags={**MINIMAL, "executor": executor}, env={})  # type: ignore[misc]
+    assert place == executor
+    assert told is False if executor == "slurm" else told.executor.name == "local"
 
 
 def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

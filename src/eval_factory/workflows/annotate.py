@@ -37,7 +37,7 @@ from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
 from eval_factory.scoring.prediction_powered import LEAST_RATED, Expected, half_width_of, needed_for
 from eval_factory.workflows.recollect import recollected, state_of
-from eval_factory.workflows.resume import digest_of_state, remember
+from eval_factory.workflows.resume import remember_result
 
 MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
@@ -252,9 +252,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):
         program = None if rundir.evaluation_config in changed else state.program  # a result that no run wrote
-        state = replace(state, program=program).of_files(digests, rundir)
-        remember(rundir, state.sealed(vars(result.provenance)))
-        digests |= digest_of_state(rundir)
+        digests = remember_result(rundir, replace(state, program=program), digests, vars(result.provenance))
     forget_checksums(rundir)
     write_checksums(rundir, runs, result, digests)
 

@@ -1,10 +1,9 @@
-"""The output folder of a run: claimed, locked, with nothing unfinished in it; and what every step of a run needs."""
+"""What every step of a run needs, and the one way to get it: the keys found, the output folder claimed and locked."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from eval_factory.plan.run_plan import Plan
 if TYPE_CHECKING:
     import logging
 
+SHOWN_FILES = 5
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 
@@ -99,13 +99,6 @@ def hold(
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)
 
 
-SHOWN_FILES = 5
-_UNFINISHED = re.compile(r".+\.(part|tmp)")
-"""Names of files that are not whole yet: ours, HELM's output as our patch writes it, and HELM's downloads."""
-_PART_OF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
-"""What `write_atomic` names a file until it is whole."""
-
-
 def claim(rundir: RunDir, *, fresh: bool = False) -> None:
     """Make the folder ours, before anything is written there.
 
@@ -148,35 +141,6 @@ def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
     for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.shards):
         if folder.is_dir() and any(folder.iterdir()):
             yield folder
-
-
-def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
-    """Make sure that cache.db is there and ours; a damaged one is archived."""
-    from eval_factory.endpoint import response_cache
-
-    try:
-        response_cache.create_or_check(rundir.cache_db)
-    except response_cache.DamagedCacheError as error:
-        aside = response_cache.archive(rundir.cache_db)
-        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
-        response_cache.create_or_check(rundir.cache_db)
-
-
-def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
-    """Delete files that a run which was killed had not finished; nobody else writes here, for the folder is locked."""
-    found = [path for path in rundir.root.glob(".*.part") if _is_part_of_ours(rundir, path.name)]
-    for folder in (rundir.responses, rundir.model_configs, rundir.helm):
-        for parent, _, files in os.walk(folder):  # which follows no links
-            found += [Path(parent) / name for name in files if _UNFINISHED.fullmatch(name)]
-    for path in found:
-        path.unlink(missing_ok=True)
-    if found:
-        log.info("%d files that a killed run had not finished were deleted", len(found))
-
-
-def _is_part_of_ours(rundir: RunDir, name: str) -> bool:
-    part = _PART_OF.fullmatch(name)
-    return part is not None and rundir.writes(part["name"])
 
 
 def start_over(rundir: RunDir) -> None:

@@ -1,39 +1,183 @@
 """What a run will ask, take and cost, found out without asking: from the configuration and from cached answers.
 
 Each figure says where it is from. What nobody knows is None; nothing is guessed.
+
+What estimates of a role, a run and a suite share: sums of which a part may not be known, and their words.
+
+How many requests a run makes and how long they are: helm-run makes them in a temporary folder, and sends none.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core.budget import BY_ENDPOINT, Budget, Price
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core import logs as event_names
+from eval_factory.core.budget import BY_ENDPOINT, MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Price
+from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.endpoint.openai_api import usage_of
 from eval_factory.endpoint.paid_answers import USAGE, told_cost
+from eval_factory.helm import names
+from eval_factory.helm.command import command_line
+from eval_factory.helm.model_files import model_files
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
+from eval_factory.report.sentences import money
 from eval_factory.tasks.run_specs import load_index
-from eval_factory.workflows.estimate_figures import (
-    SECONDS_OF_HOUR,
-    SECONDS_OF_MINUTE,
-    beyond,
-    figures_in_words,
-    lines_beyond,
-    sum_of,
-)
-from eval_factory.workflows.prompt_sizes import BYTES_A_TOKEN, PromptSizes, prompt_sizes
+from eval_factory.workflows.context import RunContext, redactor_of
+from eval_factory.workflows.helm_run import run_helm
+from eval_factory.workflows.prepare import find_bundle, place_data, settings_of
+
+SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
+
+
+class Estimated(Protocol):
+    """None: nobody knows."""
+
+    @property
+    def requests(self) -> float | None: ...
+
+    @property
+    def tokens(self) -> float | None: ...
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars."""
+        ...
+
+    @property
+    def hours(self) -> float | None: ...
+
+
+def sum_of(parts: Iterable[float | None]) -> float | None:
+    """None where a part is not known."""
+    total = 0.0
+    for part in parts:
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def beyond(budget: Budget, of: Estimated) -> dict[str, float]:
+    """Name of a limit that will be reached -> how much it would take."""
+    seconds = None if of.hours is None else of.hours * SECONDS_OF_HOUR
+    needed = {MAX_COST: of.cost, MAX_REQUESTS: of.requests, MAX_TOKENS: of.tokens, MAX_WALL: seconds}
+    return {name: value for name, most in budget.stated.items() if (value := needed[name]) is not None and value > most}
+
+
+def lines_beyond(budget: Budget, of: Estimated) -> list[str]:
+    """The same in words."""
+    return [f"  {name} ({budget.stated[name]:g}) will be reached before the end" for name in beyond(budget, of)]
+
+
+def figures_in_words(of: Estimated) -> str:
+    """`40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
+    cost = "unknown cost" if of.cost is None else money(of.cost)
+    return f"{_count(of.requests)} requests, {_count(of.tokens)} tokens, {cost}, {_time_of_estimate_figures(of.hours)}"
+
+
+def _count(number: float | None) -> str:
+    return "unknown" if number is None else f"{number:,.0f}"
+
+
+def _time_of_estimate_figures(hours: float | None) -> str:
+    if hours is None:
+        return "unknown time"
+    return f"{hours:.1f} h" if hours >= 1 else f"{hours * SECONDS_OF_HOUR / SECONDS_OF_MINUTE:.1f} min"
+
+
+BYTES_A_TOKEN = 4
+"""A rule of thumb for English; without a tokenizer, which would have to be downloaded."""
+
+
+@dataclass(frozen=True)
+class PromptSizes:
+    """None, with the reason: the data are not here."""
+
+    requests: int | None
+    prompt_bytes: int = 0
+    most_tokens: int = 0
+    """That all answers together may have."""
+    reason: str = ""
+    judge_requests: int = 0
+    """To each judge of a rubric, which is asked by criterion; 0 where there is none."""
+
+
+def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
+    """Without keys, without network: what would have to be downloaded is not known."""
+    try:
+        with _temporary(plan, env) as (context, shadow):
+            events = _made(context, shadow)
+    except EvalFactoryError as error:
+        return PromptSizes(None, reason=_short(str(error)))
+    return sizes_in(events)
+
+
+def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
+    """What the events of a measuring helm-run say."""
+    for event in events:
+        if event["event"] == event_names.MEASURED:
+            of_judges = event.get("judge_requests", 0)
+            return PromptSizes(event["requests"], event["prompt_bytes"], event["most_tokens"], judge_requests=of_judges)
+    failed = [event["error"] for event in events if event["event"] == event_names.RUN_FAILED]
+    kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
+    return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")
+
+
+def own_scenarios(plan: Plan) -> Path:
+    """Where the output folder has the data of earlier runs."""
+    return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
+
+
+@contextmanager
+def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext, Plan]]:
+    """The same plan in a folder of its own, which sees the data that the output folder has."""
+    with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
+        rundir = RunDir(Path(name))
+        screen = io.StringIO()
+        with rundir.locked(lambda text: print(text, file=screen)) as lock:
+            redactor = redactor_of(plan.evaluation, env)
+            log = logging.Logger("estimate")  # says nothing to anybody
+            log.addHandler(logging.NullHandler())
+            yield RunContext(rundir, lock, env, redactor, log, screen), replace(plan, rundir=rundir)
+
+
+def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
+    """The events of a helm-run that may contact nobody."""
+    bundle = find_bundle(plan, context.env)
+    offline = settings_of(plan, bundle, context.env)
+    settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
+    own = own_scenarios(plan)
+    if own.is_dir():
+        plan.rundir.helm.mkdir(parents=True)
+        (plan.rundir.helm / names.SCENARIOS_FOLDER).symlink_to(own, target_is_directory=True)
+    for name, text in model_files(plan).items():
+        write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
+    place_data(context, plan, bundle)
+    argv = [names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word for word in command_line(plan)]
+    return run_helm(context, plan.evaluation, argv, settings).events
+
+
+def _short(text: str) -> str:
+    return text.partition("\n")[0][:200]
+
 
 _KEPT = f"""
 SELECT r.latency_s, {USAGE}

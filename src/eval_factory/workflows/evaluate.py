@@ -1,7 +1,4 @@
-"""One evaluation as a visible list of steps.
-
-What a run is about to do, as one record for other programs.
-"""
+"""One evaluation as a visible list of steps."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from typing import Any, TextIO
 from eval_factory import __version__
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
-from eval_factory.core import logs as event_names
 from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
@@ -36,16 +32,7 @@ from eval_factory.report.documents import DIGITS_OF_SECONDS, rounded
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.workflows.context import RunContext, hold, show_warnings
-from eval_factory.workflows.helm_run import (
-    HelmRun,
-    blocked_places,
-    ended_before_it_ran,
-    explained,
-    raise_if_limit_reached,
-    raise_if_stopped,
-    run_helm,
-    wanted_elsewhere,
-)
+from eval_factory.workflows.helm_run import HelmRun, blocked_places, raise_for_failure, run_helm
 from eval_factory.workflows.options import Evaluated, Options
 from eval_factory.workflows.prepare import data_read, find_bundle, place_data, prepare, settings_of
 from eval_factory.workflows.resume import (
@@ -53,34 +40,14 @@ from eval_factory.workflows.resume import (
     Written,
     commit_of_this,
     digest_of_given,
-    digest_of_state,
     ended_run,
     finished_run,
     program_of_this,
     read_state,
-    remember,
+    remember_result,
     unchanged_result,
     written_before,
 )
-
-
-def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
-    """Once the folder is held and the keys are found; redacted."""
-    record: dict[str, Any] = {
-        "event": "launch",
-        "eval_factory": __version__,
-        "task": plan.task_name,
-        "model": plan.model.model_id,
-        "url": plan.model.url,
-        "judges": {judge.role: judge.model_id for judge in (*plan.judges, *plan.prescribed)},
-        "limit_samples": plan.evaluation.run.config.params.limit_samples,
-        "output_dir": str(plan.rundir.root),
-        "run_identity": plan.identity,
-        "command": shlex.join(argv),
-        **plan.evaluation.as_given(),
-    }
-    redacted: dict[str, Any] = context.redactor.tree(record)
-    return redacted
 
 
 @dataclass(frozen=True)
@@ -142,6 +109,25 @@ def evaluate(
             return kept
         with not_to_be_hung_up():
             return report(context, plan, argv, ran, read)
+
+
+def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
+    """Once the folder is held and the keys are found; redacted."""
+    record: dict[str, Any] = {
+        "event": "launch",
+        "eval_factory": __version__,
+        "task": plan.task_name,
+        "model": plan.model.model_id,
+        "url": plan.model.url,
+        "judges": {judge.role: judge.model_id for judge in (*plan.judges, *plan.prescribed)},
+        "limit_samples": plan.evaluation.run.config.params.limit_samples,
+        "output_dir": str(plan.rundir.root),
+        "run_identity": plan.identity,
+        "command": shlex.join(argv),
+        **plan.evaluation.as_given(),
+    }
+    redacted: dict[str, Any] = context.redactor.tree(record)
+    return redacted
 
 
 def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
@@ -224,40 +210,16 @@ def probe_all(
 def checked(context: RunContext, plan: Plan, run: HelmRun, *, shared: bool = False) -> Ran:
     """The runs of a helm-run that did what it was to do.
 
-    Args:
-        shared: it ran within the limits of a suite.
-
     Raises:
-        NotReportableError: a limit of the run was reached.
-        ConfigError, PrerequisiteError, HelmError: it did not.
+        EvalFactoryError: as `raise_for_failure`; or it did nothing.
     """
-    raise_if_limit_reached(plan, run.events, context.log, shared=shared)
-    raise_for_failure(context, plan, run)
+    raise_for_failure(plan, run, context.log, shared=shared)
     for place in blocked_places(run.events):
         context.show(f"warning: offline: something wanted {place}; it was not contacted")
     folders = run.finished_runs(plan.rundir.helm)
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
-
-
-def raise_for_failure(context: RunContext, plan: Plan, run: HelmRun) -> None:
-    """Raises what `checked` raises."""
-    raise_if_stopped(run.events, run.last_words, context.log)
-    if blocked := blocked_places(run.events):
-        failed = next((event["error"] for event in run.events if event["event"] == event_names.RUN_FAILED), None)
-        if failed is not None and not any(event.get("stopped") for event in run.events):
-            context.log.error(failed)
-            raise PrerequisiteError(wanted_elsewhere(plan, blocked, failed))
-    phase = ""
-    for event in run.events:
-        if event["event"] == event_names.PHASE:
-            phase = event["phase"]
-        elif event["event"] == event_names.RUN_FAILED:
-            context.log.error(event["error"])
-            raise explained(plan, event["error"], phase)
-    if run.returncode != 0:
-        raise ended_before_it_ran(plan, run.returncode, run.tail)
 
 
 def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
@@ -285,9 +247,9 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
     state = ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
-    state = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(digests, plan.rundir)
-    remember(plan.rundir, state.sealed(vars(written.provenance)))
-    write_checksums(plan.rundir, ran.folders, written, {**digests, **digest_of_state(plan.rundir)})
+    state = replace(state, program=program_of_this(), given=digest_of_given(plan))
+    digests = remember_result(plan.rundir, state, digests, vars(written.provenance))
+    write_checksums(plan.rundir, ran.folders, written, digests)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     return _evaluated(context, plan, result, written)
 

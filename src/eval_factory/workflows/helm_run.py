@@ -1,27 +1,21 @@
-"""The one way to run helm-run: what it may see, what it is told, and what its end means.
-
-What failed inside helm-run, by the kind of its innermost exception: something outside is missing, or HELM failed.
-
-The one way to run helm-summarize, which makes the files that HELM's web pages are made of.
-
-A run that came to a limit of its own: what was used, what is missing, how it goes on.
-"""
+"""helm-run and helm-summarize: what they may see, how they are run, and what their end means."""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import shlex
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs as event_names
-from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Spending
+from eval_factory.core.budget import MAX_COST, MAX_WALL, Budget, Spending
 from eval_factory.core.errors import (
     ConfigError,
     EndpointRefusedError,
@@ -36,11 +30,13 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.executors.process import Executor, ProcessSpec, child_environment, ignore, run_logged
+from eval_factory.executors.process import Executor, ProcessSpec, child_environment, run_logged
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
 from eval_factory.workflows.context import RunContext
+
+SUMMARIZE_TRIES = 2
 
 DATA_ERRORS = frozenset(
     {
@@ -75,6 +71,150 @@ _RAISED = re.compile(
     r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
 )
 
+Events = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class HelmRun:
+    """A helm-run that has ended, well or not."""
+
+    run_id: str
+    wall_s: float
+    returncode: int
+    tail: tuple[str, ...]
+    """Its last lines, redacted."""
+    events: tuple[Mapping[str, Any], ...]
+
+    @property
+    def last_words(self) -> str | None:
+        """Why it said it ended, for where a full disk kept the event from being written."""
+        return event_names.heard_last(self.returncode, self.tail, self.run_id)
+
+    def finished_runs(self, helm: Path) -> tuple[Path, ...]:
+        """Folders of the runs that came to their end. `helm`: HELM's output path."""
+        return tuple(helm / event["path"] for event in self.events if event["event"] == event_names.RUN_DONE)
+
+
+def run_helm(
+    context: RunContext,
+    evaluation: Evaluation,
+    argv: Sequence[str],
+    settings: HelmRunSettings,
+    executor: Executor | None = None,
+) -> HelmRun:
+    """Run helm-run to its end.
+
+    Raises:
+        PrerequisiteError: the program is not there.
+        InterruptedRunError
+    """
+    from eval_factory.executors import progress  # imported here, with what it shows: a finished run starts nothing
+
+    run_id = uuid.uuid4().hex
+    hidden = PROXY_VARIABLES if settings.offline else frozenset()
+    seen = {name: value for name, value in context.env.items() if name not in hidden}
+    allowed = [*evaluation.key_names(), *evaluation.setting_names()]
+    env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
+    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
+    try:
+        ended = (executor or progress.LocalExecutor()).run(spec, context.screen)
+    except KeyboardInterrupt:
+        context.log.info("interrupted")
+        raise InterruptedRunError(
+            f"interrupted; what was answered is kept in {context.rundir.cache_db}\n"
+            "  run the same command again to go on"
+        ) from None
+    for service in evaluation.oauth_services():  # helm-run may have had new ones
+        from eval_factory.endpoint import sign_in
+
+        context.redactor.learn(sign_in.kept_token(oauth_of(evaluation, service), context.env) or "")
+    context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
+    for place in blocked_places(ended.events):
+        context.log.warning("offline: something wanted %s; it was not contacted", place)
+    return HelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
+
+
+def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
+    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
+
+    (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
+
+    Args:
+        keeps_log: whether the log is there afterwards, and can be named.
+
+    Raises:
+        HelmError: it failed twice; with its last lines.
+    """
+    env, log = child_environment(context.env, (), {}), context.rundir.summarize_log
+    spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
+    for _ in range(SUMMARIZE_TRIES):
+        context.log.info("%s", shlex.join(argv))
+        finished = run_logged(spec, log=log, on_tick=lambda: None)
+        if finished.returncode == 0:
+            return
+        context.log.warning("helm-summarize ended with %d", finished.returncode)
+    named = f"\n  log: {log}" if keeps_log else ""
+    raise HelmError(f"{how_it_ended('helm-summarize', finished.returncode, finished.tail)}{named}")
+
+
+def raise_if_limit_reached(plan: Plan, events: Events, log: logging.Logger, *, shared: bool = False) -> None:
+    """
+    Args:
+        shared: it ran within the limits of a suite.
+
+    Raises:
+        NotReportableError: a limit was reached, and something is missing.
+    """
+    reached = next((event for event in events if event["event"] == event_names.LIMIT_REACHED), None)
+    if reached is None:
+        return
+    spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
+    countable = reached["countable"]
+    used_up, next_step = stopped_by(reached["limit"], budget_of(plan), spent, countable=countable, shared=shared)
+    lacking = "; ".join(missing(events, reached["answered"]))
+    message = f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n  {next_step}"
+    log.error(message)
+    raise NotReportableError(message)
+
+
+def stopped_by(limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool) -> tuple[str, str]:
+    """Which limit is used up by what this folder has sent in all its runs, and the next step.
+
+    A suite's limit is reached by all cells together, while each is below a limit of its own.
+    """
+    most = getattr(budget, limit)
+    rest = "run the same command again: only the rest is asked"
+    sent = f"{spent.requests} requests, {spent.tokens} tokens"
+    cost = f", {spent.cost:.4f} USD"
+    with_cost = cost if spent.cost else ""
+    if not countable:
+        what = "cost" if limit == MAX_COST else "tokens"
+        why = f"{limit} ({most:g}) cannot be held, for an answer came whose {what} nobody knows"
+        return f"{why}; sent so far: {sent}{with_cost}", f"leave out {limit}, or count by max_requests, and {rest}"
+    of_suite = shared and (most is None or spent.by_limit(math.inf)[limit] < most)
+    if of_suite:
+        used_up = f"{limit} of the suite is reached; sent so far by this cell: {sent}{with_cost}"
+    else:
+        number = "" if most is None else f" ({most:g})"
+        used_up = f"{limit}{number} is reached; sent so far: {sent}{cost if limit == MAX_COST else with_cost}"
+    if limit == MAX_WALL:
+        return used_up, (
+            f"run the same command again, or raise {limit} where it is too short to begin: only the rest is asked"
+        )
+    return used_up, f"raise {'suite.' if of_suite else ''}{limit} and {rest}"
+
+
+def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
+    """How many of the instances are answered, and how far the judges came. `answered`: by role."""
+    phases = [event for event in events if event["event"] == event_names.PHASE]
+    totals = {event["phase"]: event["total"] for event in phases if "total" in event}
+    lines = [f"{answered.get(MODEL_ROLE, 0)} of {totals.get(event_names.ASKING, 0)} instances are answered"]
+    if event_names.JUDGING in totals:
+        judges = [f"{role} {count}" for role, count in sorted(answered.items()) if role != MODEL_ROLE]
+        of = totals[event_names.JUDGING]
+        lines.append(f"of {of} requests to judges are answered: {', '.join(judges) or 'none'}")
+    return lines
+
 
 def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     """The failure of a run.
@@ -84,8 +224,14 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         phase: the phase in which it was raised, as events name it.
     """
     kind, _, message = error.partition(":")
+    log = f"log: {plan.rundir.helm_log}"
     if kind in PACKAGE_ERRORS:
-        return PrerequisiteError(_missing_package(plan, message.strip()))
+        module = module_named_in(message.strip())
+        if module is None:
+            why = f"HELM could not import what {plan.task_name} needs: {message.strip()}\n  {log};"
+        else:
+            why = f"{not_installed(plan.task_name, [module])}\n "
+        return PrerequisiteError(f"{why} what was answered is kept: the same command goes on")
     if kind == "LookupError" and "nltk" in message.lower():
         found = _NLTK_RESOURCE.search(message)
         return PrerequisiteError(
@@ -102,7 +248,7 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     if kind in DATA_ERRORS:
         return PrerequisiteError(
             f"something that HELM needs while it is {phase} ({plan.task_name}) is unavailable: {error}\n"
-            f"  answers are kept: the same command goes on; log: {plan.rundir.helm_log}"
+            f"  answers are kept: the same command goes on; {log}"
         )
     prescribed = entry.prescribed_judges
     if phase == event_names.JUDGING and prescribed:
@@ -111,7 +257,7 @@ def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             "  one answer that is not judged fails HELM's whole run; extra.judges says where a judge is asked\n"
             "  what was answered is kept: the same command goes on"
         )
-    return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  log: {plan.rundir.helm_log}")
+    return HelmError(f"HELM failed while {plan.task_name} ran: {error}\n  {log}")
 
 
 def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
@@ -153,14 +299,6 @@ def raised_at_the_end(tail: Sequence[str]) -> str | None:
             line = " ".join([tail[number], *(text.strip() for text in tail[number + 1 :])])
             return line[found.start(1) + found[1].rfind(".") + 1 :]
     return None
-
-
-def _missing_package(plan: Plan, message: str) -> str:
-    module = module_named_in(message)
-    kept = "what was answered is kept: the same command goes on"
-    if module is None:
-        return f"HELM could not import what {plan.task_name} needs: {message}\n  log: {plan.rundir.helm_log}; {kept}"
-    return f"{not_installed(plan.task_name, [module])}\n  {kept}"
 
 
 def missing_data(plan: Plan, error: str) -> str:
@@ -207,7 +345,32 @@ def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
 
 
-def wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
+def raise_for_failure(plan: Plan, run: HelmRun, log: logging.Logger, *, shared: bool) -> None:
+    """
+    Args:
+        shared: it ran within the limits of a suite.
+
+    Raises:
+        NotReportableError: a limit of the run was reached.
+        ConfigError, PrerequisiteError, HelmError: it did not do what it was to do.
+    """
+    raise_if_limit_reached(plan, run.events, log, shared=shared)
+    raise_if_stopped(run.events, run.last_words, log)
+    phase = ""
+    for event in run.events:
+        if event["event"] == event_names.PHASE:
+            phase = event["phase"]
+        elif event["event"] == event_names.RUN_FAILED:
+            log.error(event["error"])
+            blocked = blocked_places(run.events)
+            if blocked and not any(one.get("stopped") for one in run.events):
+                raise PrerequisiteError(_wanted_elsewhere(plan, blocked, event["error"]))
+            raise explained(plan, event["error"], phase)
+    if run.returncode != 0:
+        raise ended_before_it_ran(plan, run.returncode, run.tail)
+
+
+def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
     from eval_factory.data.run_data import how_to_get  # knows where all data are from
 
     return (
@@ -215,174 +378,3 @@ def wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
         f"  ({error})\n"
         f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
     )
-
-
-@dataclass(frozen=True)
-class HelmRun:
-    """A helm-run that has ended, well or not."""
-
-    run_id: str
-    wall_s: float
-    returncode: int
-    tail: tuple[str, ...]
-    """Its last lines, redacted."""
-    events: tuple[Mapping[str, Any], ...]
-
-    @property
-    def last_words(self) -> str | None:
-        """Why it said it ended, for where a full disk kept the event from being written."""
-        return event_names.heard_last(self.returncode, self.tail, self.run_id)
-
-    def finished_runs(self, helm: Path) -> tuple[Path, ...]:
-        """Folders of the runs that came to their end. `helm`: HELM's output path."""
-        return tuple(helm / event["path"] for event in self.events if event["event"] == event_names.RUN_DONE)
-
-
-def environment_of(context: RunContext, evaluation: Evaluation, told: HelmRunSettings) -> dict[str, str]:
-    """All that a helm-run gets to see."""
-    hidden = PROXY_VARIABLES if told.offline else frozenset()
-    seen = {name: value for name, value in context.env.items() if name not in hidden}
-    names = [*evaluation.key_names(), *evaluation.setting_names()]
-    return child_environment(seen, names, told.environment())
-
-
-def run_helm(
-    context: RunContext,
-    evaluation: Evaluation,
-    argv: Sequence[str],
-    settings: HelmRunSettings,
-    *,
-    on_event: Callable[[Mapping[str, Any]], None] = ignore,
-    executor: Executor | None = None,
-) -> HelmRun:
-    """Run helm-run to its end.
-
-    Raises:
-        PrerequisiteError: the program is not there.
-        InterruptedRunError
-    """
-    from eval_factory.executors import progress  # imported here, with what it shows: a finished run starts nothing
-
-    run_id = uuid.uuid4().hex
-    env = environment_of(context, evaluation, replace(settings, run_id=run_id, parent=os.getpid()))
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
-    try:
-        ended = (executor or progress.LocalExecutor()).run(spec, context.screen, on_event)
-    except KeyboardInterrupt:
-        context.log.info("interrupted")
-        raise InterruptedRunError(
-            f"interrupted; what was answered is kept in {context.rundir.cache_db}\n"
-            "  run the same command again to go on"
-        ) from None
-    for service in evaluation.oauth_services():  # helm-run may have had new ones
-        from eval_factory.endpoint import sign_in
-
-        context.redactor.learn(sign_in.kept_token(oauth_of(evaluation, service), context.env) or "")
-    context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
-    for place in blocked_places(ended.events):
-        context.log.warning("offline: something wanted %s; it was not contacted", place)
-    return HelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
-
-
-SUMMARIZE_TRIES = 2
-
-
-def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
-    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
-
-    (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
-
-    Args:
-        keeps_log: whether the log is there afterwards, and can be named.
-
-    Raises:
-        HelmError: it failed twice; with its last lines.
-    """
-    env, log = child_environment(context.env, (), {}), context.rundir.summarize_log
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, "", context.redactor)
-    for _ in range(SUMMARIZE_TRIES):
-        context.log.info("%s", shlex.join(argv))
-        finished = run_logged(spec, log=log, on_tick=lambda: None)
-        if finished.returncode == 0:
-            return
-        context.log.warning("helm-summarize ended with %d", finished.returncode)
-    named = f"\n  log: {log}" if keeps_log else ""
-    raise HelmError(f"{how_it_ended('helm-summarize', finished.returncode, finished.tail)}{named}")
-
-
-Events = Sequence[Mapping[str, Any]]
-
-
-def raise_if_limit_reached(plan: Plan, events: Events, log: logging.Logger, *, shared: bool = False) -> None:
-    """
-    Args:
-        shared: it ran within the limits of a suite.
-
-    Raises:
-        NotReportableError: a limit was reached, and something is missing.
-    """
-    reached = next((event for event in events if event["event"] == event_names.LIMIT_REACHED), None)
-    if reached is None:
-        return
-    spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
-    lacking = "; ".join(missing(events, reached["answered"]))
-    limit, countable = reached["limit"], reached["countable"]
-    of_suite = shared and countable and not own_is_used_up(limit, budget_of(plan), spent)
-    lines = [
-        used_of_suite(limit, spent) if of_suite else used(limit, budget_of(plan), spent, countable=countable),
-        f"  {lacking}; no score is written, every answer is kept",
-        f"  {how_to_go_on(limit, countable=countable, of_suite=of_suite)}",
-    ]
-    message = "\n".join(lines)
-    log.error(message)
-    raise NotReportableError(message)
-
-
-def own_is_used_up(limit: str, budget: Budget, spent: Spending) -> bool:
-    """Whether it is the run's own limit: a suite's is reached by all cells together, while each is below it."""
-    most = getattr(budget, limit)
-    taken = {MAX_COST: spent.cost, MAX_REQUESTS: spent.requests, MAX_TOKENS: spent.tokens}
-    return most is not None and taken.get(limit, most) >= most
-
-
-def used_of_suite(limit: str, spent: Spending) -> str:
-    """What this cell has taken of a suite's limit, in all its runs."""
-    return f"stopped: {limit} of the suite is reached; sent so far by this cell: {_taken(spent)}"
-
-
-def used(limit: str, budget: Budget, spent: Spending, *, countable: bool) -> str:
-    """Which limit, and what this folder has taken in all its runs."""
-    most = getattr(budget, limit)
-    if not countable:
-        what = "cost" if limit == MAX_COST else "tokens"
-        first = f"stopped: {limit} ({most:g}) cannot be held, for an answer came whose {what} nobody knows"
-    else:
-        first = f"stopped: {limit} ({most:g}) is reached" if most is not None else f"stopped: {limit} is reached"
-    return f"{first}; sent so far: {_taken(spent, with_cost=limit == MAX_COST and countable)}"
-
-
-def _taken(spent: Spending, *, with_cost: bool = False) -> str:
-    cost = f", {spent.cost:.4f} USD" if spent.cost or with_cost else ""
-    return f"{spent.requests} requests, {spent.tokens} tokens{cost}"
-
-
-def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
-    """How many of the instances are answered, and how far the judges came. `answered`: by role."""
-    phases = [event for event in events if event["event"] == event_names.PHASE]
-    totals = {event["phase"]: event["total"] for event in phases if "total" in event}
-    lines = [f"{answered.get(MODEL_ROLE, 0)} of {totals.get(event_names.ASKING, 0)} instances are answered"]
-    if event_names.JUDGING in totals:
-        of = totals[event_names.JUDGING]
-        judges = [f"{role} {count}" for role, count in sorted(answered.items()) if role != MODEL_ROLE]
-        lines.append(f"of {of} requests to judges are answered: {', '.join(judges) or 'none'}")
-    return lines
-
-
-def how_to_go_on(limit: str, *, countable: bool, of_suite: bool = False) -> str:
-    """The next step."""
-    if limit == MAX_WALL:
-        return f"run the same command again, or raise {limit} where it is too short to begin: only the rest is asked"
-    if not countable:
-        return f"leave out {limit}, or count by max_requests, and run the same command again: only the rest is asked"
-    whose = f"suite.{limit}" if of_suite else limit
-    return f"raise {whose} and run the same command again: only the rest is asked"

@@ -1,15 +1,10 @@
-"""What helm-run reads, written into the output folder.
-
-Answers of an earlier version, which had several processes ask one evaluation: put into its cache.db.
-
-Each kept its own in `shards/<k>-of-<n>/cache.db` of the output folder.
-
-What a run reads: looked for before the run, recorded, and put where helm-run finds it.
-"""
+"""Before helm-run: what it reads is looked for, recorded, and written into the output folder."""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 import shlex
 import shutil
 import sqlite3
@@ -35,71 +30,14 @@ from eval_factory.data.run_data import (
     urls_of,
     with_bundle,
 )
+from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.paid_answers import PRICES_TABLE
-from eval_factory.endpoint.response_cache import DamagedCacheError, create_or_check
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by
 from eval_factory.report.documents import run_config, to_yaml
-from eval_factory.workflows.context import RunContext, ready_cache, remove_unfinished, start_over
+from eval_factory.workflows.context import RunContext, start_over
 from eval_factory.workflows.resume import DataRead, archive_other_results
-
-_ATTEMPT = "run_id, key, role, attempt, outcome, status, error, started, latency_s, prompt_tokens, completion_tokens"
-_ONE_ATTEMPT = "run_id, key, role, attempt, outcome, started"
-"""By which an attempt is known again where a copy that was killed is done once more: ids differ."""
-_COPIES = (
-    "INSERT OR IGNORE INTO main.responses SELECT * FROM part.responses ORDER BY rowid",
-    f"""
-    INSERT INTO main.attempts ({_ATTEMPT}) SELECT {_ATTEMPT} FROM part.attempts
-    WHERE ({_ONE_ATTEMPT}) NOT IN (SELECT {_ONE_ATTEMPT} FROM main.attempts) ORDER BY id
-    """,  # noqa: S608 - of constants
-    "INSERT OR IGNORE INTO main.request_changes SELECT * FROM part.request_changes ORDER BY rowid",
-    "INSERT OR IGNORE INTO main.prices SELECT run_id, role, price FROM part.prices",
-)
-
-
-def take_in(rundir: RunDir, log: logging.Logger) -> None:
-    """Put what shards answered into cache.db and delete their folders; one that is damaged is left, and said so.
-
-    Raises:
-        BusyError: the earlier version is still at work there.
-        PrerequisiteError: cache.db cannot be written.
-    """
-    shards = rundir.stores()[1:]
-    for shard in shards:
-        with shard.locked():
-            try:
-                if shard.cache_db.is_file():
-                    create_or_check(shard.cache_db)
-                    copy_store(shard.cache_db, rundir.cache_db)
-            except DamagedCacheError as error:
-                log.warning("%s: %s; it is not used", shard.cache_db, error)
-                continue
-            except sqlite3.Error as error:
-                raise PrerequisiteError(
-                    f"cannot put {shard.cache_db} into {rundir.cache_db}: {error}\n"
-                    "  check the disk and run the same command again; the answers stay where they are"
-                ) from error
-        shutil.rmtree(shard.root)
-        log.info("%s, of an earlier version, was put into cache.db", shard.root.relative_to(rundir.root))
-    if shards and not any(rundir.shards.iterdir()):
-        rundir.shards.rmdir()
-
-
-def copy_store(source: Path, target: Path) -> None:
-    """In one transaction, and as often as one likes: what is there already is left alone.
-
-    Raises:
-        sqlite3.Error: it cannot be written; nothing was changed.
-    """
-    with closing(sqlite3.connect(target, timeout=30)) as connection:
-        connection.execute("PRAGMA synchronous = FULL")  # the source is deleted afterwards
-        connection.execute("ATTACH DATABASE ? AS part", (str(source),))
-        for schema in ("main", "part"):
-            connection.execute(PRICES_TABLE.replace("prices", f"{schema}.prices", 1))
-        with connection:
-            for statement in _COPIES:
-                connection.execute(statement)
 
 
 def prepare(
@@ -191,3 +129,91 @@ def place_data(context: RunContext, plan: Plan, bundle: BundleInUse | None) -> N
         context.log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
     if plan.evaluation.run.config.params.extra.offline:
         context.log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, context.env)) or "nothing")
+
+
+_UNFINISHED = re.compile(r".+\.(part|tmp)")
+"""Names of files that are not whole yet: ours, HELM's output as our patch writes it, and HELM's downloads."""
+_PART_OF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
+"""What `write_atomic` names a file until it is whole."""
+
+
+def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
+    """Make sure that cache.db is there and ours; a damaged one is archived."""
+    try:
+        response_cache.create_or_check(rundir.cache_db)
+    except response_cache.DamagedCacheError as error:
+        aside = response_cache.archive(rundir.cache_db)
+        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
+        response_cache.create_or_check(rundir.cache_db)
+
+
+def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
+    """Delete files that a run which was killed had not finished; nobody else writes here, for the folder is locked."""
+    parts = ((path, _PART_OF.fullmatch(path.name)) for path in rundir.root.glob(".*.part"))
+    found = [path for path, part in parts if part is not None and rundir.writes(part["name"])]
+    for folder in (rundir.responses, rundir.model_configs, rundir.helm):
+        for parent, _, files in os.walk(folder):  # which follows no links
+            found += [Path(parent) / name for name in files if _UNFINISHED.fullmatch(name)]
+    for path in found:
+        path.unlink(missing_ok=True)
+    if found:
+        log.info("%d files that a killed run had not finished were deleted", len(found))
+
+
+# An earlier version had several processes ask one evaluation; each kept its answers in shards/<k>-of-<n>/cache.db.
+_ATTEMPT = "run_id, key, role, attempt, outcome, status, error, started, latency_s, prompt_tokens, completion_tokens"
+_ONE_ATTEMPT = "run_id, key, role, attempt, outcome, started"
+"""By which an attempt is known again where a copy that was killed is done once more: ids differ."""
+_COPIES = (
+    "INSERT OR IGNORE INTO main.responses SELECT * FROM part.responses ORDER BY rowid",
+    f"""
+    INSERT INTO main.attempts ({_ATTEMPT}) SELECT {_ATTEMPT} FROM part.attempts
+    WHERE ({_ONE_ATTEMPT}) NOT IN (SELECT {_ONE_ATTEMPT} FROM main.attempts) ORDER BY id
+    """,  # noqa: S608 - of constants
+    "INSERT OR IGNORE INTO main.request_changes SELECT * FROM part.request_changes ORDER BY rowid",
+    "INSERT OR IGNORE INTO main.prices SELECT run_id, role, price FROM part.prices",
+)
+
+
+def take_in(rundir: RunDir, log: logging.Logger) -> None:
+    """Put what shards answered into cache.db and delete their folders; one that is damaged is left, and said so.
+
+    Raises:
+        BusyError: the earlier version is still at work there.
+        PrerequisiteError: cache.db cannot be written.
+    """
+    shards = rundir.stores()[1:]
+    for shard in shards:
+        with shard.locked():
+            try:
+                if shard.cache_db.is_file():
+                    response_cache.create_or_check(shard.cache_db)
+                    copy_store(shard.cache_db, rundir.cache_db)
+            except response_cache.DamagedCacheError as error:
+                log.warning("%s: %s; it is not used", shard.cache_db, error)
+                continue
+            except sqlite3.Error as error:
+                raise PrerequisiteError(
+                    f"cannot put {shard.cache_db} into {rundir.cache_db}: {error}\n"
+                    "  check the disk and run the same command again; the answers stay where they are"
+                ) from error
+        shutil.rmtree(shard.root)
+        log.info("%s, of an earlier version, was put into cache.db", shard.root.relative_to(rundir.root))
+    if shards and not any(rundir.shards.iterdir()):
+        rundir.shards.rmdir()
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """In one transaction, and as often as one likes: what is there already is left alone.
+
+    Raises:
+        sqlite3.Error: it cannot be written; nothing was changed.
+    """
+    with closing(sqlite3.connect(target, timeout=30)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")  # the source is deleted afterwards
+        connection.execute("ATTACH DATABASE ? AS part", (str(source),))
+        for schema in ("main", "part"):
+            connection.execute(PRICES_TABLE.replace("prices", f"{schema}.prices", 1))
+        with connection:
+            for statement in _COPIES:
+                connection.execute(statement)

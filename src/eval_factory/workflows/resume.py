@@ -1,17 +1,15 @@
-"""What an output folder remembers of its last run, so that a finished one is not run again.
+"""What an output folder remembers of its last run, so that a finished one is neither run nor collected again.
 
-Whether collecting a finished run again would write what already stands in its folder.
-
-It would where every file of the result is what its checksums say, and all that a collection reads beside the folder is
-what it was: the program, its framework file, the installed packages, the data, the user's keys. All of it is known by
-content; of anything that cannot be known, the run is collected again.
+Collecting again would write what stands there where every file of the result is what its checksums say, and all that a
+collection reads beside the folder is what it was: the program, its framework file, the installed packages, the data,
+the user's keys. All of it is known by content; of anything that cannot be known, the run is collected again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import metadata
@@ -64,7 +62,7 @@ class RunState:
     data_files: Mapping[str, str] = field(default_factory=dict)
     all_files: bool | None = None
     program: str | None = None
-    """SHA-256 of the program that collected (`unchanged.program_of_this`)."""
+    """SHA-256 of the program that collected."""
     given: str | None = None
     """SHA-256 of what the user had set."""
     files: Mapping[str, str] | None = None
@@ -85,9 +83,6 @@ class RunState:
         """
         inputs = [asdict(replace(self, inputs=None)), {name: provenance[name] for name in OF_INPUTS}]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
-
-    def sealed(self, provenance: Mapping[str, Any]) -> RunState:
-        return replace(self, inputs=self.digest_of_inputs(provenance))
 
 
 def versions() -> dict[str, str]:
@@ -135,9 +130,13 @@ def remember(rundir: RunDir, state: RunState) -> None:
     write_atomic(rundir.run_state, json.dumps(asdict(state), indent=2))
 
 
-def digest_of_state(rundir: RunDir) -> dict[str, str]:
-    """The name of what is remembered -> SHA-256: written after the result, and one of the folder's files."""
-    return {rundir.run_state.name: sha256_of(rundir.run_state)}
+def remember_result(
+    rundir: RunDir, state: RunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
+) -> dict[str, str]:
+    """With the files of the result. Returns their digests, and that of what is remembered, itself one of the files."""
+    state = state.of_files(digests, rundir)
+    remember(rundir, replace(state, inputs=state.digest_of_inputs(provenance)))
+    return {**digests, rundir.run_state.name: sha256_of(rundir.run_state)}
 
 
 def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | None:
@@ -163,9 +162,6 @@ def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:
         return provenance["run_identity"], own
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-COMPILED = (".pyc", ".pyo")
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,7 @@ def program_of_this() -> str:
 
 def program_sha256(package: Path) -> str:
     """Of every file of the package but what Python makes of them: a checkout changes without its version."""
-    files = (path for path in package.rglob("*") if path.is_file() and path.suffix not in COMPILED)
+    files = (path for path in package.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".pyo"))
     found = {path.relative_to(package).as_posix(): sha256_of(path) for path in files}
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
@@ -222,11 +218,19 @@ def unchanged_result(
     """
     rundir = plan.rundir
     state = read_state(rundir)
-    if before is None or state is None or state.inputs is None or _digests(rundir, runs, before) != before.digests:
+    if before is None or state is None or state.inputs is None:
+        return None
+    statement = hashlib.sha256(before.statement.encode()).hexdigest()
+    if {**digests_of(rundir, runs), rundir.attestation.name: statement} != before.digests:
         return None
     if state.inputs != _inputs_now(plan, runs, state, git_hash, before.digests):
         return None
-    if _holds_a_secret(_texts(rundir), redactor):
+    texts = (
+        file.read_text("utf-8", errors="replace")
+        for file in (*rundir.results, *rundir.responses.glob("*"))
+        if file.is_file()
+    )
+    if any(redactor.finds(text) for text in texts):  # a key that was not known when they were written
         return None
     from eval_factory.report.reader import StoredInstances, result_of
 
@@ -237,19 +241,12 @@ def unchanged_result(
     return replace(result, something_to_ask=False)  # else it would not be a run that is complete
 
 
-def _digests(rundir: RunDir, runs: Iterable[Path], before: Written) -> dict[str, str]:
-    """Of the folder as it is, and of its statement as it was."""
-    statement = hashlib.sha256(before.statement.encode()).hexdigest()
-    return {**digests_of(rundir, runs), rundir.attestation.name: statement}
-
-
 def _inputs_now(
     plan: Plan, runs: Sequence[Path], state: RunState, git_hash: str | None, digests: Mapping[str, str]
 ) -> str:
     """What `digest_of_inputs` would be of a collection that is done now."""
     from eval_factory.helm import names
     from eval_factory.scoring import provenance
-    from eval_factory.scoring.provenance import dataset_files
 
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
     started_at, ended_at = provenance.began_and_ended(plan.rundir.events, state.run_id)
@@ -261,19 +258,7 @@ def _inputs_now(
         "framework_sha256": sha256_of(framework_path()),
         "lock_sha256": provenance.lock_sha256(),
         "git_hash": git_hash,
-        "dataset_files": dataset_files(plan, scenario),
+        "dataset_files": provenance.dataset_files(plan, scenario),
         "started_at": started_at,
         "ended_at": ended_at,
     })  # fmt: skip
-
-
-def _texts(rundir: RunDir) -> Iterable[str]:
-    """What a collection writes without the secrets that are known to it."""
-    for file in (*rundir.results, *rundir.responses.glob("*")):
-        if file.is_file():
-            yield file.read_text("utf-8", errors="replace")
-
-
-def _holds_a_secret(texts: Iterable[str], redactor: Redactor) -> bool:
-    """Whether a key that was not known when they were written stands in one of them."""
-    return any(redactor.finds(text) for text in texts)

@@ -40,6 +40,7 @@ NOT_REMEMBERED = (
     " annotations/ were compared with SHA256SUMS alone"
 )
 MISSING = "missing"
+RESULT = "evaluation_config.yaml"
 WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
 """What reading files can raise whose content makes no sense."""
 
@@ -86,10 +87,11 @@ def verify(folder: Path) -> Verified:
     """
     rundir = RunDir(folder)
     own = (*rundir.own, *SuiteDir(folder).own)
-    if foreign := [
+    foreign = [
         Finding(str(path.relative_to(folder)), "", f"{why}: it was not read")
         for path, why in foreign_files(folder, own)
-    ]:
+    ]
+    if foreign:
         return Verified(folder, _once(foreign))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
         if is_suite(SuiteDir(folder)):
@@ -97,25 +99,115 @@ def verify(folder: Path) -> Verified:
 
             return verify_suite(SuiteDir(folder))
         return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
-    findings: list[Finding] = []
-    remembered: list[Finding] = []
-    notes: list[str] = []
+    look = _Look(rundir)
     try:
-        _look_at_checksums(rundir, findings, notes)
+        look.at_checksums()
         stored = _loaded(rundir)
-        _refuse_earlier_version(rundir)
-        findings += _findings_of_statement(rundir, stored)
-        findings += _findings_of_run_files(rundir, stored)
-        findings += _findings_of_state(rundir, stored)
-        remembered += _findings_of_remembered(rundir, stored, notes)
+        look.findings += _findings_of_statement(rundir, stored)
+        look.findings += _findings_of_run_files(rundir, stored)
+        look.findings += _findings_of_state(rundir, stored)
+        look.at_remembered(stored)
         with recollected(rundir, stored) as made:
-            findings += _findings_of_files(rundir, made, notes, stored)
-            findings += _findings_of_completeness(rundir, made)
-            notes += made.notes
+            look.at_files(made, stored)
+            complete = {"complete": not made.result.something_to_ask}
+            for one in differences({"complete": state_of(rundir).complete}, complete):
+                look.findings.append(_finding(rundir.run_state.name, one, "HELM's files"))
+            look.notes += made.notes
     except (EvalFactoryError, *WRONG_FILES) as error:
-        return _stopped(folder, findings, remembered, notes, error)
-    named = {finding.file for finding in findings}  # where a field is known, the digest of the file says no more
-    return Verified(folder, _once([*findings, *(one for one in remembered if one.file not in named)]), tuple(notes))
+        return look.stopped(error)
+    named = {finding.file for finding in look.findings}  # where a field is known, the digest of the file says no more
+    remembered = (one for one in look.remembered if one.file not in named)
+    return Verified(folder, _once([*look.findings, *remembered]), tuple(look.notes))
+
+
+class _Look:
+    """What was found so far in one folder."""
+
+    def __init__(self, rundir: RunDir) -> None:
+        self.rundir = rundir
+        self.findings: list[Finding] = []
+        self.remembered: list[Finding] = []
+        """Of files that .run_state.json names."""
+        self.notes: list[str] = []
+
+    def stopped(self, error: Exception) -> Verified:
+        """A file makes no sense: where checksums show what was altered, that is said; else why nobody can verify it."""
+        folder, notes, remembered = self.rundir.root, self.notes, self.remembered
+        said = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
+        reason = f"the result cannot be made again: {said}"
+        if not self.findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
+            wrong = Finding(_file_in(said, folder), "", said)
+            return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), tuple(notes))
+        if self.findings or remembered:
+            return Verified(folder, _once([*self.findings, *remembered]), (*notes, reason))
+        return Verified(folder, (), tuple(notes), reason)
+
+    def at_checksums(self) -> None:
+        rundir = self.rundir
+        if not rundir.checksums.is_file():
+            self.notes.append(NO_CHECKSUMS)
+            return
+        try:
+            listed = read_checksums(rundir.checksums)
+        except ChecksumsError as error:
+            self.findings.append(Finding(rundir.checksums.name, "", str(error)))
+            return
+        self.findings += findings_of_checksums(rundir, listed)
+        runs = [rundir.root / name for name in state_of(rundir).runs]
+        unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
+        if rundir.attestation.is_file() and rundir.attestation.name not in listed:
+            unlisted.append(rundir.attestation.name)
+        own = {path.name for path in (*rundir.results, rundir.run_config, rundir.attestation)}
+        for name in unlisted:
+            if name in own or name.startswith(f"{rundir.responses.name}/"):
+                self.findings.append(Finding(name, "", "is not in SHA256SUMS"))
+            else:
+                self.notes.append(f"{name} was added after the run")
+
+    def at_remembered(self, stored: StoredResult) -> None:
+        """Every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again."""
+        state, name = state_of(self.rundir), self.rundir.run_state.name
+        if state.files is None or state.inputs is None:
+            self.notes.append(NOT_REMEMBERED)
+            return
+        made = state.digest_of_inputs(vars(stored.result.provenance))
+        for one in differences(state.inputs, made, "inputs"):
+            self.remembered.append(_finding(name, one, f"this file and {RESULT}"))
+        self.remembered += _other_digests(self.rundir, state.files, f"{name} (files)")
+
+    def at_files(self, made: Recollected, stored: StoredResult) -> None:
+        """Every document made again, compared with the one that stands there."""
+        rundir = self.rundir
+        then, now = stored.result.provenance.errata_version, made.result.provenance.errata_version
+        in_sentences = self._of_another_version(made, stored)
+        for again in made.rundir.written():
+            name = again.relative_to(made.rundir.root).as_posix()
+            if not (rundir.root / name).is_file():
+                if name == rundir.report_md.name:  # where SHA256SUMS lists it, that is a finding already
+                    self.notes.append(f"{name} is missing: earlier versions did not write it")
+                else:
+                    self.findings.append(Finding(name, "", "is missing"))
+            elif again not in in_sentences:
+                for one in differences_of_files(rundir.root / name, again):
+                    if then == now or not is_of_errata(one.field):
+                        self.findings.append(_finding(name, one, origin_of(one.field, name)))
+        for path in sorted(rundir.responses.glob("*.jsonl")):
+            if not made.rundir.responses.joinpath(path.name).is_file():
+                name = f"{rundir.responses.name}/{path.name}"
+                self.findings.append(Finding(name, "", "cache.db has no answers of this role"))
+
+    def _of_another_version(self, made: Recollected, stored: StoredResult) -> tuple[Path, ...]:
+        """Files that another version, of the program or of the errata, words otherwise: SHA256SUMS guards them."""
+        record, errata = stored.result.provenance, made.result.provenance.errata_version
+        if record.errata_version != errata:
+            note = f"corrected with errata version {record.errata_version}; here it is {errata}"
+            self.notes.append(f"{note}: corrected scores were not compared, nor the page")
+        elif record.eval_factory != __version__:
+            written = f"the page and report.md are of eval-factory {record.eval_factory}"
+            self.notes.append(f"{written}: compared with SHA256SUMS alone")
+        else:
+            return ()
+        return made.rundir.report_html, made.rundir.report_md
 
 
 class _AlteredError(EvalFactoryError):
@@ -125,51 +217,28 @@ class _AlteredError(EvalFactoryError):
 def _loaded(rundir: RunDir) -> StoredResult:
     """
     Raises:
-        PrerequisiteError: there is no result, or another version's.
+        PrerequisiteError: there is no result, or another version's: it is read, but would be written otherwise now.
         _AlteredError: it says that it is this version's, and is not of its schema.
     """
     try:
-        return load_result(rundir.root)
+        stored = load_result(rundir.root)
     except PrerequisiteError as error:
-        if _is_of_this_version(rundir):
+        state = read_state(rundir)
+        if state is not None and state.versions == versions() and _schema_version(rundir) == SCHEMA_VERSION:
             raise _AlteredError(str(error)) from error
         raise
-
-
-def _refuse_earlier_version(rundir: RunDir) -> None:
-    """What an earlier version wrote is read, but would be written otherwise now: every file would differ.
-
-    Raises:
-        PrerequisiteError: it says that it is of an earlier version.
-    """
-    document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
-    version = document.get("schema_version") if isinstance(document, dict) else None
+    version = _schema_version(rundir)
     if version != SCHEMA_VERSION:
         raise PrerequisiteError(EARLIER_VERSION.format(version=version, own=SCHEMA_VERSION))
+    return stored
 
 
-def _is_of_this_version(rundir: RunDir) -> bool:
-    state = read_state(rundir)
+def _schema_version(rundir: RunDir) -> Any:
     try:
         document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     except (OSError, ValueError, YamlError):
-        return False
-    written = isinstance(document, dict) and document.get("schema_version") == SCHEMA_VERSION
-    return written and state is not None and state.versions == versions()
-
-
-def _stopped(
-    folder: Path, findings: list[Finding], remembered: list[Finding], notes: list[str], error: Exception
-) -> Verified:
-    """A file makes no sense: where checksums show what was altered, that is said; else that it cannot be verified."""
-    said = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
-    reason = f"the result cannot be made again: {said}"
-    if not findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
-        wrong = Finding(_file_in(said, folder), "", said)
-        return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), tuple(notes))
-    if findings or remembered:
-        return Verified(folder, _once([*findings, *remembered]), (*notes, reason))
-    return Verified(folder, (), tuple(notes), reason)
+        return None
+    return document.get("schema_version") if isinstance(document, dict) else None
 
 
 def _file_in(message: str, folder: Path) -> str:
@@ -180,28 +249,6 @@ def _file_in(message: str, folder: Path) -> str:
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys(findings))
-
-
-def _look_at_checksums(rundir: RunDir, findings: list[Finding], notes: list[str]) -> None:
-    if not rundir.checksums.is_file():
-        notes.append(NO_CHECKSUMS)
-        return
-    try:
-        listed = read_checksums(rundir.checksums)
-    except ChecksumsError as error:
-        findings.append(Finding(rundir.checksums.name, "", str(error)))
-        return
-    findings += findings_of_checksums(rundir, listed)
-    runs = [rundir.root / name for name in state_of(rundir).runs]
-    unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
-    if rundir.attestation.is_file() and rundir.attestation.name not in listed:
-        unlisted.append(rundir.attestation.name)
-    own = {path.name for path in (*rundir.results, rundir.run_config, rundir.attestation)}
-    for name in unlisted:
-        if name in own or name.startswith(f"{rundir.responses.name}/"):
-            findings.append(Finding(name, "", "is not in SHA256SUMS"))
-        else:
-            notes.append(f"{name} was added after the run")
 
 
 def findings_of_checksums(rundir: RunDir, listed: Mapping[str, str]) -> Iterator[Finding]:
@@ -216,70 +263,47 @@ def findings_of_checksums(rundir: RunDir, listed: Mapping[str, str]) -> Iterator
 
 def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """The statement made again from the files and the result that stand there now."""
+    name = rundir.attestation.name
     if not rundir.attestation.is_file():
         if rundir.checksums.is_file():
-            yield Finding(rundir.attestation.name, "", "is missing")
+            yield Finding(name, "", "is missing")
         return
     try:
         document = json.loads(rundir.attestation.read_text(encoding="utf-8"))
         subjects = {one["name"]: one["digest"]["sha256"] for one in document["subject"]}
     except WRONG_FILES as error:
-        yield Finding(rundir.attestation.name, "", f"cannot be read: {type(error).__name__}: {error}")
+        yield Finding(name, "", f"cannot be read: {type(error).__name__}: {error}")
         return
-    now = {name: _digest(rundir, name) for name in subjects}
+    now = {file: _digest(rundir, file) for file in subjects}
     again: Any = json.loads(json.dumps(statement(stored.result, now)))
-    for name, digest in now.items():
-        if subjects[name] != digest:
-            yield Finding(name, "", f"its SHA-256 is another than in {rundir.attestation.name}")
+    for file, digest in now.items():
+        if subjects[file] != digest:
+            yield Finding(file, "", f"its SHA-256 is another than in {name}")
     for one in differences({**document, "subject": []}, {**again, "subject": []}):
-        yield _finding(rundir.attestation.name, one, "evaluation_config.yaml")
+        yield _finding(name, one, RESULT)
 
 
 def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """HELM's files, the cache and the list of packages are those that the result names; versions before named none."""
-    for name, digest in stored.result.provenance.run_files.items():
+    record = stored.result.provenance
+    yield from _other_digests(rundir, record.run_files, f"{RESULT} (provenance.run_files)")
+    if record.lock_sha256 is not None and rundir.packages.is_file():
+        listed = {rundir.packages.name: record.lock_sha256}
+        yield from _other_digests(rundir, listed, f"{RESULT} (provenance.lock_sha256)")
+
+
+def _other_digests(rundir: RunDir, listed: Mapping[str, str], where: str) -> Iterator[Finding]:
+    for name, digest in listed.items():
         if (now := _digest(rundir, name)) != digest:
-            said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.run_files) says {digest}"
-            yield Finding(name, "", said)
-    listed = stored.result.provenance.lock_sha256
-    if listed is not None and rundir.packages.is_file() and (now := sha256_of(rundir.packages)) != listed:
-        said = f"its SHA-256 is {now}, and evaluation_config.yaml (provenance.lock_sha256) says {listed}"
-        yield Finding(rundir.packages.name, "", said)
+            yield Finding(name, "", f"its SHA-256 is {now}, and {where} says {digest}")
 
 
-def _findings_of_files(rundir: RunDir, made: Recollected, notes: list[str], stored: StoredResult) -> Iterator[Finding]:
-    """Every document made again, compared with the one that stands there."""
-    then, now = stored.result.provenance.errata_version, made.result.provenance.errata_version
-    in_sentences = _of_another_version(made, stored, notes)
-    for again in made.rundir.written():
-        name = again.relative_to(made.rundir.root).as_posix()
-        if not (rundir.root / name).is_file():
-            if name == rundir.report_md.name:  # where SHA256SUMS lists it, that is a finding already
-                notes.append(f"{name} is missing: earlier versions did not write it")
-            else:
-                yield Finding(name, "", "is missing")
-        elif again not in in_sentences:
-            for one in differences_of_files(rundir.root / name, again):
-                if then == now or not is_of_errata(one.field):
-                    yield _finding(name, one, origin_of(one.field, name))
-    for path in sorted(rundir.responses.glob("*.jsonl")):
-        if not made.rundir.responses.joinpath(path.name).is_file():
-            yield Finding(f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role")
-
-
-def _of_another_version(made: Recollected, stored: StoredResult, notes: list[str]) -> tuple[Path, ...]:
-    """The files that another version, of the program or of the errata, words otherwise: SHA256SUMS guards them."""
-    record, errata = stored.result.provenance, made.result.provenance.errata_version
-    if record.errata_version != errata:
-        told = f"corrected with errata version {record.errata_version}; here it is {errata}"
-        notes.append(f"{told}: corrected scores were not compared, nor the page")
-    elif record.eval_factory != __version__:
-        notes.append(
-            f"the page and report.md are of eval-factory {record.eval_factory}: compared with SHA256SUMS alone"
-        )
-    else:
-        return ()
-    return made.rundir.report_html, made.rundir.report_md
+def _digest(rundir: RunDir, name: str) -> str:
+    """The SHA-256 of a file that a list names, where it lies in the folder."""
+    try:
+        return sha256_of(rundir.root / name, rundir.root)
+    except OSError as error:
+        return MISSING if isinstance(error, FileNotFoundError) else f"unknown: it {error.strerror}"
 
 
 def is_of_errata(field: str) -> bool:
@@ -312,36 +336,8 @@ def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding
     }
     now = {name: value for name, value in asdict(state).items() if name in expected}
     for one in differences(now, expected):
-        yield _finding(rundir.run_state.name, one, "evaluation_config.yaml")
+        yield _finding(rundir.run_state.name, one, RESULT)
     runs = {name.rpartition("/")[0] for name in provenance.run_files}
     for run in state.runs:
         if runs and run not in runs:
             yield Finding(rundir.run_state.name, "runs", f"is {run}, which provenance.run_files does not name")
-
-
-def _findings_of_remembered(rundir: RunDir, stored: StoredResult, notes: list[str]) -> Iterator[Finding]:
-    """Every file of the result, and what else is remembered of its collection, whoever has made SHA256SUMS again."""
-    state = state_of(rundir)
-    if state.files is None or state.inputs is None:
-        notes.append(NOT_REMEMBERED)
-        return
-    made = state.digest_of_inputs(vars(stored.result.provenance))
-    for one in differences(state.inputs, made, "inputs"):
-        yield _finding(rundir.run_state.name, one, "this file and evaluation_config.yaml")
-    for name, digest in state.files.items():
-        if (now := _digest(rundir, name)) != digest:
-            yield Finding(name, "", f"its SHA-256 is {now}, and {rundir.run_state.name} (files) says {digest}")
-
-
-def _digest(rundir: RunDir, name: str) -> str:
-    """The SHA-256 of a file that a list names, where it lies in the folder."""
-    try:
-        return sha256_of(rundir.root / name, rundir.root)
-    except OSError as error:
-        return MISSING if isinstance(error, FileNotFoundError) else f"unknown: it {error.strerror}"
-
-
-def _findings_of_completeness(rundir: RunDir, made: Recollected) -> Iterator[Finding]:
-    complete = not made.result.something_to_ask
-    for one in differences({"complete": state_of(rundir).complete}, {"complete": complete}):
-        yield _finding(rundir.run_state.name, one, "HELM's files")

@@ -15,8 +15,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.plan import prices
 from eval_factory.workflows import estimate as module
-from eval_factory.workflows.estimate import RUN_FIRST, Estimate, KeptFigures, RoleEstimate, estimate
-from eval_factory.workflows.prompt_sizes import PromptSizes
+from eval_factory.workflows.estimate import RUN_FIRST, Estimate, KeptFigures, PromptSizes, RoleEstimate, estimate
 from unit.builders import evaluation
 
 PARAMS = "config.params"

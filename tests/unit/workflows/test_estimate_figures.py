@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Budget
-from eval_factory.workflows.estimate_figures import beyond, figures_in_words, lines_beyond, sum_of
+from eval_factory.workflows.estimate import beyond, figures_in_words, lines_beyond, sum_of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import NotReportableError
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.workflows.helm_run import how_to_go_on, missing, own_is_used_up, raise_if_limit_reached, used
+from eval_factory.workflows.helm_run import missing, raise_if_limit_reached, stopped_by
 from unit.builders import plan
 
 ASKING = {"event": "phase", "phase": "asking the model", "total": 12}
@@ -74,37 +74,35 @@ def test_a_limit_that_cannot_be_held_is_each_runs_own(tmp_path: Path) -> None:
         raise_if_limit_reached(here, events, LOG, shared=True)
 
 
-def test_a_limit_of_time_is_the_runs_own_where_it_has_one() -> None:
-    assert own_is_used_up("max_wall_s", Budget(max_wall_s=5), Spending())
-    assert not own_is_used_up("max_wall_s", Budget(), Spending())
-
-
 def test_a_run_that_reached_no_limit_goes_on(tmp_path: Path) -> None:
     raise_if_limit_reached(plan({"config.output_dir": str(tmp_path)}), [LOADING, ASKING], LOG)
 
 
+SENT = "sent so far: 5 requests, 9 tokens"
+AGAIN = "run the same command again: only the rest is asked"
+OVER = "run the same command again, or raise max_wall_s where it is too short to begin: only the rest is asked"
+
+
 @pytest.mark.parametrize(
-    ("limit", "budget", "countable", "line"),
+    ("limit", "budget", "countable", "shared", "cost", "used_up", "next_step"),
     [
-        ("max_requests", Budget(max_requests=5), True, "max_requests (5) is reached; sent so far: 5 requests, 9 tokens"),
-        ("max_requests", Budget(), True, "max_requests is reached; sent so far: 5 requests, 9 tokens"),  # of a suite
-        ("max_cost", Budget(max_cost=1.5), True, "max_cost (1.5) is reached; sent so far: 5 requests, 9 tokens, 0.0000 USD"),
-        (
-            "max_cost", Budget(max_cost=1.5), False,
-            "max_cost (1.5) cannot be held, for an answer came whose cost nobody knows; sent so far: 5 requests, 9 tokens",
-        ),
-        (
-            "max_tokens_total", Budget(max_tokens_total=8), False,
-            "max_tokens_total (8) cannot be held, for an answer came whose tokens nobody knows; sent so far: 5 requests, 9 tokens",
-        ),
+        ("max_requests", Budget(max_requests=5), True, False, 0, f"max_requests (5) is reached; {SENT}", f"raise max_requests and {AGAIN}"),
+        ("max_requests", Budget(max_requests=5), True, False, 0.25, f"max_requests (5) is reached; {SENT}, 0.2500 USD", f"raise max_requests and {AGAIN}"),
+        ("max_requests", Budget(), True, False, 0, f"max_requests is reached; {SENT}", f"raise max_requests and {AGAIN}"),
+        ("max_cost", Budget(max_cost=1.5), True, False, 0, f"max_cost (1.5) is reached; {SENT}, 0.0000 USD", f"raise max_cost and {AGAIN}"),
+        ("max_cost", Budget(max_cost=1.5), False, False, 0, f"max_cost (1.5) cannot be held, for an answer came whose cost nobody knows; {SENT}",
+         f"leave out max_cost, or count by max_requests, and {AGAIN}"),
+        ("max_tokens_total", Budget(max_tokens_total=8), False, True, 0,
+         f"max_tokens_total (8) cannot be held, for an answer came whose tokens nobody knows; {SENT}",
+         f"leave out max_tokens_total, or count by max_requests, and {AGAIN}"),
+        ("max_wall_s", Budget(max_wall_s=5), True, True, 0, f"max_wall_s (5) is reached; {SENT}", OVER),
+        ("max_wall_s", Budget(), True, True, 0, "max_wall_s of the suite is reached; sent so far by this cell: 5 requests, 9 tokens", OVER),
     ],
 )  # fmt: skip
-def test_what_was_used(limit: str, budget: Budget, countable: bool, line: str) -> None:
-    assert used(limit, budget, Spending(5, 9), countable=countable) == f"stopped: {line}"
-
-
-def test_a_cost_is_told_beside_another_limit_too() -> None:
-    assert used("max_requests", Budget(max_requests=5), Spending(5, 9, 0.25), countable=True).endswith(", 0.2500 USD")
+def test_what_was_used_and_what_to_do(
+    limit: str, budget: Budget, countable: bool, shared: bool, cost: float, used_up: str, next_step: str
+) -> None:
+    assert stopped_by(limit, budget, Spending(5, 9, cost), countable=countable, shared=shared) == (used_up, next_step)
 
 
 def test_how_far_the_judges_came() -> None:
@@ -116,11 +114,3 @@ def test_how_far_the_judges_came() -> None:
         missing([ASKING, JUDGING], {"odd": 2, "model": 12, "gpt": 3})[1]
         == "of 12 requests to judges are answered: gpt 3, odd 2"
     )
-
-
-def test_the_next_step_is_another_one_where_time_was_over_or_nothing_counts() -> None:
-    assert how_to_go_on("max_wall_s", countable=True) == (
-        "run the same command again, or raise max_wall_s where it is too short to begin: only the rest is asked"
-    )
-    assert how_to_go_on("max_cost", countable=False).startswith("leave out max_cost, or count by max_requests")
-    assert how_to_go_on("max_tokens_total", countable=True).startswith("raise max_tokens_total and run the same")

@@ -11,7 +11,8 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint import response_cache
-from eval_factory.workflows.context import claim, is_ours, ready_cache, remove_unfinished, start_over
+from eval_factory.workflows.context import claim, is_ours, start_over
+from eval_factory.workflows.prepare import ready_cache, remove_unfinished
 
 LOG = logging.getLogger("test")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eval_factory.workflows.prompt_sizes import PromptSizes, prompt_sizes, sizes_in
+from eval_factory.workflows.estimate import PromptSizes, prompt_sizes, sizes_in
 from unit.builders import plan
 
 MEASURED = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_tokens": 15}

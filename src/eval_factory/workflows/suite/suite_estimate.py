@@ -10,9 +10,17 @@ from typing import Any
 from eval_factory.config.suite import Suite
 from eval_factory.core.budget import Budget
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.estimate import Estimate, estimate
-from eval_factory.workflows.estimate_figures import beyond, figures_in_words, lines_beyond, sum_of
-from eval_factory.workflows.prompt_sizes import PromptSizes, own_scenarios, prompt_sizes
+from eval_factory.workflows.estimate import (
+    Estimate,
+    PromptSizes,
+    beyond,
+    estimate,
+    figures_in_words,
+    lines_beyond,
+    own_scenarios,
+    prompt_sizes,
+    sum_of,
+)
 from eval_factory.workflows.suite.planned_cells import (
     checked,
     missing_of,

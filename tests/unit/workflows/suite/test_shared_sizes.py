@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prompt_sizes import PromptSizes, own_scenarios
+from eval_factory.workflows.estimate import PromptSizes, own_scenarios
 from eval_factory.workflows.suite.suite_estimate import SharedSizes
 from unit.builders import plan
 

@@ -11,8 +11,7 @@ from eval_factory.config.suite import build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.estimate import Estimate, RoleEstimate
-from eval_factory.workflows.prompt_sizes import PromptSizes
+from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate
 from eval_factory.workflows.suite import suite_estimate
 from eval_factory.workflows.suite.suite_estimate import CellEstimate, SharedSizes, SuiteEstimate, estimate_suite
 
