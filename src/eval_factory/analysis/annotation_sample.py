@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eval_factory.core.annotations import AnswerKey, Asked, Sample, SampledAnswer, Shown
+from eval_factory.core.annotations import AnswerKey, Asked, Sample, SampledAnswer, ShownAnswer
 from eval_factory.core.errors import ConfigError
 
 LEAST = 2
@@ -141,7 +141,9 @@ def drawn(layers: Sequence[Layer], rated: Collection[AnswerKey], draw: Draw) -> 
     return found
 
 
-def sample_of(asked: Asked, layers: Sequence[Layer], chosen: Sequence[tuple[Shown, int, float]], draw: Draw) -> Sample:
+def drawn_sample(
+    asked: Asked, layers: Sequence[Layer], chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+) -> Sample:
     """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
     told = [draw.identity, asked.kind, str(draw.seed), *(f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen)]
     sheet = _letters("\n".join(told), ID_LETTERS)
@@ -171,7 +173,7 @@ def codes_of(count: int, sheet: str) -> list[str]:
     return list(found)
 
 
-def order_of(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
+def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
     """An order of each rater's own: who tires, tires at other answers than the others."""
     shuffled = sorted(codes)
     random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311

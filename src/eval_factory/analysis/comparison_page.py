@@ -12,7 +12,7 @@ from eval_factory.analysis.comparison_report import sentences
 from eval_factory.core.foreign_text import one_line
 from eval_factory.report.drawing import svg
 from eval_factory.report.page.document import Beside, page, shown_of
-from eval_factory.report.plot_kinds import Estimate, difference_plot, dot_plot
+from eval_factory.report.plot_kinds import PlottedValue, difference_plot, dot_plot
 from eval_factory.report.reader import StoredResult, load_result
 
 
@@ -49,10 +49,10 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
         if score is not None:
             scale = score.scale
             label = f"{model.label} {model.name}"
-            rows.append(Estimate(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
+            rows.append(PlottedValue(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
-        row = Estimate(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
+        row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
         found.append(
             difference_plot(
                 f"Difference in {pair.metric}, {pair.pair}",

@@ -59,7 +59,7 @@ _FINDINGS = {
 }
 
 
-def document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
+def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
     """What `--json` prints. Differences are in the metric's own unit, b - a."""
     return {
         "comparable": compared.comparable,
@@ -100,7 +100,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
     }
 
 
-def text(compared: Compared, texts: Texts | None = None) -> str:
+def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     """For a screen of 80 columns; ends with a line break."""
     lines: list[str] = []
     for model in compared.models:
@@ -252,7 +252,7 @@ def _p(value: float | None) -> str:
     return formats.p_value(value, missing="-")
 
 
-def markdown(compared: Compared) -> str:
+def comparison_markdown(compared: Compared) -> str:
     """A table with a row a pair, for an issue or a job's summary."""
     models = [[model.label, model.name, str(model.folder)] for model in compared.models]
     lines = [*in_markdown(Table(["", "model", "folder"], models)), ""]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.comparison import Pair, numbers_of
-from eval_factory.analysis.suite_results import Benchmark, CellResult, Missing, SuiteResults
+from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, Missing, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core.foreign_text import printable
 from eval_factory.report.documents import OneLine, laid_out, rounded_fields, without_nulls
@@ -21,7 +21,7 @@ from eval_factory.report.documents import OneLine, laid_out, rounded_fields, wit
 SUITE_SCHEMA_VERSION = 1
 
 
-def document(results: SuiteResults, root: Path) -> dict[str, Any]:
+def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
     """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are relative."""
     written = {
         "schema_version": SUITE_SCHEMA_VERSION,
@@ -96,7 +96,7 @@ def _win_rate(one: WinRate) -> dict[str, Any]:
     return rounded_fields(fields, "win_rate")
 
 
-def _benchmark(one: Benchmark) -> dict[str, Any]:
+def _benchmark(one: ComparedBenchmark) -> dict[str, Any]:
     ranks = [OneLine({"target": each.model.label, "best": each.best, "worst": each.worst}) for each in one.ranks]
     return {"evaluation": one.evaluation, "pairs": [_pair(pair) for pair in one.pairs], "ranks": ranks}
 
@@ -149,7 +149,7 @@ _ROW = (
 )  # fmt: skip
 
 
-def rows(results: SuiteResults, root: Path | None = None) -> list[dict[str, Any]]:
+def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[str, Any]]:
     """A row a cell, for a table or a data frame: every row has the same fields, with numbers as they are.
 
     Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in those suites where a

@@ -32,7 +32,7 @@ from eval_factory.config.merge import Source, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.rules import BENCHMARK
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.wrong_values import explained
+from eval_factory.config.wrong_values import explained_finding
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
@@ -53,7 +53,7 @@ def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
     try:
         SuiteSection.model_validate(tree)
     except ValidationError as error:
-        yield from (explained(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
+        yield from (explained_finding(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
 
 
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
@@ -85,7 +85,7 @@ def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _problems_of_params(params: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
     defaults = {"config": {"params": framework.defaults.config["params"]}}
     given = {"config": {"params": deepcopy(dict(params))}}
-    foreign_keys.take_out([(Source.FILE, given)])
+    foreign_keys.take_keys([(Source.FILE, given)])
     whole, _ = merge([(Source.FRAMEWORK, defaults), (Source.FILE, given)])
     yield from _problems_of(whole["config"]["params"], where, Params)
 
@@ -93,7 +93,7 @@ def _problems_of_params(params: Mapping[str, Any], where: str, framework: Framew
 def _problems_of_endpoint(endpoint: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
     given = {"target": {"api_endpoint": deepcopy(dict(endpoint))}}
     canonical_names(given, [])  # two different ones are found where layers are brought into one form
-    foreign_keys.take_out([(Source.FILE, given)])
+    foreign_keys.take_keys([(Source.FILE, given)])
     whole, _ = merge([(Source.FRAMEWORK, {"target": framework.defaults.target}), (Source.FILE, given)])
     merged = whole["target"]["api_endpoint"]
     for (name,) in _GIVEN_ELSEWHERE:
@@ -108,7 +108,7 @@ def _problems_of(tree: Mapping[str, Any], where: str, model: type[BaseModel]) ->
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
-                yield explained(where, detail, model)
+                yield explained_finding(where, detail, model)
 
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"

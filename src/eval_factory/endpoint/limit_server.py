@@ -43,35 +43,35 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import POLL_S, AdaptiveLimit, RateLimiter
 
 _THROUGH = object()
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 
 
-class SharedSlots(Generic[Key]):
+class SharedSlots(Generic[_Key]):
     """Places of requests that go on at once, given by rank and, within one, in the order of coming."""
 
     def __init__(self, most: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._clock = AdaptiveLimit(most), clock
-        self._waiting: dict[Key, tuple[int, int]] = {}
+        self._waiting: dict[_Key, tuple[int, int]] = {}
         """Whoever waits -> rank, number of its coming."""
-        self._queue: list[tuple[int, int, Key]] = []
+        self._queue: list[tuple[int, int, _Key]] = []
         """A heap of the same; it may still hold those that wait no more."""
         self._coming = itertools.count()
-        self._since: dict[Key, float] = {}
+        self._since: dict[_Key, float] = {}
         """Whoever is in -> since when, by this process's clock: others may have another one."""
         self._closed_until: float | None = None
 
-    def want(self, key: Key, rank: int = 0) -> None:
+    def want(self, key: _Key, rank: int = 0) -> None:
         """`rank`: a lower one goes before."""
         turn = self._waiting[key] = rank, next(self._coming)
         heapq.heappush(self._queue, (*turn, key))
 
-    def leave(self, key: Key, *, answered: bool = False) -> None:
+    def leave(self, key: _Key, *, answered: bool = False) -> None:
         """Give the place back, or wait no more. `answered`: the endpoint did."""
         self._waiting.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
             self._limit.answered()
 
-    def too_many(self, key: Key, pause: float | None) -> None:
+    def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody is let in meanwhile."""
         since = self._since.get(key)
         if since is None:
@@ -81,7 +81,7 @@ class SharedSlots(Generic[Key]):
         if pause is not None:
             self._closed_until = max(self._closed_until or now, now + pause)
 
-    def let_in(self) -> Iterator[Key]:
+    def let_in(self) -> Iterator[_Key]:
         """Those that have their turn now."""
         if self.closed_for():
             return
@@ -97,22 +97,22 @@ class SharedSlots(Generic[Key]):
         return max(0.0, self._closed_until - self._clock()) if self._closed_until is not None else 0.0
 
 
-class SharedRate(Generic[Key]):
+class SharedRate(Generic[_Key]):
     """So many requests and tokens a minute, in the order of coming."""
 
     def __init__(self, limiter: RateLimiter) -> None:
         self._limiter = limiter
-        self._waiting: OrderedDict[Key, Iterator[None]] = OrderedDict()
+        self._waiting: OrderedDict[_Key, Iterator[None]] = OrderedDict()
 
-    def want(self, key: Key, tokens: int) -> None:
+    def want(self, key: _Key, tokens: int) -> None:
         """`tokens`: that the request may use."""
         self._waiting[key] = self._limiter.tries(tokens)
 
-    def leave(self, key: Key) -> None:
+    def leave(self, key: _Key) -> None:
         """Wait no more."""
         self._waiting.pop(key, None)
 
-    def let_through(self) -> Iterator[Key]:
+    def let_through(self) -> Iterator[_Key]:
         """Those that may send now."""
         while self._waiting:
             key, tries = next(iter(self._waiting.items()))

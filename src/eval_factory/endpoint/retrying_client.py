@@ -203,7 +203,7 @@ class _Tries:
         return _pause(self._retries, error.headers) * (SILENCE_FACTOR if error.silent else 1)
 
 
-Note = Callable[[int, str, RequestFailed, float, float], None]
+_Note = Callable[[int, str, RequestFailed, float, float], None]
 """(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
 
 
@@ -211,7 +211,7 @@ Note = Callable[[int, str, RequestFailed, float, float], None]
 class _Refusals:
     """Tells the journal of requests that were sent and refused, where their attempt goes on, or the whole run ends."""
 
-    note: Note
+    note: _Note
     attempt: int
     started: float
 
@@ -268,7 +268,7 @@ class RetryingClient:
         self._stop = threading.Event()
         self._unsupported = UnsupportedParams()
 
-    def ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+    def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         """Ask until there is an answer.
 
         Raises:
@@ -297,7 +297,7 @@ class RetryingClient:
         self._stop.set()
         self._servers.stop()
 
-    def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+    def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         tries: _Tries | None = None
         attempt = 1
         own_changes: dict[str, str | None] = {}

@@ -41,7 +41,7 @@ from eval_factory.endpoint.replies import (
     EndpointUnusable,
     LimitReached,
     RequestFailed,
-    described,
+    described_changes,
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, FirstRequests, RetryingClient
@@ -264,7 +264,7 @@ class Endpoint:
 
     def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
         """Put the answer into the cache, under the request that was answered; returns its key."""
-        changes, adjustments, changed = answered.changes, described(answered.changes), None
+        changes, adjustments, changed = answered.changes, described_changes(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
             changed = RequestChanges(self._settings.url, self._settings.model_id, changes)

@@ -37,7 +37,7 @@ RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluates to the model's developer, as the schema has them."""
 
 
-def check(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
+def check_record(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
     """Raises `jsonschema.ValidationError` where a record is not what the schema demands: a defect of ours."""
     _validator(kind).validate(record)
 
@@ -184,7 +184,7 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
         record |= _write_samples(stored, record, samples, place)
     else:
         samples.unlink(missing_ok=True)
-    check(record, "aggregate")
+    check_record(record, "aggregate")
     write_atomic(folder / place.aggregate, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return [folder / place.aggregate, *([samples] if "detailed_evaluation_results" in record else [])]
 
@@ -315,7 +315,7 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
         "prompts_sha256": provenance.prompts_sha256,
     }
     if not stored.result.reportable:
-        details["not_reportable"] = stored_facts.why_not_reportable(stored)
+        details["not_reportable"] = stored_facts.stored_reasons(stored)
     if name in validity.bounds:
         details["bounds"] = " .. ".join(str(bound) for bound in validity.bounds[name])
     judges = sorted(validity.judges)
@@ -387,7 +387,7 @@ def _write_samples(stored: StoredResult, record: Mapping[str, Any], path: Path, 
         return {}
     with atomic_file(path) as file:
         for sample in samples_of(stored, record):
-            check(sample, "instance")
+            check_record(sample, "instance")
             line = json_line(sample) + "\n"
             digest.update(line.encode())
             file.write(line)

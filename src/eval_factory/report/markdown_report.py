@@ -23,9 +23,9 @@ from eval_factory.report.sentences import (
     clinician_headline,
     cost_line,
     counted,
-    number,
     ratings_line,
     rubric_headline,
+    score_text,
 )
 from eval_factory.tasks.errata import CORRECTED
 
@@ -106,15 +106,16 @@ def _headline(result: TaskResult) -> Iterator[str]:
         yield f"**{code(result.main_metric)} could not be computed.**"
         return
     interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
-    yield f"**{code(result.main_metric)}: {number(score.value)}**{interval}, {counted(score.stats.count, 'instance')}"
+    of = counted(score.stats.count, "instance")
+    yield f"**{code(result.main_metric)}: {score_text(score.value)}**{interval}, {of}"
     corrected = result.scores.get(f"{result.main_metric}{CORRECTED}")
     if corrected is not None:
-        yield f"\nCorrected for a known defect: **{number(corrected.value)}**"
+        yield f"\nCorrected for a known defect: **{score_text(corrected.value)}**"
     if result.clinicians is not None:
         yield f"\n{prose(clinician_headline(result.clinicians))}"
     floor = result.validity.floors.get(result.main_metric)
     if floor is not None:
-        yield f"\nBest answer that needs no model: {prose(floor.named)}, {number(floor.value)}"
+        yield f"\nBest answer that needs no model: {prose(floor.named)}, {score_text(floor.value)}"
 
 
 def _reportable(result: TaskResult) -> Iterator[str]:
@@ -141,8 +142,8 @@ def _scores(result: TaskResult) -> list[str]:
 
 def _cells(result: TaskResult, name: str) -> list[str]:
     score, bounds = result.scores[name], result.validity.bounds.get(name)
-    could = "" if bounds is None or bounds[0] == bounds[1] else f"{number(bounds[0])} to {number(bounds[1])}"
-    return [number(score.value), _interval(score), could, f"{score.stats.count:,}"]
+    could = "" if bounds is None or bounds[0] == bounds[1] else f"{score_text(bounds[0])} to {score_text(bounds[1])}"
+    return [score_text(score.value), _interval(score), could, f"{score.stats.count:,}"]
 
 
 def _strong(text: str, strong: bool) -> str:
@@ -151,7 +152,7 @@ def _strong(text: str, strong: bool) -> str:
 
 def _interval(score: Score) -> str:
     low, high = score.stats.ci_low, score.stats.ci_high
-    return "" if low is None or high is None else f"{number(low)} to {number(high)}"
+    return "" if low is None or high is None else f"{score_text(low)} to {score_text(high)}"
 
 
 def _validity(result: TaskResult) -> Iterator[str]:
@@ -234,7 +235,7 @@ def _more(count: int, word: str, where: str) -> Iterator[str]:
 def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:
     """Folded; the empty lines around the table let GitHub read it as Markdown. The summary is read as HTML."""
     rows = [
-        [code(value), number(scores[result.main_metric].value), _interval(scores[result.main_metric]),
+        [code(value), score_text(scores[result.main_metric].value), _interval(scores[result.main_metric]),
          f"{scores[result.main_metric].stats.count:,}"]
         for value, scores in by_value.items()
         if result.main_metric in scores

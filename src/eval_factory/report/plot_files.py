@@ -33,7 +33,7 @@ Font = ImageFont.FreeTypeFont
 
 def png(drawing: Drawing) -> bytes:
     """The same bytes for the same drawing, with the same Pillow and fonts."""
-    width, height = size_of(drawing)
+    width, height = pixels_of(drawing)
     image = Image.new("RGB", (width * SUPERSAMPLING, height * SUPERSAMPLING), COLOURS["paper"])
     canvas = ImageDraw.Draw(image)
     for shape in drawing.shapes:
@@ -46,7 +46,7 @@ def png(drawing: Drawing) -> bytes:
     return file.getvalue()
 
 
-def size_of(drawing: Drawing) -> tuple[int, int]:
+def pixels_of(drawing: Drawing) -> tuple[int, int]:
     """Width and height in pixels."""
     return math.ceil(drawing.width * DPI / CSS_DPI), math.ceil(drawing.height * DPI / CSS_DPI)
 

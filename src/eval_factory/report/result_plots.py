@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from eval_factory.core.results import Floor, InstanceRecord, Instances, Score, TaskResult, Validity
 from eval_factory.report.drawing import Drawing
-from eval_factory.report.plot_kinds import Bar, Estimate, Mark, bars, dot_plot, histogram, interval_plot
+from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
 
 SCORE, DISTRIBUTION, LATENCY, VALIDITY, JUDGES = "score", "distribution", "latency", "validity", "judges"
@@ -40,7 +40,7 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
     Args:
         numbers: what `numbers_of` found in the instances, where they have been gone through already.
     """
-    numbers = numbers or numbers_of(result.instances, result.scores.get(result.main_metric))
+    numbers = numbers or plotted_numbers(result.instances, result.scores.get(result.main_metric))
     found: dict[str, Drawing] = {}
     for name, label in ((SCORE, result.main_metric), (f"{SCORE}-corrected", f"{result.main_metric}{CORRECTED}")):
         if label in result.scores:
@@ -51,7 +51,7 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
     return {**found, **dict(_of_instances(result, numbers)), VALIDITY: validity_plot(result.validity)}
 
 
-def numbers_of(instances: Iterable[InstanceRecord], main: Score | None) -> InstanceNumbers:
+def plotted_numbers(instances: Iterable[InstanceRecord], main: Score | None) -> InstanceNumbers:
     """
     Args:
         main: the main score; None where it could not be computed.
@@ -127,10 +127,10 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         yield LATENCY, histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
 
 
-def _estimate(label: str, score: Score) -> Estimate:
+def _estimate(label: str, score: Score) -> PlottedValue:
     stats = score.stats
     stands_out = stats.p_holm is not None and stats.p_holm < ALPHA
-    return Estimate(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
+    return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
 
 
 def _marks(floor: Floor) -> Iterator[Mark]:

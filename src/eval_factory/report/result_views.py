@@ -183,12 +183,12 @@ _NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
 """Classes in which MathJax, which notebooks load, makes nothing of dollar signs and backslashes."""
 
 
-def block(title: str, parts: Iterable[str]) -> str:
+def html_block(title: str, parts: Iterable[str]) -> str:
     """HTML of a record: its title as text, then parts that are HTML."""
-    return "\n".join([f'<div class="{_NO_FORMULAS}">', f"<p><b>{text(title)}</b></p>", *parts, "</div>"])
+    return "\n".join([f'<div class="{_NO_FORMULAS}">', f"<p><b>{_text(title)}</b></p>", *parts, "</div>"])
 
 
-def text(foreign: str, limit: int = LONGEST_NOTE) -> str:
+def _text(foreign: str, limit: int = LONGEST_NOTE) -> str:
     """A text as HTML that shows it, in one line."""
     return escape(one_line(foreign, limit))
 
@@ -202,28 +202,28 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{text(cell)}</{tag}>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<{tag}>{_text(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def paragraph(said: str) -> str:
-    return f"<p>{text(said)}</p>"
+    return f"<p>{_text(said)}</p>"
 
 
-def listed(notes: Sequence[str]) -> list[str]:
+def html_list(notes: Sequence[str]) -> list[str]:
     """The first notes as a list; nothing where there are none."""
     if not notes:
         return []
-    items = [f"<li>{text(note)}</li>" for note in notes[:MOST_NOTES]]
+    items = [f"<li>{_text(note)}</li>" for note in notes[:MOST_NOTES]]
     if (more := len(notes) - MOST_NOTES) > 0:
         items.append(f"<li>{more} more</li>")
     return ["<ul>", *items, "</ul>"]
 
 
-def number(value: float | None) -> str:
+def html_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def interval(low: float | None, high: float | None) -> str:
+def html_interval(low: float | None, high: float | None) -> str:
     return "-" if low is None or high is None else f"{low:.4f} .. {high:.4f}"
 
 
@@ -236,11 +236,11 @@ def result_html(result: TaskResult, folder: Path) -> str:
     parts = [
         table(("metric", "value", "95 % interval", "n"), rows),
         paragraph(f"{how_many}; status: {result.status}"),
-        *(f"<p><b>{text(line)}</b></p>" for line in not_reportable(result)),
-        *listed(result.validity.notes),
+        *(f"<p><b>{_text(line)}</b></p>" for line in not_reportable(result)),
+        *html_list(result.validity.notes),
         paragraph(f"results: {folder}"),
     ]
-    return block(f"{result.task}, {result.provenance.target}", parts)
+    return html_block(f"{result.task}, {result.provenance.target}", parts)
 
 
 def not_reportable(result: TaskResult) -> list[str]:
@@ -253,7 +253,7 @@ def not_reportable(result: TaskResult) -> list[str]:
 
 def _score_cells(label: str, score: Score) -> tuple[str, ...]:
     stats = score.stats
-    return (label, number(score.value), interval(stats.ci_low, stats.ci_high), str(stats.count))
+    return (label, html_number(score.value), html_interval(stats.ci_low, stats.ci_high), str(stats.count))
 
 
 class HasResult(Protocol):

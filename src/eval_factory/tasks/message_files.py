@@ -30,7 +30,7 @@ from eval_factory.tasks.custom_table import (
     becomes_nothing,
     note_on_quasi,
 )
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable_file
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 _MESSAGE_KEYS = ("role", "content")
@@ -186,7 +186,7 @@ def check_conversations(
     try:
         read = read_conversations(file)
     except OSError as error:
-        found.problems += unreadable(file, error, "dataset_file", path).problems
+        found.problems += unreadable_file(file, error, "dataset_file", path).problems
         return ConversationFile()
     problems = list(read.problems)
     if needing is not None:
@@ -285,9 +285,9 @@ def _notes(read: ConversationFile, name: str, *, quasi: bool) -> Iterator[str]:
         yield note_on_quasi(f"{len(nothing)} of {len(read.rows)} lines of {name} (first: line {nothing[0]})")
 
 
-Form = Literal["rubric", "healthbench"]
-OWN: Form = "rubric"
-HEALTHBENCH: Form = "healthbench"
+FileForm = Literal["rubric", "healthbench"]
+OWN: FileForm = "rubric"
+HEALTHBENCH: FileForm = "healthbench"
 
 _ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
 _MESSAGES = {OWN: "messages", HEALTHBENCH: "prompt"}
@@ -309,7 +309,7 @@ class RubricFile:
         return any(case.cluster is not None for case in self.cases)
 
 
-def read_rubric_file(path: Path, form: Form) -> RubricFile:
+def read_rubric_file(path: Path, form: FileForm) -> RubricFile:
     """All cases, and every mistake: `line 3: rubrics.0.points: ...`. Empty lines are no cases.
 
     Raises:
@@ -341,13 +341,13 @@ def read_rubric_file(path: Path, form: Form) -> RubricFile:
     return found
 
 
-def faults_of(path: Path, form: Form) -> list[str]:
+def faults_of(path: Path, form: FileForm) -> list[str]:
     """The first mistakes, and how many more there are."""
     problems = read_rubric_file(path, form).problems
     return shortened(problems)
 
 
-def _add_line_of_rubric_file(found: RubricFile, line: str, number: int, form: Form, first: dict[str, int]) -> None:
+def _add_line_of_rubric_file(found: RubricFile, line: str, number: int, form: FileForm, first: dict[str, int]) -> None:
     where = f"line {number}"
     row = object_in(line, _ID[form])
     if isinstance(row, str):
@@ -364,7 +364,7 @@ def _add_line_of_rubric_file(found: RubricFile, line: str, number: int, form: Fo
         found.cases.append(_case(row, form))
 
 
-def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
+def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
     criteria = tuple(Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ())) for one in row["rubrics"])
     messages = tuple({"role": one["role"], "content": one["content"]} for one in row[_MESSAGES[form]])
     own = form == OWN
@@ -380,7 +380,7 @@ def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
     )
 
 
-def _problems_of_of_rubric_file(row: Mapping[str, Any], form: Form) -> Iterator[str]:
+def _problems_of_of_rubric_file(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     yield from name_problems(_ID[form], row.get(_ID[form]), LONGEST_ID)
     yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=form == OWN)
     yield from _rubric_problems(row.get("rubrics"), own=form == OWN)

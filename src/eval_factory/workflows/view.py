@@ -42,11 +42,11 @@ from eval_factory.workflows.view_site import (
     POLICY,
     SUITE,
     ViewedRun,
+    first_page,
     forget_place,
     front_end,
     installed,
     lay_out,
-    page_of,
     viewed_runs,
     without_colons,
     write_site,
@@ -249,7 +249,7 @@ def _made(
     """
     look_for_helm()
     site = work / SITE
-    suite = write_site(site, front_end(), page_of([run.name for run in runs]))
+    suite = write_site(site, front_end(), first_page([run.name for run in runs]))
     lay_out(runs, suite, copies=copies)
     rundir = RunDir(work)
     rundir.create()
@@ -261,7 +261,7 @@ def _made(
     with rundir.locked() as lock:
         context = RunContext(rundir, lock, env, redactor, _LOG, screen)
         try:
-            summarize(context, summarize_command(site, rundir.model_configs), keeps_log=False)
+            summarize(context, _summarize_command(site, rundir.model_configs), keeps_log=False)
         except HelmError as error:
             raise HelmError(f"{error}\n{CANNOT_READ}") from error
     _look_at(runs, suite)
@@ -274,7 +274,7 @@ def _yaml(document: Mapping[str, Any]) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def summarize_command(site: Path, configs: Path) -> list[str]:
+def _summarize_command(site: Path, configs: Path) -> list[str]:
     """helm-summarize, which loads no class that a run names: the schema leaves nothing to look up."""
     return [
         *helm_program("helm-summarize"),

@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.cli.console import write_record
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import end_record, looking_on, show_cells, show_end, why
+from eval_factory.cli.suite_screen import looking_on, show_cells, show_end, suite_end_record, why
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
@@ -100,7 +100,7 @@ def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str
     show_end(report(folder, 0, 3, reason="no key"), RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
     found = json.loads(out.getvalue())
-    assert found == json.loads(json.dumps(end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
+    assert found == json.loads(json.dumps(suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
     first, second = found["cells"]
     assert first == {
         "target": "small", "evaluation": "qa", "status": "complete", "exit_code": 0, "reason": "no key",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.cli import suite_screen
-from eval_factory.cli.suite_screen import show, watch
+from eval_factory.cli.suite_screen import show_status, watch
 from eval_factory.workflows.suite.suite_status import SuiteReader, status_of
 from suite_by_hand import cell_ended, cell_started, ended, held, paused, started, suite_folder, tell
 
@@ -98,7 +98,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
     monkeypatch.setenv("COLUMNS", "50")
     folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
-        show(status_of(folder), out, as_json=False)
+        show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
         assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
@@ -107,5 +107,5 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
 
 def test_one_record(tmp_path: Path) -> None:
     out = io.StringIO()
-    show(status_of(suite_folder(tmp_path, started(["a/b"]))), out, as_json=True)
+    show_status(status_of(suite_folder(tmp_path, started(["a/b"]))), out, as_json=True)
     assert json.loads(out.getvalue())["state"] == "stopped"

@@ -10,7 +10,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data import run_data as placing
-from eval_factory.data.bundle import Manifest, compare
+from eval_factory.data.bundle import Manifest, compare_files
 from eval_factory.data.importing import import_folder
 from eval_factory.data.run_data import BundleInUse, check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
@@ -101,7 +101,7 @@ def test_a_link_into_the_bundle_does_not_make_it_the_runs(bundle: Path, tmp_path
     (tmp_path / "out/helm/scenarios").mkdir(parents=True)
     (tmp_path / "out/helm/scenarios/questions").symlink_to(bundle / "scenarios/questions")
     found = placed(this)
-    assert not compare(bundle, found.manifest)
+    assert not compare_files(bundle, found.manifest)
     copy = tmp_path / "out/helm/scenarios/questions/data/set.json"
     assert copy.stat().st_ino != (bundle / "scenarios/questions/data/set.json").stat().st_ino
 

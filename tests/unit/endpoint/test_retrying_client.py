@@ -24,7 +24,7 @@ from eval_factory.endpoint.replies import (
     LimitReached,
     NoneAnswered,
     RequestFailed,
-    described,
+    described_changes,
 )
 from eval_factory.endpoint.retrying_client import FirstRequests, RetryingClient
 from eval_factory.endpoint.sign_in import KeySignIn
@@ -358,7 +358,7 @@ def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
     answered, outcomes = ask(transport)
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["refused", "retried"]
     assert len(transport.sent) == 3
-    assert described(answered.changes) == (
+    assert described_changes(answered.changes) == (
         "the endpoint refuses temperature: it was left out, the model's own default was used",
     )
 

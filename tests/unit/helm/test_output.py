@@ -11,11 +11,11 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.helm import output
-from eval_factory.helm.output import HelmRun, RunSpec
+from eval_factory.helm.output import HelmRun, StoredRunSpec
 
 
 def run_of(folder: Path) -> HelmRun:
-    return HelmRun(folder=folder, run_spec=RunSpec(name="r"), stats=[])
+    return HelmRun(folder=folder, run_spec=StoredRunSpec(name="r"), stats=[])
 
 
 def state(identifier: str, text: str) -> dict[str, Any]:

@@ -11,11 +11,11 @@ import pytest
 from eval_factory.report.result_views import (
     MOST_NOTES,
     MOST_ROWS,
-    block,
-    interval,
-    listed,
+    html_block,
+    html_interval,
+    html_list,
+    html_number,
     not_reportable,
-    number,
     paragraph,
     result_html,
     table,
@@ -68,7 +68,7 @@ def test_what_others_wrote_stays_text(text: str) -> None:
 
 def test_no_letter_of_others_is_unseen_or_moves_what_follows() -> None:
     for letter in ODD.values():
-        assert letter not in block(f"a{letter}b", [paragraph(f"c{letter}d")]).replace("\n", "")
+        assert letter not in html_block(f"a{letter}b", [paragraph(f"c{letter}d")]).replace("\n", "")
 
 
 def test_the_main_score_is_first_and_has_its_interval() -> None:
@@ -111,11 +111,15 @@ def test_long_lists_are_cut_and_say_so() -> None:
     ]
     assert "more" not in table(["n"], rows[:MOST_ROWS])
     notes = [str(number) for number in range(MOST_NOTES + 3)]
-    assert listed(notes)[-2:] == ["<li>3 more</li>", "</ul>"]
-    assert len(listed(notes[:MOST_NOTES])) == MOST_NOTES + 2
-    assert listed([]) == []
+    assert html_list(notes)[-2:] == ["<li>3 more</li>", "</ul>"]
+    assert len(html_list(notes[:MOST_NOTES])) == MOST_NOTES + 2
+    assert html_list([]) == []
 
 
 def test_numbers() -> None:
-    assert (number(None), number(0.0), number(0.25)) == ("-", "0.0000", "0.2500")
-    assert (interval(None, 0.5), interval(0.5, None), interval(0.0, 0.5)) == ("-", "-", "0.0000 .. 0.5000")
+    assert (html_number(None), html_number(0.0), html_number(0.25)) == ("-", "0.0000", "0.2500")
+    assert (html_interval(None, 0.5), html_interval(0.5, None), html_interval(0.0, 0.5)) == (
+        "-",
+        "-",
+        "0.0000 .. 0.5000",
+    )

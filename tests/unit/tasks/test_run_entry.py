@@ -11,7 +11,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.run_entry import OURS, RunEntry, parse
+from eval_factory.tasks.run_entry import OURS, RunEntry, parse_run_entry
 from unit.builders import evaluation, plan
 
 PHILOSOPHY = "helm:mmlu:subject=philosophy"
@@ -152,7 +152,7 @@ def test_what_every_run_spec_takes_is_said() -> None:
 
 def test_what_is_ours_is_no_parameter_of_the_users() -> None:
     problems: list[str] = []
-    assert parse("a:b=c=d,e=", problems) == RunEntry("a", {"b": "c=d", "e": ""})
+    assert parse_run_entry("a:b=c=d,e=", problems) == RunEntry("a", {"b": "c=d", "e": ""})
     assert not problems
     assert "model" in OURS
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Budget
-from eval_factory.workflows.estimate import beyond, figures_in_words, lines_beyond, sum_of
+from eval_factory.workflows.estimate import beyond, figures_in_words, lines_beyond, sum_or_none
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Figures:
 
 
 def test_a_sum_with_an_unknown_part_is_not_known() -> None:
-    assert sum_of([1.5, 2.0]) == 3.5
-    assert sum_of([]) == 0.0
-    assert sum_of([1.5, None]) is None
-    assert sum_of([0.0, 0.0]) == 0.0
+    assert sum_or_none([1.5, 2.0]) == 3.5
+    assert sum_or_none([]) == 0.0
+    assert sum_or_none([1.5, None]) is None
+    assert sum_or_none([0.0, 0.0]) == 0.0
 
 
 @pytest.mark.parametrize(

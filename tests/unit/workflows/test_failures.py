@@ -6,7 +6,12 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
 from eval_factory.core.logs import ASKING, JUDGING, LOADING, SCORING
-from eval_factory.workflows.helm_run import ended_before_it_ran, explained, how_it_ended, raised_at_the_end
+from eval_factory.workflows.helm_run import (
+    ended_before_it_ran,
+    explained_failure,
+    how_helm_run_ended,
+    raised_at_the_end,
+)
 from unit.builders import plan
 
 
@@ -44,7 +49,7 @@ from unit.builders import plan
     ],
 )  # fmt: skip
 def test_explained(error: str, phase: str, kind: type[EvalFactoryError], said: str) -> None:
-    failure = explained(plan(), error, phase)
+    failure = explained_failure(plan(), error, phase)
     assert type(failure) is kind
     assert said in str(failure)
 
@@ -55,15 +60,15 @@ def test_what_cannot_be_built_is_not_advised() -> None:
         "OptionalDependencyNotInstalled: Optional dependency odd_one is not installed."
         ' Please run `pip install "crfm-helm[summarization]"`'
     )
-    text = str(explained(plan(), said, LOADING))
+    text = str(explained_failure(plan(), said, LOADING))
     assert "crfm-helm[" not in text
     assert "pip install odd_one\n" in text
     assert "look for the one that holds this module" in text
-    assert "could not import" in str(explained(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING))
+    assert "could not import" in str(explained_failure(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING))
 
 
 def test_judges_that_helm_asks_itself() -> None:
-    failure = explained(plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING)
+    failure = explained_failure(plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING)
     assert isinstance(failure, PrerequisiteError)
     assert "openai/gpt-4o-2024-05-13" in str(failure)
 
@@ -105,10 +110,10 @@ def test_a_run_spec_that_helm_does_not_build() -> None:
 def test_an_argument_that_a_scenario_does_not_take() -> None:
     here = plan({"config.type": "helm:mmlu:subject=anatomy,tokenizer=x/y"})
     error = "TypeError: MMLUScenario.__init__() got an unexpected keyword argument 'tokenizer'"
-    failure = explained(here, error, LOADING)
+    failure = explained_failure(here, error, LOADING)
     assert isinstance(failure, ConfigError)
     assert "eval-factory ls helm:mmlu" in str(failure)
-    assert isinstance(explained(here, error, ASKING), HelmError)
+    assert isinstance(explained_failure(here, error, ASKING), HelmError)
 
 
 def test_a_task_of_ours_is_not_the_users_mistake() -> None:
@@ -122,5 +127,5 @@ def test_an_end_without_words_is_said_in_one_sentence() -> None:
     for tail in ([], ["", " "]):
         killed = str(ended_before_it_ran(plan(), -9, tail))
         assert killed.startswith("helm-run was killed by signal 9 and printed nothing\n  log: ")
-        assert how_it_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
-    assert how_it_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"
+        assert how_helm_run_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
+    assert how_helm_run_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"

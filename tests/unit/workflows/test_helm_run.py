@@ -21,9 +21,9 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
 from eval_factory.endpoint import sign_in
 from eval_factory.executors import progress as local_executor
-from eval_factory.executors.process import Execution, Finished, ProcessSpec
+from eval_factory.executors.process import Execution, FinishedProcess, ProcessSpec
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.helm_run import HelmRun, run_helm
+from eval_factory.workflows.helm_run import EndedHelmRun, run_helm
 from unit.builders import context, evaluation
 
 ENV = {
@@ -38,7 +38,7 @@ class FakeExecutor:
     def __init__(self, returncode: int = 0, told: Sequence[Mapping[str, Any]] = (), tail: Sequence[str] = ()) -> None:
         self.specs: list[ProcessSpec] = []
         self.screens: list[TextIO] = []
-        self._ended = Execution(Finished(returncode, tuple(tail)), 2.5, tuple(told))
+        self._ended = Execution(FinishedProcess(returncode, tuple(tail)), 2.5, tuple(told))
 
     def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
         self.specs.append(spec)
@@ -67,7 +67,7 @@ def with_key(**flags: Any) -> Evaluation:
 
 def run(
     here: RunContext, executor: FakeExecutor, settings: HelmRunSettings | None = None, of: Evaluation | None = None
-) -> HelmRun:
+) -> EndedHelmRun:
     return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), executor=executor)
 
 
@@ -161,7 +161,7 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
 )
 def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id: str, said: str | None) -> None:
     tail = ("a line", logs.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
-    assert HelmRun("mine", 1.0, returncode, tail, ()).last_words == said
+    assert EndedHelmRun("mine", 1.0, returncode, tail, ()).last_words == said
 
 
 def test_without_an_executor_it_is_the_local_one(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:

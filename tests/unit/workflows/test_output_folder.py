@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint import response_cache
-from eval_factory.workflows.context import claim, is_ours, start_over
+from eval_factory.workflows.context import claim, is_our_folder, start_over
 from eval_factory.workflows.prepare import ready_cache, remove_unfinished
 
 LOG = logging.getLogger("test")
@@ -27,9 +27,9 @@ def put(root: Path, *names: str) -> None:
 def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tuple[str, ...], tmp_path: Path) -> None:
     rundir = RunDir(tmp_path / "out")
     put(rundir.root, *names)
-    assert not is_ours(rundir)
+    assert not is_our_folder(rundir)
     claim(rundir)
-    assert is_ours(rundir)
+    assert is_our_folder(rundir)
     put(rundir.root, "responses/model.jsonl")
     claim(rundir, fresh=True)
     assert all((rundir.root / name).read_text() == "mine" for name in names)
@@ -56,7 +56,7 @@ def test_empty_folders_are_nobodys(tmp_path: Path) -> None:
     for name in ("responses", "model_configs", "helm/runs"):
         (tmp_path / name).mkdir(parents=True)
     claim(RunDir(tmp_path), fresh=True)
-    assert is_ours(RunDir(tmp_path))
+    assert is_our_folder(RunDir(tmp_path))
 
 
 def test_of_many_files_some_are_named(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_another_programs_database_is_no_sign(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "cache.db")
     connection.execute("CREATE TABLE t (x)")
     connection.close()
-    assert not response_cache.is_ours(tmp_path / "cache.db")
-    assert not response_cache.is_ours(tmp_path / "none")
-    assert not is_ours(RunDir(tmp_path))
+    assert not response_cache.is_our_cache(tmp_path / "cache.db")
+    assert not response_cache.is_our_cache(tmp_path / "none")
+    assert not is_our_folder(RunDir(tmp_path))
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

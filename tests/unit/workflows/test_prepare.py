@@ -65,7 +65,7 @@ def test_the_configuration_is_written_whole_and_redacted(here: Plan) -> None:
 
 def test_the_cache_is_there(here: Plan) -> None:
     prepared(here)
-    assert response_cache.is_ours(here.rundir.cache_db)
+    assert response_cache.is_our_cache(here.rundir.cache_db)
 
 
 def test_results_of_another_configuration_are_archived_and_it_is_said(here: Plan) -> None:

@@ -10,10 +10,10 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.workflows.view_site import (
     POLICY,
     configuration,
+    first_page,
     forget_place,
     front_end,
     installed,
-    page_of,
     suite_folder,
     without_colons,
     without_others,
@@ -77,8 +77,8 @@ def test_the_configuration_leads_past_the_landing_page() -> None:
 
 
 def test_what_is_shown_first() -> None:
-    assert page_of(["x_model=a/b,c"]) == "/runs/x_model%3Da%2Fb%2Cc"
-    assert page_of(["a", "b"]) == "/leaderboard"
+    assert first_page(["x_model=a/b,c"]) == "/runs/x_model%3Da%2Fb%2Cc"
+    assert first_page(["a", "b"]) == "/leaderboard"
 
 
 def test_a_site_is_the_front_end_with_our_page_and_configuration(tmp_path: Path) -> None:

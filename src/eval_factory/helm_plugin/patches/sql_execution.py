@@ -200,7 +200,7 @@ def execute(
 
 
 @cache
-def whole(database: Path) -> Path:
+def whole_database(database: Path) -> Path:
     """`database` itself: it is opened as one that nobody writes to, so nothing of it may stand in another file.
 
     Raises:
@@ -243,10 +243,10 @@ def as_evaluated(query: str) -> str:
 def execute_ehr_sql_read_only() -> None:
     from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-    EhrSqlAnnotator.annotate = annotate
+    EhrSqlAnnotator.annotate = annotate_query
 
 
-def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
+def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
     holds a query at all, and what both queries give as the benchmark's own evaluation executes them."""
     database = _ehr_sql_database()
@@ -264,7 +264,7 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
     }
 
 
-def annotation_of(text: str) -> dict[str, Any]:
+def query_annotation_of(text: str) -> dict[str, Any]:
     """What `annotate` says of an answer beside the gold query, where the answer is the same to every question.
 
     Raises:
@@ -291,7 +291,7 @@ def _ehr_sql_database() -> Path:
     from helm.benchmark.annotation import ehr_sql_annotator
 
     root = Path(ehr_sql_annotator.get_benchmark_output_path())
-    return whole((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
+    return whole_database((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 
 
 def _as_evaluated(database: Path, gold: str, predicted: str) -> dict[str, Any]:

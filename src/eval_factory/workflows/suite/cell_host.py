@@ -35,7 +35,7 @@ class Began:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedProcess:
     """It is gone. `returncode`: its exit code, or negative: the signal that killed it."""
 
     number: int
@@ -82,7 +82,7 @@ class CellHost:
                 self._process.stdin.write(spec.line().encode())
                 self._process.stdin.flush()
 
-    def wait(self, seconds: float) -> list[Began | Ended]:
+    def wait(self, seconds: float) -> list[Began | EndedProcess]:
         """What has happened, as soon as something has, or nothing after so many seconds."""
         if self._process is None or self._process.stdout is None:
             time.sleep(seconds)
@@ -96,10 +96,10 @@ class CellHost:
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [self._heard(json.loads(line)) for line in lines]
 
-    def interrupt(self) -> list[Began | Ended]:
+    def interrupt(self) -> list[Began | EndedProcess]:
         """Have every cell stop as by Ctrl-C, then make it. What happened meanwhile."""
         told: set[int] = set()
-        heard: list[Began | Ended] = []
+        heard: list[Began | EndedProcess] = []
         deadline = time.monotonic() + GRACE_S
         while self._pids and time.monotonic() < deadline:
             for pid in self._known_pids():
@@ -114,18 +114,18 @@ class CellHost:
     def _known_pids(self) -> list[int]:
         return [pid for pid in self._pids.values() if pid is not None]
 
-    def _heard(self, told: Mapping[str, Any]) -> Began | Ended:
+    def _heard(self, told: Mapping[str, Any]) -> Began | EndedProcess:
         number = told["number"]
         if "pid" in told:
             self._pids[number] = told["pid"]
             return Began(number, told["pid"])
         self._pids.pop(number, None)
-        return Ended(number, told["returncode"])
+        return EndedProcess(number, told["returncode"])
 
-    def _all_lost(self) -> list[Began | Ended]:
+    def _all_lost(self) -> list[Began | EndedProcess]:
         """The process is gone, and its cells end with it; the next cell gets a new one."""
         self._end_process()
-        lost: list[Began | Ended] = [Ended(number, KILLED) for number in self._pids]
+        lost: list[Began | EndedProcess] = [EndedProcess(number, KILLED) for number in self._pids]
         self._pids.clear()
         return lost
 

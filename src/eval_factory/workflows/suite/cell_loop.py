@@ -18,14 +18,14 @@ from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.nouns import RunStatus
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.workflows.suite.cell_host import Began, CellHost, EndedProcess
 from eval_factory.workflows.suite.cell_outcome import (
     FAILED,
     MISSING,
     PARTIAL,
     CellSpec,
+    NextAction,
     Outcome,
-    Then,
     Tried,
     end_of,
     outcome_of,
@@ -204,7 +204,7 @@ class CellLoop:
         )
         self.host.begin(spec)
 
-    def _take(self, happened: Began | Ended) -> None:
+    def _take(self, happened: Began | EndedProcess) -> None:
         if isinstance(happened, Began):
             run = self._running[happened.number]
             cell = cell_fields(run.planned.cell)
@@ -218,9 +218,9 @@ class CellLoop:
         tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
         if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
-            outcome = Outcome(Then.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
+            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
         if happened.number in self._without_server and not end.has_result:
-            outcome = Outcome(Then.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
+            outcome = Outcome(NextAction.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
@@ -229,20 +229,20 @@ class CellLoop:
 
     def _follow(self, run: CellRun, outcome: Outcome) -> None:
         """Do what the outcome says is done next."""
-        if outcome.then in (Then.REST, Then.STOP_TARGET):
+        if outcome.then in (NextAction.REST, NextAction.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
             self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason, again=True)
             self._waiting[run.planned.number] = run
         reason = outcome.reason or ""
-        if outcome.then is Then.STOP_TARGET:
+        if outcome.then is NextAction.STOP_TARGET:
             target = run.planned.cell.target
             others = [other for other in self._waiting.values() if other.planned.cell.target == target]
             others = [other for other in others if not self._only_collects(other)]
             self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
-        elif outcome.then in (Then.PAUSE_ENDPOINT, Then.ASK_AND_AGAIN):
+        elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
-        elif outcome.then is Then.WAIT_FOR_FOLDER:
+        elif outcome.then is NextAction.WAIT_FOR_FOLDER:
             if run.free_at is None:
                 self.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
             run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
@@ -282,7 +282,7 @@ class CellLoop:
     def _count_what_was_no_outage(self, cells: Iterable[CellRun]) -> None:
         """A cell ended because nobody answered, but somebody does: it was one of its attempts."""
         for run in list(cells):
-            if run.last is not None and run.last.then is Then.PAUSE_ENDPOINT:
+            if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                 run.attempts += 1
                 if run.attempts >= self.suite.max_attempts:
                     self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")

@@ -41,7 +41,7 @@ class PlanLine:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedCell:
     """What became of a cell in a wave, or for good."""
 
     attempt: str
@@ -77,14 +77,14 @@ class CellStore:
     def output(self, attempt: str) -> Path:
         return self._attempts / attempt / "out"
 
-    def done(self) -> Ended | None:
+    def done(self) -> EndedCell | None:
         """The attempt that counts: it is complete."""
         return _read(self._done)
 
-    def ended(self, wave: int) -> Ended | None:
+    def ended(self, wave: int) -> EndedCell | None:
         return _read(self._of_wave(wave))
 
-    def publish(self, ended: Ended, wave: int, *, complete: bool) -> None:
+    def publish(self, ended: EndedCell, wave: int, *, complete: bool) -> None:
         """The first that publishes has decided, here and for good where the result is complete."""
         own = self.folder / f"{uuid.uuid4().hex}.tmp"
         write_atomic(own, json_line(asdict(ended)))
@@ -244,9 +244,9 @@ def _begun(attempt: Path) -> int:
     return attempt.stat().st_mtime_ns
 
 
-def _read(path: Path) -> Ended | None:
+def _read(path: Path) -> EndedCell | None:
     try:
-        return Ended(**json.loads(path.read_text(encoding="utf-8")))
+        return EndedCell(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
 

@@ -41,18 +41,18 @@ from eval_factory.executors.slurm import (
     arrays,
     batch_script,
     hopeless,
-    in_words,
+    reason_in_words,
     step_words,
 )
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
-from eval_factory.workflows.context import HUB_TOKEN, is_ours, start_over
+from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, finished, put_in_place
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_store import (
-    Ended,
+    EndedCell,
     PlanLine,
     SlurmStore,
     cell_key,
@@ -267,7 +267,7 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         )
     for planned in cells:
         rundir = planned.plan.rundir
-        if is_ours(rundir):
+        if is_our_folder(rundir):
             with rundir.locked():
                 start_over(rundir)
         cell = store.cell(key_of(planned))
@@ -401,7 +401,7 @@ class SlurmRun:
                     self._take(planned, ended)
                 return
 
-    def _take(self, planned: PlannedCell, ended: Ended) -> bool:
+    def _take(self, planned: PlannedCell, ended: EndedCell) -> bool:
         """Make the attempt's folder the cell's, if it is not already. Whether the result is there."""
         output = self.store.cell(key_of(planned)).output(ended.attempt)
         if ended.attempt and output.is_dir():
@@ -465,7 +465,7 @@ class SlurmRun:
             if task.state == "PENDING" and task.reason not in OWN and task.reason not in self.told:
                 self.told.add(task.reason)
                 job = f"{task.job_id}_{task.index}"
-                self.work.journal.say(f"{task.job_name} waits in Slurm: {in_words(task.reason, job)}")
+                self.work.journal.say(f"{task.job_name} waits in Slurm: {reason_in_words(task.reason, job)}")
 
     def _report_queued(self) -> None:
         """What goes on when this command has returned."""

@@ -56,8 +56,8 @@ from eval_factory.workflows.suite.cell_outcome import (
     FAILED,
     MISSING,
     CellSpec,
+    NextAction,
     Outcome,
-    Then,
     Tried,
     end_of,
     outcome_of,
@@ -67,7 +67,7 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.slurm_store import (
     RUN_CONFIG,
     CellStore,
-    Ended,
+    EndedCell,
     PlanLine,
     SlurmStore,
     read_plan,
@@ -160,7 +160,7 @@ MOST_STARTS = 6
 """Of one cell in one wave, with those after lost nodes: a cell that takes its node down is not begun for ever."""
 NO_ROOM = PrerequisiteError.exit_code
 SQLITE_FULL = "database or disk is full"
-AGAIN = (Then.AGAIN, Then.ASK_AND_AGAIN)
+AGAIN = (NextAction.AGAIN, NextAction.ASK_AND_AGAIN)
 
 
 def work(plan: Path, wave_file: Path, index: int) -> int:
@@ -177,7 +177,7 @@ def work(plan: Path, wave_file: Path, index: int) -> int:
         except FileNotFoundError:
             reason = "its keys are gone, as after 'suite cancel': run the same command again"
             code = PrerequisiteError.exit_code
-            cell.publish(Ended("", MISSING, code, reason, 0), wave.number, complete=False)
+            cell.publish(EndedCell("", MISSING, code, reason, 0), wave.number, complete=False)
         else:
             code = _until_it_ends(cell, line, wave, store.suite)
             if code == InterruptedRunError.exit_code:
@@ -213,7 +213,7 @@ def _until_it_ends(cell: CellStore, line: PlanLine, wave: Wave, suite: SuiteDir)
     for count in range(1, line.max_attempts + 1):
         if cell.attempts_of(wave.number) >= MOST_STARTS:
             reason = f"was begun {MOST_STARTS} times and never came to its end"
-            outcome = Outcome(Then.REST, FAILED, reason, HelmError.exit_code)
+            outcome = Outcome(NextAction.REST, FAILED, reason, HelmError.exit_code)
             cell.publish(_ended("", outcome, MOST_STARTS), wave.number, complete=False)
             return outcome.exit_code
         attempt, outcome = _begin(cell, line, wave, suite, Tried(count, line.max_attempts, crashes))
@@ -232,20 +232,20 @@ def _begin(cell: CellStore, line: PlanLine, wave: Wave, suite: SuiteDir, tried: 
         attempt = cell.new_attempt(wave.number)
         takeover = Takeover([cell])
         wait_for_older({cell: attempt})
-        prepare(attempt, cell, line, suite)
+        _prepare(attempt, cell, line, suite)
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
         reason = f"cannot write {error.filename or cell.folder}: {error.strerror}"
-        return "", Outcome(Then.REST, FAILED, reason, NO_ROOM)
-    return attempt.name, run(attempt, line, suite, tried, takeover)
+        return "", Outcome(NextAction.REST, FAILED, reason, NO_ROOM)
+    return attempt.name, _run(attempt, line, suite, tried, takeover)
 
 
-def _ended(attempt: str, outcome: Outcome, count: int) -> Ended:
-    return Ended(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
+def _ended(attempt: str, outcome: Outcome, count: int) -> EndedCell:
+    return EndedCell(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
 
 
-def prepare(attempt: Path, cell: CellStore, line: PlanLine, suite: SuiteDir) -> None:
+def _prepare(attempt: Path, cell: CellStore, line: PlanLine, suite: SuiteDir) -> None:
     """Put the run config into its folder, and the answers of the last attempt that can be read.
 
     Raises:
@@ -310,7 +310,7 @@ def _raise_if_full(error: OSError | sqlite3.Error, path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
 
 
-def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried, takeover: Takeover) -> Outcome:
+def _run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried, takeover: Takeover) -> Outcome:
     """Evaluate, as `run_eval` does; what it says goes into the cell's log."""
     record = attempt / ENDED
     log = suite.cell_log(line.target, line.evaluation)
@@ -337,7 +337,7 @@ INTERRUPTED = InterruptedRunError.exit_code
 
 
 @dataclass
-class Publisher:
+class _Publisher:
     """Looks on while the cells are done, and publishes each that has ended."""
 
     store: SlurmStore
@@ -349,7 +349,7 @@ class Publisher:
         if event["event"] != CELL_ENDED or event.get("again") or event["exit_code"] == INTERRUPTED:
             return
         key, attempt = self.attempts[event["target"], event["evaluation"]]
-        ended = Ended(attempt, event["status"], event["exit_code"], event["reason"], event["attempt"])
+        ended = EndedCell(attempt, event["status"], event["exit_code"], event["reason"], event["attempt"])
         self.store.cell(key).publish(ended, self.wave.number, complete=ended.status == COMPLETE)
 
     def tick(self) -> None:
@@ -370,7 +370,7 @@ def work_served(plan: Path, wave_file: Path) -> int:
             take_environment(store.environment(wave.number), os.environ)
         except FileNotFoundError:
             code = PrerequisiteError.exit_code
-            _give_up(store, wave, left, Ended("", MISSING, code, KEYS_ARE_GONE, 0))
+            _give_up(store, wave, left, EndedCell("", MISSING, code, KEYS_ARE_GONE, 0))
             return code
         code = _do_where_there_is_room(left, store, wave)
         if code == INTERRUPTED:
@@ -386,7 +386,7 @@ def _is_left(store: SlurmStore, wave: Wave, key: str) -> bool:
         return False
     if cell.attempts_of(wave.number) >= MOST_STARTS:
         reason = f"was begun {MOST_STARTS} times and never came to its end"
-        cell.publish(Ended("", FAILED, HelmError.exit_code, reason, MOST_STARTS), wave.number, complete=False)
+        cell.publish(EndedCell("", FAILED, HelmError.exit_code, reason, MOST_STARTS), wave.number, complete=False)
         return False
     return True
 
@@ -399,20 +399,20 @@ def _do_where_there_is_room(lines: Sequence[PlanLine], store: SlurmStore, wave: 
             raise
         reason = f"cannot write {error.filename or store.suite.root}: {error.strerror}"
         with suppress(OSError):  # nor can this be written, then; the same command submits the cells again
-            _give_up(store, wave, lines, Ended("", FAILED, NO_ROOM, reason, 1))
+            _give_up(store, wave, lines, EndedCell("", FAILED, NO_ROOM, reason, 1))
         return NO_ROOM
 
 
 def _do(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
     """What stops the whole of it, of which no cell has heard, is what became of those that have not ended."""
-    publisher = Publisher(store, wave)
+    publisher = _Publisher(store, wave)
     options = SuiteOptions(debug=lines[0].debug, no_preflight=lines[0].no_preflight)
     begun = {line.key: store.cell(line.key).new_attempt(wave.number) for line in lines}
     cells = {store.cell(key): attempt for key, attempt in begun.items()}
     takeover = Takeover(cells)
     wait_for_older(cells)
     try:
-        suite = suite_of(lines, publisher, begun)
+        suite = _suite_of(lines, publisher, begun)
         with takeover:
             return run_suite(suite, options, env=os.environ, screen=publisher).exit_code
     except InterruptedRunError as error:
@@ -420,7 +420,7 @@ def _do(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
     except EvalFactoryError as error:
         publisher.say(str(error))
         reason = str(error).split("\n")[0]
-        _give_up(store, wave, lines, Ended("", FAILED, error.exit_code, reason, 1))
+        _give_up(store, wave, lines, EndedCell("", FAILED, error.exit_code, reason, 1))
         return error.exit_code
     finally:
         if takeover.happened:
@@ -430,12 +430,12 @@ def _do(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
                 (attempt / ENDED).touch()
 
 
-def _give_up(store: SlurmStore, wave: Wave, lines: Sequence[PlanLine], ended: Ended) -> None:
+def _give_up(store: SlurmStore, wave: Wave, lines: Sequence[PlanLine], ended: EndedCell) -> None:
     for line in lines:
         store.cell(line.key).publish(ended, wave.number, complete=False)
 
 
-def suite_of(lines: Sequence[PlanLine], publisher: Publisher, begun: Mapping[str, Path]) -> Suite:
+def _suite_of(lines: Sequence[PlanLine], publisher: _Publisher, begun: Mapping[str, Path]) -> Suite:
     """A suite for this start of the task: each cell in an attempt's folder, its log where the suite's own is.
 
     Args:
@@ -447,7 +447,7 @@ def suite_of(lines: Sequence[PlanLine], publisher: Publisher, begun: Mapping[str
     cells = []
     for line in lines:
         attempt = begun[line.key]
-        prepare(attempt, store.cell(line.key), line, store.suite)
+        _prepare(attempt, store.cell(line.key), line, store.suite)
         output = attempt.absolute() / "out"
         publisher.attempts[line.target, line.evaluation] = (line.key, attempt.name)
         document = copy.deepcopy(dict(line.document))

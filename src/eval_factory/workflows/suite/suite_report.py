@@ -177,8 +177,8 @@ def suite_html(report: SuiteReport) -> str:
     head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
     rows = [_cells_of(_cell_row(cell)) for cell in report.cells]
     wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in report.cells if cell.exit_code]
-    parts = [html.table(head, rows), *html.listed(wrong), html.paragraph(f"table: {report.folder.results_html}")]
-    return html.block(_title(report), parts)
+    parts = [html.table(head, rows), *html.html_list(wrong), html.paragraph(f"table: {report.folder.results_html}")]
+    return html.html_block(_title(report), parts)
 
 
 def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -188,8 +188,8 @@ def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["evaluation"],
         row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
         row.get("metric") or "-",
-        html.number(row.get("value")),
-        html.interval(row.get("ci_low"), row.get("ci_high")),
+        html.html_number(row.get("value")),
+        html.html_interval(row.get("ci_low"), row.get("ci_high")),
         "-" if count is None else str(count),
     )
 

@@ -18,7 +18,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir, is_running
 from eval_factory.executors.progress import EventTail, short_figures
-from eval_factory.executors.slurm import QueuedTask, Slurm, Wave, active, clean_up_name, in_words
+from eval_factory.executors.slurm import QueuedTask, Slurm, Wave, active, clean_up_name, reason_in_words
 from eval_factory.workflows.suite.slurm_store import JUST_WRITTEN_S, CellStore, SlurmStore, forget_keys
 from eval_factory.workflows.suite.suite_budget import SpendingReader, total
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
@@ -290,7 +290,7 @@ class CellReader:
     def _limits_now(self) -> dict[str, float]:
         written = _modified(self._folder.config)
         if self._limits is None or self._limits[0] != written:
-            self._limits = (written, limits_of(self._folder))
+            self._limits = (written, stated_limits(self._folder))
         return self._limits[1]
 
     def _follower(self, cell: CellState, folder: Path) -> CellFollower:
@@ -374,7 +374,7 @@ def figures_of(folder: Path) -> CellFigures | None:
     )
 
 
-def limits_of(folder: SuiteDir) -> dict[str, float]:
+def stated_limits(folder: SuiteDir) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
     section = _section(folder)
     stated: dict[str, Any] = {one.name: section.get(one.name) for one in fields(Budget)}
@@ -390,7 +390,7 @@ def _section(folder: SuiteDir) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def document(status: SuiteStatus) -> dict[str, Any]:
+def status_document(status: SuiteStatus) -> dict[str, Any]:
     """For programs."""
     return {
         "suite": str(status.folder.root),
@@ -525,7 +525,7 @@ def of_cells(queued: Mapping[str, QueuedTask]) -> Iterator[tuple[str, QueuedTask
 
 def _in_words(task: QueuedTask) -> str:
     waits = task.state == "PENDING" and task.reason.strip("()") not in ("", "None")
-    why = f", {in_words(task.reason, f'{task.job_id}_{task.index}')}" if waits else ""
+    why = f", {reason_in_words(task.reason, f'{task.job_id}_{task.index}')}" if waits else ""
     return f"Slurm: {task.job_name} task {task.index}, {task.state}{why}"
 
 

@@ -250,11 +250,11 @@ def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> No
 def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
     beside = database.with_name(database.name + suffix)
     beside.touch()
-    assert sql_execution.whole(database) == database
-    sql_execution.whole.cache_clear()
+    assert sql_execution.whole_database(database) == database
+    sql_execution.whole_database.cache_clear()
     beside.write_bytes(b"changes")
     with pytest.raises(RuntimeError, match="holds changes that are not in"):
-        sql_execution.whole(database)
+        sql_execution.whole_database(database)
 
 
 def annotation_of(completion: str, gold: str, database: Path, root: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def annotation_of(completion: str, gold: str, database: Path, root: Path, patch:
         instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
         result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
     )
-    annotation = sql_execution.annotate(None, state)
+    annotation = sql_execution.annotate_query(None, state)
     json.dumps(annotation, allow_nan=False)
     return annotation
 
@@ -382,4 +382,4 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
     apply_patch("execute_ehr_sql_read_only")
-    assert EhrSqlAnnotator.annotate is sql_execution.annotate
+    assert EhrSqlAnnotator.annotate is sql_execution.annotate_query

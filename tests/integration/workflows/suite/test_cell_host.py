@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.workflows.suite.cell_host import Began, CellHost, EndedProcess
 from eval_factory.workflows.suite.cell_outcome import CellSpec, end_of
 from eval_factory.workflows.suite.cell_process import SAFE_TO_FORK
 from integration.support import program_environment
@@ -41,11 +41,11 @@ def spec_of(folder: Path, number: int, url: str, task: str = "sample_medical_qa"
     return CellSpec(number, str(file), str(folder / f"cell{number}.log"), str(folder / f"cell{number}.json"))
 
 
-def until_ended(host: CellHost, *numbers: int) -> dict[int, Began | Ended]:
+def until_ended(host: CellHost, *numbers: int) -> dict[int, Began | EndedProcess]:
     """The last that was heard of each."""
-    heard: dict[int, Began | Ended] = {}
+    heard: dict[int, Began | EndedProcess] = {}
     deadline = time.monotonic() + WAIT_S
-    while not all(isinstance(heard.get(number), Ended) for number in numbers):
+    while not all(isinstance(heard.get(number), EndedProcess) for number in numbers):
         assert time.monotonic() < deadline, heard
         heard |= {told.number: told for told in host.wait(1.0)}
     return heard
@@ -95,7 +95,7 @@ def test_cells_end_by_themselves_or_when_they_are_told_to(fork: bool, silent: st
     with CellHost(ENV, tmp_path / "host.log", fork=fork) as host:
         wrong = spec_of(tmp_path, 1, silent, "no_such_task")
         host.begin(wrong)
-        assert until_ended(host, 1)[1] == Ended(1, 2)
+        assert until_ended(host, 1)[1] == EndedProcess(1, 2)
         end = end_of(2, Path(wrong.record))
         assert (end.error_type, end.has_result) == ("ConfigError", False)
         assert "there is no task 'no_such_task'" in (end.error or "")
@@ -110,7 +110,7 @@ def test_cells_end_by_themselves_or_when_they_are_told_to(fork: bool, silent: st
             time.sleep(0.02)
         assert os.getpgid(pid) == pid, "Ctrl-C in the suite's terminal would reach it"
         assert host.running == 1
-        assert host.interrupt() == [Ended(2, 130)]
+        assert host.interrupt() == [EndedProcess(2, 130)]
         assert host.running == 0
         assert json.loads(Path(waiting.record).read_text())["exit_code"] == 130
         assert not is_running(pid)
@@ -123,14 +123,14 @@ def test_a_cell_that_is_killed_costs_no_other(silent: str, tmp_path: Path) -> No
             host.begin(spec_of(tmp_path, number, silent))
         first, second = pids_of(host, 2)
         os.kill(first, signal.SIGKILL)
-        assert until_ended(host, 1)[1] == Ended(1, -9)
+        assert until_ended(host, 1)[1] == EndedProcess(1, -9)
         assert host.running == 1
         parent = int(Path(f"/proc/{second}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(parent, signal.SIGKILL)
-        assert until_ended(host, 2)[2] == Ended(2, -9)
+        assert until_ended(host, 2)[2] == EndedProcess(2, -9)
         wait_until_gone([second])
         host.begin(spec_of(tmp_path, 3, silent, "no_such_task"))
-        assert until_ended(host, 3)[3] == Ended(3, 2)
+        assert until_ended(host, 3)[3] == EndedProcess(3, 2)
 
 
 DRIVER = """

@@ -15,7 +15,7 @@ from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
+from eval_factory.workflows.suite.cell_host import Began, CellHost, EndedProcess
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import CellSpec
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
@@ -52,19 +52,19 @@ class Host:
         self.running.append(spec)
         self.most = max(self.most, len(self.running))
 
-    def wait(self, _seconds: float) -> list[Began | Ended]:
+    def wait(self, _seconds: float) -> list[Began | EndedProcess]:
         self.on_wait()
         return self._end(self.running.pop(0)) if self.running else []
 
-    def interrupt(self) -> list[Began | Ended]:
+    def interrupt(self) -> list[Began | EndedProcess]:
         self.interrupts += 1
         return [told for spec in self.running for told in self._end(spec, self.at_interrupt)]
 
-    def _end(self, spec: CellSpec, record: Mapping[str, Any] | None = None) -> list[Began | Ended]:
+    def _end(self, spec: CellSpec, record: Mapping[str, Any] | None = None) -> list[Began | EndedProcess]:
         script = self.scripts.get(name_of(spec), [])
         record = record or (script.pop(0) if script else COMPLETE)
         Path(spec.record).write_text(json.dumps(record))
-        return [Began(spec.number, 1000 + spec.number), Ended(spec.number, record["exit_code"])]
+        return [Began(spec.number, 1000 + spec.number), EndedProcess(spec.number, record["exit_code"])]
 
     @property
     def order(self) -> list[str]:
@@ -361,7 +361,7 @@ def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: 
     loop.server = cast(ServedModel, server)
     wait = host.wait
 
-    def lose_or_wait(_seconds: float) -> list[Began | Ended]:
+    def lose_or_wait(_seconds: float) -> list[Began | EndedProcess]:
         if server.losses:
             server.lose()
             return []
@@ -369,7 +369,7 @@ def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: 
 
     interrupt = host.interrupt
 
-    def interrupt_all() -> list[Began | Ended]:
+    def interrupt_all() -> list[Began | EndedProcess]:
         heard = interrupt()
         host.running.clear()
         return heard

@@ -7,7 +7,7 @@ import pytest
 from eval_factory.core.errors import BusyError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from eval_factory.workflows.suite.slurm_store import EndedCell, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import begin_anew, key_of
 from slurm_cells import ScriptedSlurm, cells_of
 
@@ -22,7 +22,7 @@ class Answered:
         for planned in self.cells:
             cell = self.store.cell(key_of(planned))
             attempt = cell.new_attempt(1)
-            cell.publish(Ended(attempt.name, "complete", 0, None, 1), 1, complete=True)
+            cell.publish(EndedCell(attempt.name, "complete", 0, None, 1), 1, complete=True)
             planned.plan.rundir.create()
             planned.plan.rundir.evaluation_config.touch()
         self.slurm = ScriptedSlurm()

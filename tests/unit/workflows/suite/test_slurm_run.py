@@ -26,7 +26,7 @@ from eval_factory.workflows.options import Evaluated, Options, Submitted
 from eval_factory.workflows.suite import run_suite, slurm_run
 from eval_factory.workflows.suite.planned_cells import plan_cells
 from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from eval_factory.workflows.suite.slurm_store import EndedCell, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import key_of
 from slurm_cells import ENV, ScriptedSlurm
 from stored_results import right_or_wrong
@@ -72,7 +72,7 @@ class Run:
         else:
             name = ""
         wave = self.store.waves()[-1].number
-        cell.publish(Ended(name, status, code, reason, 1), wave, complete=status == "complete")
+        cell.publish(EndedCell(name, status, code, reason, 1), wave, complete=status == "complete")
         self.slurm.tasks = []
 
 

@@ -13,7 +13,7 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import slurm_worker
-from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_store import CellStore, EndedCell, PlanLine, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import write_environment
 from eval_factory.workflows.suite.slurm_worker import (
     ENDED,
@@ -93,9 +93,9 @@ def test_cells_are_done_in_folders_of_their_own_and_published_as_they_end(task: 
     (first,), (second,) = (cell.attempts() for cell in task.cells)
     assert [cell.folder for cell in suite.cells] == [first / "out", second / "out"]
     assert [cell.document["config"]["output_dir"] for cell in suite.cells] == [str(first / "out"), str(second / "out")]
-    assert task.cells[0].done() == task.cells[0].ended(1) == Ended(first.name, "complete", 0, "r", 2)
+    assert task.cells[0].done() == task.cells[0].ended(1) == EndedCell(first.name, "complete", 0, "r", 2)
     assert task.cells[1].done() is None
-    assert task.cells[1].ended(1) == Ended(second.name, "partial", 1, "r", 2)
+    assert task.cells[1].ended(1) == EndedCell(second.name, "partial", 1, "r", 2)
     assert not task.store.environment(1).exists()
 
 
@@ -170,7 +170,7 @@ def test_a_cell_that_never_ends_is_not_begun_for_ever(task: Task) -> None:
         task.cells[0].new_attempt(1)
     task.work(lambda _, screen: end(screen, "f", "complete", 0))
     reason = f"was begun {MOST_STARTS} times and never came to its end"
-    assert task.cells[0].ended(1) == Ended("", "failed", 4, reason, MOST_STARTS)
+    assert task.cells[0].ended(1) == EndedCell("", "failed", 4, reason, MOST_STARTS)
     assert [cell.evaluation for cell in task.suites[0].cells] == ["f"]
 
 
@@ -180,7 +180,7 @@ def test_what_stops_all_of_it_is_said_of_those_that_have_not_ended(task: Task) -
         raise ConfigError("it is wrong\n  mend it")
 
     assert task.work(wrong) == 2
-    assert task.cells[0].ended(1) != task.cells[1].ended(1) == Ended("", "failed", 2, "it is wrong", 1)
+    assert task.cells[0].ended(1) != task.cells[1].ended(1) == EndedCell("", "failed", 2, "it is wrong", 1)
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -201,7 +201,7 @@ def test_on_a_full_disk_the_cells_that_have_not_ended_have_failed(
     assert done is not None
     assert (done.status, done.exit_code) == ("complete", 0)
     reason = "cannot write out/cache.db: No space left on device"
-    assert task.cells[1].ended(1) == (Ended("", "failed", 3, reason, 1) if published else None)
+    assert task.cells[1].ended(1) == (EndedCell("", "failed", 3, reason, 1) if published else None)
     assert task.store.environment(1).exists() is not published  # whoever does the cell again deletes them
 
 
@@ -217,7 +217,7 @@ def test_a_defect_of_the_disk_is_not_called_a_full_one(task: Task) -> None:
 def test_keys_that_are_gone(task: Task) -> None:
     task.store.environment(1).unlink()
     assert task.work(lambda *_: None) == 3
-    assert task.cells[0].ended(1) == task.cells[1].ended(1) == Ended("", "missing", 3, KEYS_ARE_GONE, 0)
+    assert task.cells[0].ended(1) == task.cells[1].ended(1) == EndedCell("", "missing", 3, KEYS_ARE_GONE, 0)
     assert task.suites == []
 
 

@@ -13,7 +13,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_store import EndedCell, PlanLine, SlurmStore
 from eval_factory.workflows.suite.suite_status import (
     NOT_KNOWN,
     PUBLISHED,
@@ -75,7 +75,7 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
 def test_what_has_ended_waits_for_the_command(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     jobs.store.cell(jobs.wave.keys[3]).folder.mkdir(parents=True)
-    jobs.store.cell(jobs.wave.keys[3]).publish(Ended("a", "complete", 0, None, 1), 1, complete=True)
+    jobs.store.cell(jobs.wave.keys[3]).publish(EndedCell("a", "complete", 0, None, 1), 1, complete=True)
     found = jobs.look()
     assert told(found)[3] == ("waiting", PUBLISHED)
     assert found.state == "ended"
@@ -187,7 +187,7 @@ def test_what_became_of_a_task_that_failed_is_said_before_it_is_taken_over(jobs:
     for number, reason in ((0, "no such model"), (1, None)):
         cell = jobs.store.cell(jobs.wave.keys[number])
         cell.folder.mkdir(parents=True)
-        cell.publish(Ended("", "failed", 3, reason, 1), 1, complete=False)
+        cell.publish(EndedCell("", "failed", 3, reason, 1), 1, complete=False)
     found = jobs.look()
     assert told(found)[:2] == [
         ("missing", "its job has ended: failed: no such model"), ("missing", "its job has ended: failed"),

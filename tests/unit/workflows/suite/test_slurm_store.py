@@ -11,9 +11,9 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import Wave
-from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_store import CellStore, EndedCell, PlanLine, SlurmStore
 
-GOOD, BAD = Ended("w1-a", "complete", 0, None, 1), Ended("w1-b", "failed", 4, "x", 2)
+GOOD, BAD = EndedCell("w1-a", "complete", 0, None, 1), EndedCell("w1-b", "failed", 4, "x", 2)
 
 
 def line(key: str, **changes: Any) -> PlanLine:
@@ -29,7 +29,7 @@ def test_the_first_that_publishes_has_decided(tmp_path: Path) -> None:
     assert (cell.done(), cell.ended(1)) == (None, None)
     cell.publish(GOOD, 1, complete=True)
     cell.publish(BAD, 1, complete=False)
-    cell.publish(Ended("w1-c", "complete", 0, None, 1), 1, complete=True)
+    cell.publish(EndedCell("w1-c", "complete", 0, None, 1), 1, complete=True)
     assert (cell.done(), cell.ended(1), cell.ended(2)) == (GOOD, GOOD, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["done.json", "ended-w1.json"]
 

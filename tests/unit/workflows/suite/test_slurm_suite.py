@@ -14,7 +14,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.workflows.suite.run_suite import Work
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
+from eval_factory.workflows.suite.slurm_store import EndedCell, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, key_of, run_on_slurm
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
@@ -66,7 +66,7 @@ class Invocation:
         (attempt / "out").mkdir()
         (attempt / "out" / "result").write_text(attempt.name)
         usual = {"status": status, "exit_code": 0, "reason": None, "attempts": 1, **changes}
-        cell.publish(Ended(attempt.name, **usual), wave, complete=status == "complete")
+        cell.publish(EndedCell(attempt.name, **usual), wave, complete=status == "complete")
         self.leave(number)
 
     def leave(self, number: int) -> None:

@@ -16,7 +16,7 @@ from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.cell_outcome import CellSpec
-from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
+from eval_factory.workflows.suite.slurm_store import CellStore, EndedCell, PlanLine, SlurmStore
 from eval_factory.workflows.suite.slurm_suite import write_environment
 from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, Takeover, copy_answers, main, work
 
@@ -80,7 +80,7 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Suite:
 def test_a_cell_is_done_in_a_folder_of_its_own_and_published(suite: Suite) -> None:
     assert suite.work(COMPLETE) == 0
     (attempt,) = suite.cell.attempts()
-    assert suite.cell.done() == suite.cell.ended(1) == Ended(attempt.name, "complete", 0, None, 1)
+    assert suite.cell.done() == suite.cell.ended(1) == EndedCell(attempt.name, "complete", 0, None, 1)
     (spec,) = suite.specs
     config = yaml.safe_load(Path(spec.run_config).read_text("utf-8"))
     assert config["config"]["output_dir"] == str(attempt / "out")
@@ -92,7 +92,7 @@ def test_what_is_done_is_not_done_again(suite: Suite) -> None:
     suite.work(COMPLETE)
     assert suite.work() == 0
     suite.cell.forget_done()
-    suite.cell.publish(Ended("x", "failed", 4, "no", 1), 1, complete=False)
+    suite.cell.publish(EndedCell("x", "failed", 4, "no", 1), 1, complete=False)
     assert suite.work() == 0
     assert len(suite.specs) == 1
 
@@ -128,7 +128,7 @@ def test_an_interrupted_attempt_leaves_the_cell_to_the_next_start(suite: Suite) 
 
 def test_a_task_that_runs_twice_is_published_once(suite: Suite) -> None:
     """While one copy is at work the other, on another node, comes to its end."""
-    other = Ended("w1-other", "complete", 0, None, 1)
+    other = EndedCell("w1-other", "complete", 0, None, 1)
     suite.meanwhile = lambda: suite.cell.publish(other, 1, complete=True)
     assert suite.work(CRASH, COMPLETE) == 0
     assert suite.cell.done() == suite.cell.ended(1) == other
