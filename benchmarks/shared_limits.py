@@ -16,24 +16,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
-from eval_factory.endpoint.limit_server import LimitServer
-from eval_factory.endpoint.limits import AdaptiveConcurrency, LocalAdmission
-from eval_factory.endpoint.openai_api import Adapter
-from eval_factory.endpoint.shared_limits import SharedLimits
+from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.limits import LocalAdmission
+from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
 
 GROUP = "g"
-Slot = Callable[[], AbstractContextManager[float]]
+Slot = Callable[[], AbstractContextManager[int]]
 Costs = dict[str, tuple[float, float]]
 """Way -> (microseconds of wall time, of this process's CPU time) for each request."""
-
-
-def settings_of(parallelism: int) -> EndpointSettings:
-    return EndpointSettings(
-        role="model", url="http://127.0.0.1:1/v1", model_id="m", endpoint_type="chat", key_names=(),
-        request_timeout=1.0, max_retries=0, parallelism=parallelism,
-        adapter=Adapter({}, [], {}, None, "<think>", "</think>"),
-    )  # fmt: skip
 
 
 def cost(slot: Slot, threads: int, requests: int) -> tuple[float, float]:
@@ -57,12 +47,11 @@ def cost(slot: Slot, threads: int, requests: int) -> tuple[float, float]:
 
 def measure(address: str, at_once: int, threads: int, requests: int, repeat: int) -> Costs:
     """In a process of its own; the median of the rounds, in which all ways take turns."""
-    local = LocalAdmission(settings_of(at_once))
-    alone = AdaptiveConcurrency(at_once)
+    local = LocalAdmission(LimitOf(at_once))
     with SharedLimits(SharedLimitsSettings(address, {"model": GROUP})) as limits:
         shared = limits.admission("model")
         assert shared is not None
-        ways: dict[str, Slot] = {"bare": alone.slot, "local": local.slot, "shared": shared.slot}
+        ways: dict[str, Slot] = {"local": local.slot, "shared": shared.slot}
         rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for _ in range(repeat):
             for name, slot in ways.items():

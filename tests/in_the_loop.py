@@ -29,7 +29,7 @@ def insiders(slot: Callable[[], AbstractContextManager[float]]) -> list[int]:
         with slot():
             inside += 1
             seen.append(inside)
-            bridge.elsewhere(time.sleep, 0.01)
+            bridge.run_in_thread(time.sleep, 0.01)
             inside -= 1
 
     bridge.map_at_once(process, range(20), 8)

@@ -20,6 +20,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import servers_at
 
 AT_ONCE = 12
 
@@ -35,7 +36,7 @@ def main(way: str, url: str) -> None:
         parallelism=AT_ONCE, adapter=Adapter({}, [], {}, None, "<think>", "</think>"),
     )  # fmt: skip
     connection = connection_to(settings, env={}, redactor=Redactor(["a-key-that-is-known-0123"]), say=print)
-    client = RetryingClient(settings, connection, has_answered=True)
+    client = RetryingClient(settings, servers_at([connection], settings, has_answered=True, is_patient=False))
 
     def ask(number: int) -> str:
         try:

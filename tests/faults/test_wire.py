@@ -21,9 +21,10 @@ from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
-from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, LARGEST_BODY, PAID_AGAIN
+from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY, PAID_AGAIN
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import servers_at
 from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
 from token_answers import forget_proxies_and_certificates
 from unit.builders import endpoint_settings
@@ -50,9 +51,9 @@ class Asker:
         settings = endpoint_settings(
             url=endpoint.url, parallelism=at_once, max_retries=max_retries, request_timeout=request_timeout
         )
-        self._client = RetryingClient(
-            settings, connection_to(settings, env={}, redactor=Redactor(), say=self.said.append), has_answered=True
-        )
+        connection = connection_to(settings, env={}, redactor=Redactor(), say=self.said.append)
+        servers = servers_at([connection], settings, has_answered=True, is_patient=False)
+        self._client = RetryingClient(settings, servers)
 
     def ask(self, number: int) -> str:
         body = {"model": "m", "messages": [{"role": "user", "content": str(number)}], "max_tokens": 9}
@@ -357,4 +358,4 @@ def test_large_answers_share_what_they_may_hold(
     told = json.loads(done.stdout)
     assert sum(told["came"].values()) == told["came"][said] == 12
     assert told["then"] == "0"
-    assert told["after"] - told["before"] < 6 * LARGE_AT_ONCE * (LARGEST_BODY >> 20)
+    assert told["after"] - told["before"] < 6 * LARGE_AT_ONCE * (MAX_BODY >> 20)

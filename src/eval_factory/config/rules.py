@@ -1,7 +1,4 @@
-"""What depends on the task: endpoint types, the parameters of its scenario, its judges, its own data.
-
-Which tasks have choices whose order can be changed (`extra.shuffle_choices`), and why others have none.
-"""
+"""What depends on the task: endpoint types, the parameters of its scenario, its judges, its choices, its own data."""
 
 from __future__ import annotations
 

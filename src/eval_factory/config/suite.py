@@ -1,7 +1,4 @@
-"""A suite: evaluations x targets x variants of parameters, each of them an ordinary run.
-
-The cells of a suite: each evaluation x each variant x each target, as run configs.
-"""
+"""A suite: each evaluation x each variant of parameters x each target is a cell, which is an ordinary run."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ from eval_factory.config.suite_layers import (
     HANDED,
     TOP,
     SuiteLayer,
-    SuiteSources,
     leaves,
     merged,
     name_with_variant,
@@ -282,7 +278,7 @@ def build_suite(
     """
     framework = load_framework()
     problems: list[str] = []
-    layers = read_layers(SuiteSources(path, document, flags or {}, tuple(overrides)), env, problems)
+    layers = read_layers(path if document is None else document, flags or {}, tuple(overrides), env, problems)
     of_sound_shape = [layer for layer in layers if not _shape_problems(layer, problems)]
     for layer in of_sound_shape:
         problems += _with_origin(layer, problems_of_values(layer.tree, framework))

@@ -1,8 +1,8 @@
 """Plain functions that wait: HELM calls ours so, and asyncio's loop does what they wait for.
 
-There is one loop in a process, in a thread of its own. Plain threads wait for it; what `map_at_once` calls runs in the
-loop's own thread, in greenlets that give way to each other while they wait (SQLAlchemy's pattern). Threads run one at
-a time too, and a hundred of them take as much of the processor for handing over as their requests do.
+One loop in a process, in its own thread. Plain threads wait for it; what `map_at_once` calls runs in the loop's
+thread, in greenlets that give way to each other while they wait (SQLAlchemy's pattern). Threads run one at a time too,
+and a hundred of them take as much of the processor for handing over as their requests do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 LOOK_S = 0.1
-"""Who pauses looks so often whether it is to stop."""
+"""Between two looks of a pause whether it is to stop."""
 
 _begins = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -51,7 +51,7 @@ class _Inside(greenlet):  # type: ignore[misc]
     """Runs a plain function in the loop's thread."""
 
     came: Any = None
-    """What it waited for, and the error in its place. Taken at once: nobody else is to hold a large answer."""
+    """(what it waited for, or the error in its place). Taken at once: nobody else is to hold a large answer."""
 
 
 def is_inside() -> bool:
@@ -59,17 +59,21 @@ def is_inside() -> bool:
     return isinstance(getcurrent(), _Inside)
 
 
-def wait_for(awaitable: Coroutine[Any, Any, T]) -> T:
+def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
     """What it comes to. Raises what it raises."""
     here = getcurrent()
-    if not isinstance(here, _Inside):
-        future = asyncio.run_coroutine_threadsafe(awaitable, the_loop())
+    if isinstance(what, Future):
+        if not isinstance(here, _Inside) or what.done():
+            return what.result()
+        what = _result_of(what)
+    elif not isinstance(here, _Inside):
+        future = asyncio.run_coroutine_threadsafe(what, the_loop())
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
-    here.parent.switch(awaitable)
+    here.parent.switch(what)
     (value, error), here.came = here.came, None
     if error is not None:
         try:
@@ -79,18 +83,13 @@ def wait_for(awaitable: Coroutine[Any, Any, T]) -> T:
     return value  # type: ignore[no-any-return]
 
 
-def elsewhere(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call what may take long, and knows nothing of the loop."""
-    return wait_for(asyncio.to_thread(function, *args, **kwargs)) if is_inside() else function(*args, **kwargs)
-
-
-def result_of(future: Future[T]) -> T:
-    """The result, when there is one. Raises the future's exception."""
-    return wait_for(_result_of(future)) if is_inside() else future.result()
-
-
 async def _result_of(future: Future[T]) -> T:
     return await asyncio.shield(asyncio.wrap_future(future))
+
+
+def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what may take long, and knows nothing of the loop."""
+    return wait_for(asyncio.to_thread(function, *args, **kwargs)) if is_inside() else function(*args, **kwargs)
 
 
 def give_way() -> None:

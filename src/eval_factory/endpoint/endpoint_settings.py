@@ -25,6 +25,16 @@ class OAuthSettings:
 
 
 @dataclass(frozen=True)
+class LimitOf:
+    """What an endpoint is asked at most, by all that share it."""
+
+    parallelism: int
+    """So many requests at once."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+
+@dataclass(frozen=True)
 class EndpointSettings:
     """One endpoint as one role (the model, or a judge) uses it."""
 
@@ -59,6 +69,10 @@ class EndpointSettings:
     def urls(self) -> tuple[str, ...]:
         """Where requests go."""
         return self.servers or (self.url,)
+
+    @property
+    def limit(self) -> LimitOf:
+        return LimitOf(self.parallelism, self.requests_per_minute, self.tokens_per_minute)
 
     @property
     def secret_variables(self) -> list[str]:
@@ -114,16 +128,6 @@ class EndpointSettings:
 
 
 @dataclass(frozen=True)
-class LimitOf:
-    """What an endpoint is asked at most, by all that share it."""
-
-    parallelism: int
-    """So many requests at once."""
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-
-
-@dataclass(frozen=True)
 class RunEndpoints:
     """Whom one run asks."""
 
@@ -150,8 +154,7 @@ def limits_of(runs: Iterable[RunEndpoints]) -> LimitGroups:
     for run in runs:
         groups = {}
         for endpoint in run.endpoints:
-            own = LimitOf(endpoint.parallelism, endpoint.requests_per_minute, endpoint.tokens_per_minute)
-            for role, name, limit in _limits_of(endpoint, run, own):
+            for role, name, limit in _limits_of(endpoint, run):
                 groups[role] = name
                 limits[name] = _smaller(limits[name], limit) if name in limits else limit
         of_runs.append(groups)
@@ -163,7 +166,7 @@ def limit_names(role: str, servers: int) -> list[str]:
     return [role, *(f"{role} at server {number}" for number in range(1, servers + 1) if servers > 1)]
 
 
-def _limits_of(endpoint: EndpointSettings, run: RunEndpoints, own: LimitOf) -> Iterator[tuple[str, str, LimitOf]]:
+def _limits_of(endpoint: EndpointSettings, run: RunEndpoints) -> Iterator[tuple[str, str, LimitOf]]:
     """`limit_names` -> the name of the group, and its limits: `parallelism` is that of all servers together, what is
     allowed a minute that of each."""
     is_model = endpoint.role == MODEL_ROLE
@@ -173,6 +176,7 @@ def _limits_of(endpoint: EndpointSettings, run: RunEndpoints, own: LimitOf) -> I
     if is_model and run.model_servers is not None and run.model_servers > 1:
         bases = [f"{group}: server {number}" for number in range(1, run.model_servers + 1)]
     together, *each = limit_names(endpoint.role, len(bases))
+    own = endpoint.limit
     yield together, group, replace(own, requests_per_minute=None, tokens_per_minute=None) if each else own
     yield from ((name, base, own) for name, base in zip(each, bases, strict=bool(each)))
 

@@ -1,9 +1,7 @@
 """One connection over asyncio, and whole HTTP answers, which llhttp (`httptools`) finds in what comes.
 
 An answer belongs to its request whatever comes: a connection that brings more than its answer, or brings something
-while nothing is asked, is not used again.
-
-Proxies, their exceptions and certificates, from the environment by requests' rules.
+while nothing is asked, is not used again. Proxies and certificates come from the environment by requests' rules.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ import contextlib
 import io
 import os
 import ssl
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, cast
 from urllib.parse import urlsplit
 
@@ -112,9 +110,9 @@ def tls_context() -> ssl.SSLContext:
     return context
 
 
-CHUNK = 1 << 16
-LARGEST_HEAD = 1 << 18
-LARGEST_BODY = 64 << 20
+READ_SIZE = 1 << 16
+MAX_HEAD = 1 << 18
+MAX_BODY = 64 << 20
 """No answer of a language model is that large; what is would fill the disk."""
 FREE_BODY, LARGE_AT_ONCE = 1 << 20, 2
 """What is larger than the first is read, and handled, so many at a time in this process: 128 MiB together."""
@@ -122,8 +120,8 @@ MAX_MALFORMED = 2
 """So often a request is sent whose answers are malformed: the server of a gateway that answers next may do better."""
 
 CUT = "the connection was closed before the whole answer came"
-TOO_LARGE = f"the answer is larger than {LARGEST_BODY >> 20} MiB"
-TOO_LARGE_HEAD = f"the answer's header is larger than {LARGEST_HEAD >> 10} KiB"
+TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
+TOO_LARGE_HEAD = f"the answer's header is larger than {MAX_HEAD >> 10} KiB"
 PAID_AGAIN = f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
 WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
 
@@ -143,62 +141,40 @@ class TransportError(Exception):
     server makes it so. `stray`: it was another question's.
     """
 
+    status: int | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
+    said = ""
+    """These three are of an answer that came, and is none (`replies.TransientFailure`)."""
+
     def __init__(
-        self,
-        message: str,
-        *,
-        unreachable: bool = False,
-        silent: bool = False,
-        malformed: bool = False,
+        self, message: str, *, unreachable: bool = False, silent: bool = False, malformed: bool = False,
         stray: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(f"{message}; {PAID_AGAIN}" if malformed else message)
         self.unreachable, self.silent = unreachable, silent or unreachable
         self.malformed, self.stray = malformed, stray
 
 
 class Hold:
-    """The place of a large answer among those that are held at once."""
+    """The slot of a large answer among those that are in memory at once."""
 
-    _free: ClassVar[int] = LARGE_AT_ONCE
-    _waiting: ClassVar[deque[asyncio.Future[None]]] = deque()
+    _slots: ClassVar[asyncio.Semaphore] = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def __init__(self) -> None:
-        self._has_place = False
+        self._has_slot = False
 
     async def take(self) -> None:
-        """Wait for a place."""
-        if self._has_place:
-            return
-        if Hold._free:
-            Hold._free -= 1
-        else:
-            turn = asyncio.get_running_loop().create_future()
-            Hold._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if not turn.cancelled():
-                    Hold._give_back()
-                raise
-        self._has_place = True
+        if not self._has_slot:
+            await Hold._slots.acquire()
+            self._has_slot = True
 
     def end(self) -> None:
         """Whoever asked has read it, or it is given up."""
-        if self._has_place:
-            self._has_place = False
-            bridge.the_loop().call_soon_threadsafe(Hold._give_back)
+        if self._has_slot:
+            self._has_slot = False
+            bridge.the_loop().call_soon_threadsafe(Hold._slots.release)
 
     __del__ = end
-
-    @staticmethod
-    def _give_back() -> None:
-        while Hold._waiting:
-            turn = Hold._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        Hold._free += 1
 
 
 @dataclass(frozen=True)
@@ -238,7 +214,7 @@ class Wire(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
         self._names: set[bytes] = set()
-        self._has_head = self._is_whole = self._has_place = self.has_begun = False
+        self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
         self._error: tuple[str, dict[str, bool]] | None = None
         self._is_tunnel = tunnel
         self._parser = httptools.HttpResponseParser(self)
@@ -250,7 +226,7 @@ class Wire(asyncio.Protocol):
             await self._came
             if not self._is_over and self._transport is not None:  # it is large
                 await hold.take()
-                self._has_place = True
+                self._may_be_large = True
                 self._came = loop.create_future()
                 self._transport.resume_reading()
                 if not self._is_over:
@@ -276,10 +252,10 @@ class Wire(asyncio.Protocol):
         packed = urllib3.HTTPResponse(io.BytesIO(body), headers, self.status, preload_content=False)
         parts, size = [], 0
         try:
-            while chunk := packed.read1(CHUNK):
+            while chunk := packed.read1(READ_SIZE):
                 parts.append(chunk)
                 size += len(chunk)
-                if size > LARGEST_BODY:
+                if size > MAX_BODY:
                     raise TransportError(TOO_LARGE, malformed=True)
                 if self.size + size > FREE_BODY:
                     await hold.take()
@@ -332,11 +308,11 @@ class Wire(asyncio.Protocol):
                 self._fail(WANTS_TLS, unreachable=True)
             else:
                 self._fail("what came is no HTTP", malformed=True, silent=True)
-        if self.size > (LARGEST_BODY if self._has_head else LARGEST_HEAD):
+        if self.size > (MAX_BODY if self._has_head else MAX_HEAD):
             self._fail(TOO_LARGE if self._has_head else TOO_LARGE_HEAD, malformed=True)
         if self._is_over:
             self._tell()
-        elif self.size > FREE_BODY and not self._has_place:
+        elif self.size > FREE_BODY and not self._may_be_large:
             cast(asyncio.Transport, self._transport).pause_reading()
             self._tell()
 
@@ -353,7 +329,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
         if isinstance(error, ConnectionError):
-            self._hear_the_rest()
+            self._read_the_rest()
         if self._came is not None and not self._is_over:
             silent = not self._parser.get_status_code()
             if isinstance(error, ssl.SSLError):
@@ -406,11 +382,11 @@ class Wire(asyncio.Protocol):
         if self._came is not None and not self._came.done():
             self._came.set_result(None)
 
-    def _hear_the_rest(self) -> None:
+    def _read_the_rest(self) -> None:
         """Whoever hangs up while we send may have answered; asyncio does not look then."""
         with contextlib.suppress(OSError):
             while self._came is not None and not self._is_over:
-                piece = os.read(cast(asyncio.Transport, self._transport).get_extra_info("socket").fileno(), CHUNK)
+                piece = os.read(cast(asyncio.Transport, self._transport).get_extra_info("socket").fileno(), READ_SIZE)
                 if not piece:
                     return
                 self.data_received(piece)

@@ -1,53 +1,38 @@
-"""Who may send a request now: so many at once, so many a minute, fewer when the endpoint has too many.
+"""What an endpoint may be asked: so many requests at once, so many requests and tokens a minute, none during a pause.
 
-A run of its own keeps its limits itself (`LocalAdmission`); runs of a suite have them together
-(`eval_factory.endpoint.shared_limits`).
-
-Rate limits of an endpoint: what its headers ask for, how long it is borne, and sending no more than is allowed.
+`Limit` knows whose turn it is. A `Hub` holds limits and grants what its clients ask for; an `Admission` asks for one
+endpoint. A run of its own has its own hub; runs of a suite share one (`eval_factory.endpoint.shared_limits`).
 
 Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's
 `anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
-
-How many requests go on at once: fewer when the endpoint says that it has too many, more again when it answers.
-
-Additive increase, multiplicative decrease (D.-M. Chiu and R. Jain, Computer Networks and ISDN Systems 17:1-14, 1989).
 """
 
 from __future__ import annotations
 
-import asyncio
+import heapq
+import itertools
 import math
 import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from urllib3.exceptions import InvalidHeader
 from urllib3.util.retry import Retry
 
-from eval_factory.core.budget import BYTES_PER_TOKEN
+from eval_factory.core.budget import BYTES_PER_TOKEN, AnyPurse
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.endpoint_settings import LimitOf
 
-WINDOW_S = 120.0
-"""A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
-PATIENCE_S = 900.0
-"""Of one request, however many others are answered: a prompt may be larger than the limit itself."""
-PAUSE_MAX_S = 15.0
-"""Between tries that cost no retry, where the endpoint does not say how long to wait."""
-
-MINUTE_MS = 60_500
+MINUTE_S = 60.5
 """A little more than one: the first request of a minute may take longer to arrive (its connection is made, its process
 is busy) than the first of the next, and the endpoint counts arrivals."""
-GRAINS = 1000
-"""Tokens are counted in so many parts of the limit: the limiter keeps a record of each."""
-POLL_S = 0.05
-"""Between two tries to be let through."""
+Key = TypeVar("Key", bound=Hashable)
 
 _PREFIXES = ("", "llm_provider-")
 _RESETS = {
@@ -130,25 +115,6 @@ def _number(value: str | None) -> float | None:
     return number if math.isfinite(number) and number >= 0 else None
 
 
-class Patience:
-    """For how long too many requests cost no retry, as all threads that ask one endpoint know it together."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-        """Since when the endpoint says nothing but that."""
-
-    def answered(self) -> None:
-        self._since = None
-
-    def bears(self, first: float) -> bool:
-        """Whether one more refusal costs no retry. `first`: when this request was refused first (monotonic)."""
-        now = time.monotonic()
-        since = self._since
-        if since is None:
-            since = self._since = now
-        return now - since < WINDOW_S and now - first < PATIENCE_S
-
-
 def estimated_tokens(body: Mapping[str, Any]) -> int:
     """Tokens that a request may use, as endpoints count them before they answer: its text, and all it is granted."""
     return prompt_size(body) // BYTES_PER_TOKEN + granted_tokens(body)
@@ -169,207 +135,331 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
     return each * (copies if type(copies) is int and copies > 0 else 1)
 
 
-class RateLimiter:
-    """Lets requests through at the rate that the user allows; safe among threads."""
-
-    def __init__(self, requests: int | None, tokens: int | None, *, per_ms: int = MINUTE_MS) -> None:
-        """`requests`, `tokens`: so many in any interval of `per_ms`."""
-        self._limits: list[tuple[Any, Callable[[int], int]]] = []
-        self._door = asyncio.Lock()
-        self._counts_tokens = tokens is not None
-        if requests is None and tokens is None:
-            return
-        from pyrate_limiter import Limiter, Rate  # imported here: it takes 150 ms, and few endpoints have such a limit
-
-        if requests is not None:
-            self._limits.append((Limiter(Rate(requests, per_ms)), lambda _tokens: 1))
-        if tokens is not None:
-            grain = math.ceil(tokens / GRAINS)
-            most = tokens // grain
-
-            def grains(estimated: int) -> int:
-                """A request that is larger than the limit takes it whole."""
-                return min(most, max(1, math.ceil(estimated / grain)))
-
-            self._limits.append((Limiter(Rate(most, per_ms)), grains))
-
-    def wait(self, body: Mapping[str, Any], stop: threading.Event) -> None:
-        """Return when the request may be sent, or when `stop` is set. In the order of coming: nobody starves."""
-        if self._limits:
-            bridge.wait_for(self._wait(estimated_tokens(body) if self._counts_tokens else 0, stop))
-
-    async def _wait(self, tokens: int, stop: threading.Event) -> None:
-        async with self._door:
-            for _ in self.tries(tokens):
-                if stop.is_set():
-                    return
-                await asyncio.sleep(POLL_S)
-
-    def tries(self, tokens: int) -> Iterator[None]:
-        """Ends when a request of so many tokens may be sent; where it may not yet, each step asks once more.
-
-        One at a time: whoever came first is let through before the next one tries.
-        """
-        for limiter, weight in self._limits:
-            while not limiter.try_acquire("request", weight(tokens), blocking=False):
-                yield
-
-
 DECREASE = 0.7
 
 
 class AdaptiveLimit:
-    """How many at once, as the endpoint's answers have it; whoever uses it keeps threads apart."""
+    """How many at once, as the endpoint's answers have it; whoever uses it keeps threads apart.
+
+    Additive increase, multiplicative decrease: D.-M. Chiu and R. Jain, Computer Networks and ISDN Systems 17, 1989.
+    """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._allowed = float(most)
-        self._last_decrease = 0.0
+        self._most, self.allowed, self._last_decrease = most, float(most), 0.0
 
     @property
-    def allowed(self) -> float:
-        """So many at once; only whole ones are let in."""
-        return self._allowed
-
-    @property
-    def places(self) -> int:
-        return max(1, int(self._allowed))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether as many are allowed as ever are."""
-        return self._allowed >= self._most
+    def slots(self) -> int:
+        return max(1, int(self.allowed))
 
     def too_many(self, since: float, now: float) -> None:
         """A request that began at `since` was refused: go down, once for all that were under way together."""
         if since >= self._last_decrease:
-            self._allowed = max(1.0, self._allowed * DECREASE)
+            self.allowed = max(1.0, self.allowed * DECREASE)
             self._last_decrease = now
 
     def answered(self) -> None:
-        """One place more for each round of answers."""
-        self._allowed = min(float(self._most), self._allowed + 1.0 / self._allowed)
+        """One slot more for each round of answers."""
+        self.allowed = min(float(self._most), self.allowed + 1.0 / self.allowed)
 
 
-class AdaptiveConcurrency:
-    """Admits up to `most` requests of one process at once, and adapts."""
+class _Window:
+    """So much in any interval of a minute."""
 
-    def __init__(self, most: int) -> None:
-        self._limit = AdaptiveLimit(most)
-        self._inside = 0
-        self._waiting: deque[Future[None]] = deque()
+    def __init__(self, most: int | None) -> None:
+        self._most, self._used = most, 0
+        self._taken: deque[tuple[float, int]] = deque()
+
+    def seconds_until(self, amount: int, now: float) -> float:
+        """Until it fits; 0: it does. What is larger than the limit takes all of it."""
+        while self._taken and self._taken[0][0] + MINUTE_S <= now:
+            self._used -= self._taken.popleft()[1]
+        if self._most is None:
+            return 0.0
+        missing = self._used + min(amount, self._most) - self._most
+        for when, taken in self._taken if missing > 0 else ():
+            missing -= taken
+            if missing <= 0:
+                return when + MINUTE_S - now
+        return 0.0
+
+    def take(self, amount: int, now: float) -> None:
+        if self._most is not None:
+            self._taken.append((now, min(amount, self._most)))
+            self._used += self._taken[-1][1]
+
+
+class Limit(Generic[Key]):
+    """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when nobody gets one.
+
+    No thread, no socket and no timer is in here: whoever uses it keeps threads apart, and asks again in time.
+    """
+
+    def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._at_once = clock, AdaptiveLimit(most.parallelism)
+        self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
+        self._coming = itertools.count()
+        self._queue: list[tuple[int, int, Key]] = []
+        """A heap of priority, number of its coming, key; those that wait no more may still be in it."""
+        self._waiting: set[Key] = set()
+        self._since: dict[Key, float] = {}
+        """Key with a slot -> since when, by this process's clock: others may have another one."""
+        self._minutes: dict[Key, int] = {}
+        """Key that waits for its minute -> its tokens; in the order of coming."""
+        self._closed_until = -math.inf
+
+    def acquire(self, key: Key, priority: int = 0) -> None:
+        """Wait for a slot. A lower priority goes first; within one, who came first."""
+        self._waiting.add(key)
+        heapq.heappush(self._queue, (priority, next(self._coming), key))
+
+    def acquire_minute(self, key: Key, tokens: int) -> None:
+        """Wait until one more request, and its tokens, are within what is allowed a minute."""
+        self._minutes[key] = tokens
+
+    def release(self, key: Key, *, answered: bool = False) -> None:
+        """Give back the slot, or wait no more. `answered`: the endpoint did."""
+        self._waiting.discard(key)
+        self._minutes.pop(key, None)
+        if self._since.pop(key, None) is not None and answered:
+            self._at_once.answered()
+
+    def too_many(self, key: Key, pause: float | None) -> None:
+        """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
+        since = self._since.get(key)
+        if since is None:
+            return
+        now = self._clock()
+        self._at_once.too_many(since, now)
+        if pause is not None:
+            self._closed_until = max(self._closed_until, now + pause)
+
+    def granted(self) -> Iterator[Key]:
+        """Those whose turn it is now."""
+        now = self._clock()
+        while self._waiting and len(self._since) < self._at_once.slots and now >= self._closed_until:
+            *_, key = heapq.heappop(self._queue)
+            if key in self._waiting:
+                self._waiting.remove(key)
+                self._since[key] = now
+                yield key
+        while self._minutes:
+            key, tokens = next(iter(self._minutes.items()))  # nobody passes whoever came first
+            if self._seconds_to_minute(tokens, now):
+                return
+            self._requests.take(1, now)
+            self._tokens.take(tokens, now)
+            del self._minutes[key]
+            yield key
+
+    def seconds_to_next(self) -> float | None:
+        """Until the next turn though nothing happens meanwhile; None: there is none."""
+        if not self._minutes and not self._waiting:
+            return None
+        now = self._clock()
+        turns = [self._seconds_to_minute(tokens, now) for tokens in list(self._minutes.values())[:1]]
+        if self._waiting and now < self._closed_until:
+            turns.append(self._closed_until - now)
+        return min(turns, default=None)
+
+    def _seconds_to_minute(self, tokens: int, now: float) -> float:
+        return max(self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now))
+
+
+_Asked: TypeAlias = "tuple[HubClient, int]"
+"""A request at a hub: who asks, and the number of it there."""
+
+
+class HubClient(Protocol):
+    """Who asks a hub: one process."""
+
+    priority: int
+    """A lower one has its slots first."""
+    limits: dict[int, Limit[_Asked]]
+    """Of each of its requests that waits or has a slot, by number."""
+
+    def send(self, message: Mapping[str, Any]) -> None: ...
+
+
+class Hub:
+    """Limits by the name of the group that shares them, and the budget of all; safe among threads.
+
+    Takes messages as `eval_factory.endpoint.shared_limits` lists them.
+    """
+
+    def __init__(self, limits: Mapping[str, LimitOf], budget: AnyPurse | None = None) -> None:
+        self._limits: dict[str, Limit[_Asked]] = {name: Limit(most) for name, most in limits.items()}
+        self._budget, self._lock = budget, threading.Lock()
+        self._due: dict[Limit[_Asked], float] = {}
+        self._handlers: dict[str, Callable[[HubClient, Mapping[str, Any]], None]] = {
+            "slot": self._slot, "leave": self._leave, "too_many": self._too_many, "rate": self._rate,
+            "begin": self._begin, "spend": self._spend,
+        }  # fmt: skip
+
+    def take(self, client: HubClient, message: Mapping[str, Any]) -> None:
+        """Raises ValueError, TypeError or KeyError where it is no message of ours."""
+        with self._lock:
+            self._handlers[message["do"]](client, message)
+
+    def forget(self, client: HubClient) -> None:
+        """It is gone, or has all it wanted."""
+        with self._lock:
+            for number, limit in client.limits.items():
+                limit.release((client, number))
+            for limit in set(client.limits.values()):
+                self._grant(limit)
+            client.limits.clear()
+
+    def _slot(self, client: HubClient, message: Mapping[str, Any]) -> None:
+        limit = client.limits[message["id"]] = self._limits[message["group"]]
+        limit.acquire((client, message["id"]), client.priority)
+        self._grant(limit)
+
+    def _rate(self, client: HubClient, message: Mapping[str, Any]) -> None:
+        limit = client.limits[message["id"]] = self._limits[message["group"]]
+        limit.acquire_minute((client, message["id"]), message["tokens"])
+        self._grant(limit)
+
+    def _leave(self, client: HubClient, message: Mapping[str, Any]) -> None:
+        limit = client.limits.pop(message["id"], None)
+        if limit is not None:
+            limit.release((client, message["id"]), answered=message["answered"])
+            self._grant(limit)
+
+    def _too_many(self, client: HubClient, message: Mapping[str, Any]) -> None:
+        limit = client.limits.get(message["id"])
+        if limit is not None:
+            limit.too_many((client, message["id"]), message["pause"])
+
+    def _begin(self, client: HubClient, message: Mapping[str, Any]) -> None:
+        client.send({"id": message["id"], "reached": None if self._budget is None else self._budget.begin()})
+
+    def _spend(self, _client: HubClient, message: Mapping[str, Any]) -> None:
+        if self._budget is not None:
+            self._budget.spend(tokens=message["tokens"], cost=message["cost"])
+
+    def _grant(self, limit: Limit[_Asked]) -> None:
+        """Tell whoever has a turn, and look again when time alone brings the next."""
+        for client, number in limit.granted():
+            client.send({"id": number})
+        seconds = limit.seconds_to_next()
+        if seconds is not None and (due := time.monotonic() + seconds) < self._due.get(limit, math.inf):
+            self._due[limit] = due
+            loop = bridge.the_loop()
+            loop.call_soon_threadsafe(loop.call_later, seconds, self._look, limit)
+
+    def _look(self, limit: Limit[_Asked]) -> None:
+        with self._lock:
+            self._due.pop(limit, None)
+            self._grant(limit)
+
+
+class LimitClient:
+    """What the threads of one process ask a hub, and what it answers."""
+
+    is_shared = True
+    """Whether other processes ask the same hub."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, tuple[threading.Event, Future[Mapping[str, Any] | None]]] = {}
         self._lock = threading.Lock()
 
-    @property
-    def allowed(self) -> float:
-        """So many at once; only whole ones are let in."""
-        return self._limit.allowed
+    def number(self) -> int:
+        """One that no other request of this process has."""
+        return next(self._numbers)
 
-    def enter(self) -> float:
-        """Waits for a place; the time at which it was given."""
-        with self._lock:
-            turn = None if self._inside < self._limit.places else Future[None]()
-            if turn is None:
-                self._inside += 1
-            else:
-                self._waiting.append(turn)
-        if turn is not None:
-            try:
-                bridge.result_of(turn)
-            except BaseException:
-                if not turn.cancel():
-                    self.leave()
-                raise
-        return time.monotonic()
-
-    def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            self._let_in()
-
-    def _let_in(self) -> None:
-        while self._waiting and self._inside < self._limit.places:
-            turn = self._waiting.popleft()
-            if turn.set_running_or_notify_cancel():
-                self._inside += 1
-                turn.set_result(None)
-
-    @contextmanager
-    def slot(self) -> Iterator[float]:
-        """Waits for a place; yields the time at which it was given."""
-        since = self.enter()
+    def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
+        """The answer; None where `stop` was set first."""
+        answer: Future[Mapping[str, Any] | None] = Future()
+        self._waiting[message["id"]] = stop, answer
         try:
-            yield since
+            if stop.is_set():  # nobody would wake this one
+                return None
+            self.tell(message)
+            return bridge.wait_for(answer)
         finally:
-            self.leave()
+            del self._waiting[message["id"]]
 
-    def too_many(self, since: float) -> None:
-        """The endpoint refused a request that began at `since`."""
-        with self._lock:
-            self._limit.too_many(since, time.monotonic())
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Say what is not answered at once."""
+        raise NotImplementedError
 
-    def answered(self) -> None:
-        """The endpoint answered a request."""
-        if self._limit.is_whole:  # read without the lock: the usual case costs nothing
-            return
-        with self._lock:
-            self._limit.answered()
-            self._let_in()
+    def received(self, message: Mapping[str, Any]) -> None:
+        """The hub's answer."""
+        if message["id"] in self._waiting:
+            self._wake([self._waiting[message["id"]][1]], message)
+
+    def let_go(self, stop: threading.Event | None = None) -> None:
+        """Wake those whom this event stops; None: all."""
+        self._wake([answer for event, answer in list(self._waiting.values()) if stop is None or event is stop], None)
+
+    def _wake(self, answers: Sequence[Future[Mapping[str, Any] | None]], message: Mapping[str, Any] | None) -> None:
+        with self._lock:  # the first answer counts
+            for answer in answers:
+                if not answer.done():
+                    answer.set_result(message)
 
 
-class Admission(Protocol):
+class Admission:
     """Lets the requests to one endpoint through; safe among threads."""
 
-    def slot(self) -> AbstractContextManager[float]:
-        """Waits for a place among those that ask; gives what `too_many` wants to know of it.
+    def __init__(self, client: LimitClient, group: str, most: LimitOf) -> None:
+        self._client, self._group, self._stop = client, group, threading.Event()
+        self._counts_tokens = most.tokens_per_minute is not None
+        self._has_rate = self._counts_tokens or most.requests_per_minute is not None
+
+    def slot(self) -> AbstractContextManager[int]:
+        """Waits for a slot among those that ask; gives what `too_many` wants to know of it.
 
         To leave it without an exception says that the endpoint answered.
         """
+        return self._granted("slot")
 
     def wait_for_rate(self, body: Mapping[str, Any]) -> None:
         """Waits until this request is within the limits a minute."""
+        if self._has_rate:
+            with self._granted("rate", tokens=estimated_tokens(body) if self._counts_tokens else 0):
+                pass
 
-    def too_many(self, slot: float, pause: float | None) -> None:
+    def too_many(self, slot: int, pause: float | None) -> None:
         """The endpoint refused the request of this slot: it has too many.
 
-        `pause`: seconds that it asks to wait; None: it does not say.
+        `pause`: seconds that it asks to wait; None: it does not say. In a process alone each request waits its own.
         """
+        self._client.tell({"do": "too_many", "id": slot, "pause": pause if self._client.is_shared else None})
 
     def stop(self) -> None:
         """No request will be sent any more: whoever waits is let go on, and finds out."""
-
-
-class _Slot(AbstractContextManager[float]):
-    """A place; written out, for a generator takes three times as long, and every request has one."""
-
-    def __init__(self, concurrency: AdaptiveConcurrency) -> None:
-        self._concurrency = concurrency
-
-    def __enter__(self) -> float:
-        return self._concurrency.enter()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._concurrency.leave()
-        if kind is None:
-            self._concurrency.answered()
-
-
-class LocalAdmission:
-    """Of one client alone. What an endpoint asks to wait, the refused request waits itself."""
-
-    def __init__(self, settings: EndpointSettings) -> None:
-        self._concurrency = AdaptiveConcurrency(settings.parallelism)
-        self._rate_limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
-        self._stop = threading.Event()
-
-    def slot(self) -> AbstractContextManager[float]:
-        return _Slot(self._concurrency)
-
-    def wait_for_rate(self, body: Mapping[str, Any]) -> None:
-        self._rate_limiter.wait(body, self._stop)
-
-    def too_many(self, slot: float, pause: float | None) -> None:  # noqa: ARG002 - each thread waits its own
-        self._concurrency.too_many(slot)
-
-    def stop(self) -> None:
         self._stop.set()
+        self._client.let_go(self._stop)
+
+    @contextmanager
+    def _granted(self, what: str, **more: Any) -> Iterator[int]:
+        number, answered = self._client.number(), False
+        try:
+            self._client.ask({"do": what, "id": number, "group": self._group, **more}, self._stop)
+            yield number
+            answered = True
+        finally:
+            self._client.tell({"do": "leave", "id": number, "answered": answered})
+
+
+class _OwnHub(LimitClient):
+    """A hub in this process, for this process alone."""
+
+    is_shared, priority = False, 0
+
+    def __init__(self, most: LimitOf) -> None:
+        super().__init__()
+        self.limits: dict[int, Limit[_Asked]] = {}
+        self._hub, self.send = Hub({"": most}), self.received
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        self._hub.take(self, message)
+
+
+class LocalAdmission(Admission):
+    """Within limits of one client alone."""
+
+    def __init__(self, most: LimitOf) -> None:
+        super().__init__(_OwnHub(most), "", most)

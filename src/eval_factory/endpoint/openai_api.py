@@ -1,10 +1,6 @@
 """The OpenAI-compatible API as pure functions: request bodies, cache keys, and the reading of answers.
 
 Whoever looks for the answer to a request in the response cache makes its key with the same functions.
-
-What a model thought before it answered, told from the answer by the markers around it.
-
-A request's body and its JSON text, which is made once: for the wire, and for what is kept.
 """
 
 from __future__ import annotations
@@ -27,19 +23,17 @@ KNOWN = (
     ("<seed:think>", "</seed:think>"),
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
 )
-"""The markers of models that are widely served; the last are the channels of gpt-oss (harmony). The first are the
-default of a run config: where it holds others, these alone are meant."""
+"""Markers around what a model thinks; the last are the channels of gpt-oss (harmony). The first are the default of a
+run config: where it holds others, these alone are meant."""
 _HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
 
 
 @dataclass(frozen=True)
 class Split:
-    """One answer, taken apart."""
+    """One answer, taken apart: what is scored, and what the model thought (None: no marker was found)."""
 
     answer: str
-    """What is scored."""
     thought: str | None
-    """None where no marker was found; the answer is the text itself then."""
     unfinished: bool = False
     """Whether the text ends in the middle of the thinking."""
 
@@ -48,24 +42,20 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
     """Take an answer apart, by these markers, or by all that are known where these are the default.
 
     A start without an end is thinking that was cut off: nothing after it is an answer. An end without a start
-    belongs to a template that starts the thinking itself.
-
-    Args:
-        start: the marker before the thinking, such as `<think>`.
-        end: the marker after it.
-        cut_off: whether the text ends because no more tokens were granted: it may end inside a marker then.
+    belongs to a template that starts the thinking itself. `cut_off`: the text ends because no more tokens were granted:
+    it may end inside a marker then.
     """
     if (start, end) != KNOWN[0]:
         return _split(text, start, end, cut_off=cut_off)
-    whole = Split(text, None)
+    split = Split(text, None)
     for markers in KNOWN:
-        part = _split(whole.answer, *markers, cut_off=cut_off and not whole.unfinished)
+        part = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
         if part.thought is not None:
-            thought = "\n\n".join(filter(None, (whole.thought, part.thought)))
-            whole = Split(part.answer, thought, unfinished=part.unfinished or whole.unfinished)
-    if whole.thought is None or "<|" not in text:
-        return whole
-    return Split(_HARMONY.sub("", whole.answer).strip(), _HARMONY.sub("", whole.thought).strip(), whole.unfinished)
+            thought = "\n\n".join(filter(None, (split.thought, part.thought)))
+            split = Split(part.answer, thought, unfinished=part.unfinished or split.unfinished)
+    if split.thought is None or "<|" not in text:
+        return split
+    return Split(_HARMONY.sub("", split.answer).strip(), _HARMONY.sub("", split.thought).strip(), split.unfinished)
 
 
 def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
@@ -75,22 +65,23 @@ def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
         return Split((head + after if found_start else after).strip(), thought if found_start else head)
     head, found_start, thought = text.partition(start)
     if not found_start and cut_off:
-        begun = _begun_marker(text.rstrip(), start)
-        head, found_start = text.rstrip()[: len(text.rstrip()) - len(begun)], begun
+        text = text.rstrip()
+        found_start = _part_of_marker(text, start)
+        head = text.removesuffix(found_start)
     return Split(head.strip(), thought, unfinished=True) if found_start else Split(text, None)
 
 
-def _begun_marker(text: str, marker: str) -> str:
-    """The beginning of a marker that a text ends with; empty where there is none.
+def _part_of_marker(text: str, marker: str) -> str:
+    """The first part of a marker that a text ends with; empty where there is none.
 
     After other words it has to be more than half of the marker, for an answer may end in `<` or `<t`. Alone a
     single sign of it is enough, but no letter or digit, which is an answer.
     """
     for length in range(min(len(marker) - 1, len(text)), 0, -1):
-        begun = marker[:length]
-        if text.endswith(begun):
-            alone = text.strip() == begun and not (length == 1 and begun.isalnum())
-            return begun if alone or 2 * length > len(marker) else ""
+        part = marker[:length]
+        if text.endswith(part):
+            alone = text.strip() == part and not (length == 1 and part.isalnum())
+            return part if alone or 2 * length > len(marker) else ""
     return ""
 
 
@@ -155,12 +146,8 @@ class Adapter:
         if self.custom_system_prompt is not None and "messages" in body:
             others = [message for message in body["messages"] if message.get("role") != "system"]
             body = {**body, "messages": [{"role": "system", "content": self.custom_system_prompt}, *others]}
-        kept = {
-            self.params_to_rename.get(name, name): value
-            for name, value in body.items()
-            if name not in self.params_to_remove
-        }
-        return {**kept, **self.params_to_add}
+        left = {name: value for name, value in body.items() if name not in self.params_to_remove}
+        return {**{self.params_to_rename.get(name, name): value for name, value in left.items()}, **self.params_to_add}
 
     def without_reasoning(self, text: str, *, cut_off: bool = False) -> Split:
         """What is scored, and what the model thought before, by the markers in the text."""
@@ -222,7 +209,7 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
 def request_keys(
     url: str, body: Mapping[str, Any], random: str | None, variants: Iterable[Mapping[str, str | None]]
 ) -> Iterator[str]:
-    """The keys under which an answer to this request may be kept: that of the request itself comes first.
+    """The keys under which an answer to this request may be cached: that of the request itself comes first.
 
     `variants`: the changes with which requests to this endpoint were answered that it refused as they were. They are
     part of an answer's key, because they change what is sampled.
@@ -240,7 +227,7 @@ class UnusableAnswer(Exception):
 NOT_FINITE = "the answer holds a number that is not finite"
 """NaN or an infinity is no JSON, no metric can use it, and no other program can read it again."""
 
-MOST_TOKENS = 2**53
+MAX_TOKENS = 2**53
 """No count of tokens is larger; what is would not fit into the journal."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -258,14 +245,14 @@ def parse_answer(data: bytes) -> Any:
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
         answer = _STRICT_JSON.decode(text)
-        whole = text.isascii() or not re.search(_SURROGATE, text)
-        return answer if whole and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
+        is_plain = text.isascii() or not re.search(_SURROGATE, text)
+        return answer if is_plain and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
 
 
-def parse_kept(text: str) -> Any:
-    """An answer as it was kept, by an older version perhaps. Raises UnusableAnswer."""
+def parse_cached(text: str) -> Any:
+    """An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
     return _STRICT_JSON.decode(text)
 
 
@@ -295,7 +282,7 @@ def _without_surrogates(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choice:
-    """One completion as the endpoint gave it."""
+    """One completion of an answer."""
 
     text: str
     finish_reason: str | None
@@ -377,7 +364,7 @@ def _shown(error: Any) -> str:
 
 @dataclass(frozen=True)
 class Completion:
-    """A whole answer, read once: whoever handles it needs not read it again."""
+    """An answer, read once."""
 
     body: dict[str, Any]
     choices: tuple[Choice, ...]
@@ -403,9 +390,8 @@ def stated_model(answer: Any) -> str | None:
 
 def sampling_of(body: Any) -> dict[str, Any]:
     """What a request's body says beside the model and its question."""
-    return (
-        {name: value for name, value in body.items() if name not in _NO_SAMPLING} if isinstance(body, Mapping) else {}
-    )
+    fields = body.items() if isinstance(body, Mapping) else ()
+    return {name: value for name, value in fields if name not in _NO_SAMPLING}
 
 
 def tokens_of(answer: Any) -> tuple[int | None, int | None]:
@@ -417,14 +403,14 @@ def tokens_of(answer: Any) -> tuple[int | None, int | None]:
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None  # a boolean is an int too
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None  # a boolean is an int too
 
 
 _compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class JsonBody(dict[str, Any]):
-    """A body that nobody changes any more. To write its JSON takes a look at every letter of the prompt."""
+    """A body that nobody changes any more: its JSON is written once, for the wire and for the cache."""
 
     _text: str | None = None
 

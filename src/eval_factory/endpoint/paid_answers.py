@@ -1,6 +1,6 @@
 """What the answers in cache.db cost: by themselves, by a price, or not known; and the prices that held when they came.
 
-A price is kept with the run that paid it: a later version of the library that it is from changes nothing that was paid.
+A price is stored with the run that paid it: a later version of the price library changes nothing that was paid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_OBJECT = "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_ex
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 """In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
 
-MOST_TOLD = 1_000_000
+MAX_COST_OF_ANSWER = 1_000_000
 """US dollars: an answer that says more is not believed, so that sums stay numbers."""
 
 LEAST_OF_ESTIMATE = 0.25
@@ -58,8 +58,6 @@ WHERE a.outcome = 'answered' ORDER BY a.id
 
 @dataclass(frozen=True)
 class Paid:
-    """One answer that was paid for."""
-
     run_id: str
     role: str
     prompt_tokens: int | None
@@ -81,7 +79,7 @@ def told_cost(usage: Any) -> float | None:
     """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has it), and it can be."""
     told: Any = usage.get("cost") if isinstance(usage, Mapping) else None
     is_number = isinstance(told, (int, float)) and not isinstance(told, bool)
-    return float(told) if is_number and 0 <= told <= MOST_TOLD else None
+    return float(told) if is_number and 0 <= told <= MAX_COST_OF_ANSWER else None
 
 
 def tokens_from_cache(usage: Any) -> int:
@@ -92,12 +90,7 @@ def tokens_from_cache(usage: Any) -> int:
 
 
 def cost_of(usage: Any, tokens: tuple[int | None, int | None], price: Price | None) -> tuple[float, str] | None:
-    """(US dollars, who says so) of an answer; None where nobody knows.
-
-    Args:
-        usage: of the answer's body.
-        tokens: of prompt and answer, as the endpoint counted them.
-    """
+    """(US dollars, who says so) of an answer; None where nobody knows. `tokens`: of prompt and answer, as counted."""
     told = told_cost(usage)
     if told is not None:
         return told, BY_ENDPOINT
@@ -115,8 +108,7 @@ def _by_price(usage: Any, tokens: tuple[int | None, int | None], price: Price | 
 def limit_tokens(counted: tuple[int | None, int | None], sizes: tuple[int, int]) -> tuple[int, int]:
     """Tokens of prompt and answer as a limit counts them: estimated where the endpoint counted nothing, or too little.
 
-    Args:
-        sizes: bytes of text of prompt and answer.
+    `sizes`: bytes of text of prompt and answer.
     """
     estimated = [-(-size // BYTES_PER_TOKEN) for size in sizes]
     prompt, completion = (
@@ -136,7 +128,7 @@ def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> floa
 
 
 def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> None:
-    """Keep what the tokens of each role cost in a run."""
+    """Store what the tokens of each role cost in a run."""
     if not prices:
         return
     rows = [(run_id, role, json.dumps(price.as_dict(), sort_keys=True)) for role, price in prices.items()]
@@ -147,8 +139,7 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
 
 def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
     """(run id, role) -> what its tokens cost then."""
-    known = _rows(cache_db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'")
-    if not list(known):
+    if not list(_rows(cache_db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'prices'")):
         return {}
     rows = _rows(cache_db, "SELECT run_id, role, price FROM prices")
     return {(run_id, role): Price.from_dict(json.loads(price)) for run_id, role, price in rows}
@@ -162,10 +153,9 @@ def read_paid(cache_db: Path) -> Iterator[Paid]:
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
-    """What was asked from this folder since it was begun, as limits count it; an unknown cost adds nothing to `cost`.
+    """What was asked from this folder so far, as limits count it; an unknown cost adds nothing to `cost`.
 
-    Args:
-        prices: role -> its price now: the user's table holds for all answers, another for those of runs that kept none.
+    `prices`: role -> its price now: the user's table holds for all answers, another for those of runs that stored none.
     """
     (sent,) = next(_rows(cache_db, _SENT), (0,))
     then = read_prices(cache_db)

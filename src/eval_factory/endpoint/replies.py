@@ -1,32 +1,26 @@
-"""What a reply says: its answer, or its error in words that may be shown.
-
-Parameters that an endpoint does not support: supposed of one request, known once that request was answered.
-
-Why a request has no answer: of an attempt, of the request for good, of all requests to the endpoint.
-"""
+"""What a reply says: its answer, its error in words that may be shown, and why a request has no answer."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.core import foreign_text
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.http_wire import LARGEST_BODY, Reply
+from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
-LARGEST_TOKEN = 256
+MAX_TOKEN = 256
 """Bytes of one token of an answer; letters that JSON writes as escapes, and white space, take the most."""
-LARGEST_TOKEN_WITH_LOGPROBS = 2 << 10
+MAX_TOKEN_WITH_LOGPROBS = 2 << 10
 """The same with its log probability, and those of its rivals."""
-LARGEST_REST = 4 << 20
+MAX_REST = 4 << 20
 """Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
-LARGEST_ERROR = 1 << 20
+MAX_ERROR = 1 << 20
 """Bytes of an error that is looked into."""
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
 """The last is in ASCII that is written as UTF-16 or UTF-32."""
@@ -40,7 +34,7 @@ class ReplyReader:
 
     def answer(self, reply: Reply, sent: Mapping[str, Any]) -> openai_api.Completion:
         """The answer to the request `sent`. Raises openai_api.UnusableAnswer."""
-        if len(reply.data) > LARGEST_REST and len(reply.data) > largest_answer(sent):
+        if len(reply.data) > MAX_REST and len(reply.data) > largest_answer(sent):
             raise openai_api.UnusableAnswer(
                 f"the answer has {len(reply.data)} bytes, more than the {granted_tokens(sent)} tokens granted can be"
             )
@@ -56,7 +50,7 @@ class ReplyReader:
 
     def shown(self, reply: Reply) -> str:
         """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
-        if len(reply.data) > LARGEST_ERROR:
+        if len(reply.data) > MAX_ERROR:
             return f"an error of {len(reply.data)} bytes"
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = openai_api.parse_answer(reply.data)
@@ -65,9 +59,13 @@ class ReplyReader:
                 return json.dumps(safe, ensure_ascii=False)
         return self._redactor.text(reply.text())
 
+    def changes_wanted(self, reply: Reply, sent: Mapping[str, Any]) -> dict[str, str | None]:
+        """The change of the request `sent` that an error asks for, if any."""
+        return changes_asked_for(self.shown(reply)[:ERROR_TEXT_LIMIT], sent)
+
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
-        if len(reply.data) > LARGEST_ERROR:
+        if len(reply.data) > MAX_ERROR:
             return self.shown(reply)
         said = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
@@ -85,8 +83,8 @@ def _is_plain(data: bytes) -> bool:
 def largest_answer(body: Mapping[str, Any]) -> int:
     """Bytes that the answer to a request may have: it is kept whole, in several files."""
     granted = granted_tokens(body)
-    each = LARGEST_TOKEN if body.get("logprobs") in (None, False) else LARGEST_TOKEN_WITH_LOGPROBS
-    return min(LARGEST_BODY, LARGEST_REST + granted * each) if granted else LARGEST_BODY
+    each = MAX_TOKEN if body.get("logprobs") in (None, False) else MAX_TOKEN_WITH_LOGPROBS
+    return min(MAX_BODY, MAX_REST + granted * each) if granted else MAX_BODY
 
 
 OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
@@ -94,26 +92,6 @@ OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalt
 
 Changes = Mapping[str, str | None]
 """Parameter of a request -> the name that it is sent under; None: it is left out."""
-
-
-class UnsupportedParams:
-    """Of one endpoint; safe among threads."""
-
-    def __init__(self) -> None:
-        self._changes: dict[str, str | None] = {}
-        self._lock = threading.Lock()
-
-    def changes_for(self, body: Mapping[str, Any]) -> dict[str, str | None]:
-        """The changes without which the endpoint is known to refuse this body."""
-        if not self._changes:  # read without the lock: the usual case costs nothing
-            return {}
-        with self._lock:
-            return {name: new for name, new in self._changes.items() if name in body}
-
-    def learn(self, changes: Changes) -> None:
-        """A request that was refused without these changes was answered with them."""
-        with self._lock:
-            self._changes.update(changes)
 
 
 def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
@@ -166,23 +144,9 @@ class LimitReached(EndpointUnusable):
     """The run may ask no more; the message is the name of its limit."""
 
 
-class TransientFailure(Exception):
-    """This attempt failed; another may not."""
+class TransientFailure(TransportError):
+    """An answer came that is none; another attempt may bring one."""
 
-    def __init__(
-        self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "", **how: bool
-    ) -> None:
-        """`how`: unreachable, silent, malformed or stray, as `TransportError` has it."""
+    def __init__(self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "") -> None:
         super().__init__(message)
         self.status, self.headers, self.said = status, headers, said
-        self.unreachable, self.silent, self.malformed, self.stray = (
-            how.get(name, False) for name in ("unreachable", "silent", "malformed", "stray")
-        )
-
-
-class ParamUnsupported(Exception):
-    """The endpoint refuses a parameter of the body; without it, it may answer."""
-
-    def __init__(self, changes: Changes) -> None:
-        super().__init__()
-        self.changes = changes

@@ -2,8 +2,6 @@
 
 Whoever saves waits for the commit, and whoever commits takes along all that is waiting: an answer that a caller has
 seen is on disk, and a hundred callers share one transaction.
-
-Many threads write to one SQLite file: whoever commits takes along all that is waiting.
 """
 
 from __future__ import annotations
@@ -71,8 +69,10 @@ class GroupCommit:
         try:
             self._write(jobs)
         except Exception as together:
+            # Where another program locks the file each try waits for long.
+            is_locked = isinstance(together, sqlite3.OperationalError) and "locked" in str(together)
             for job in jobs:
-                job.error = together if _is_locked(together) else self._write_alone(job)
+                job.error = together if is_locked else self._write_alone(job)
 
     def _write_alone(self, job: _Job) -> Exception | None:
         """Why it could not be written."""
@@ -92,11 +92,6 @@ class GroupCommit:
             raise
         for job in jobs:
             job.written = True
-
-
-def _is_locked(error: Exception) -> bool:
-    """Whether another program holds the file: each try waits for long."""
-    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 APPLICATION_ID = 0x45464143
@@ -151,7 +146,7 @@ _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 @dataclass(frozen=True)
 class Attempt:
-    """One line of the journal."""
+    """One line of the journal; the fields are the columns, in their order."""
 
     key: str
     role: str
@@ -167,16 +162,14 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answered request as it is kept."""
+    """One answered request; the fields are the columns, in their order."""
 
     key: str
     role: str
     model_id: str
     request: Any
-    """The JSON body."""
     response: Any
-    """The JSON body; both are text where Python cannot take them apart, for they are too deep, or hold numbers too
-    long."""
+    """JSON bodies; as text where Python cannot take them apart: they are too deep, or hold numbers too long."""
     created: float
     """Seconds since the epoch."""
     latency_s: float
@@ -184,7 +177,7 @@ class Answer:
     @property
     def tokens(self) -> tuple[int | None, int | None]:
         """(prompt tokens, completion tokens) as the endpoint counted them."""
-        return openai_api.tokens_of(self.response)
+        return openai_api.usage_of(self.response)
 
 
 @dataclass(frozen=True)
@@ -219,18 +212,13 @@ class ResponseCache:
         """(response, latency in seconds, time of creation) of an answered request.
 
         Raises:
-            openai_api.UnusableAnswer: an older version kept what is no JSON.
+            openai_api.UnusableAnswer: an older version stored what is no JSON.
         """
         if key not in self._keys:
             return None
-        row = (
-            self._reader()
-            .execute("SELECT response, latency_s, created FROM responses WHERE key = ?", (key,))
-            .fetchone()
-        )
-        if row is None:
-            return None
-        return openai_api.parse_kept(row[0]), row[1], row[2]
+        query = "SELECT response, latency_s, created FROM responses WHERE key = ?"
+        row = self._reader().execute(query, (key,)).fetchone()
+        return None if row is None else (openai_api.parse_cached(row[0]), row[1], row[2])
 
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""
@@ -244,23 +232,13 @@ class ResponseCache:
     def save(
         self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None, server: str | None = None
     ) -> None:
-        """Keep an answer, and with which changes its request was answered; returns when it is committed.
+        """Store an answer, and with which changes its request was answered; returns when it is committed.
 
         `server`: the URL of the one that answered, where there are several.
         """
-        statement = (
-            "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                answer.key,
-                answer.role,
-                answer.model_id,
-                _as_json(answer.request),
-                _as_json(answer.response),
-                answer.created,
-                answer.latency_s,
-            ),
-        )
-        statements = [statement, self._attempt(attempt)]
+        columns = {**vars(answer), "request": _as_json(answer.request), "response": _as_json(answer.response)}
+        insert = "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)"
+        statements = [(insert, tuple(columns.values())), self._attempt(attempt)]
         if changed is not None:
             row = (changed.url, changed.model_id, json.dumps(dict(changed.changes), sort_keys=True))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
@@ -274,7 +252,7 @@ class ResponseCache:
         self._writer.commit([self._attempt(attempt)])
 
     def archive_answer(self, key: str, attempt: Attempt) -> None:
-        """Keep an answer under a key that no request has, so that it is asked for anew; `attempt` says why."""
+        """Move an answer to a key that no request has, so that it is asked for again; `attempt` says why."""
         rename = ("UPDATE responses SET key = key || '#' || created WHERE key = ?", (key,))
         self._writer.commit([rename, self._attempt(attempt)])
         self._keys.discard(key)
@@ -282,11 +260,8 @@ class ResponseCache:
     def close(self) -> None:
         self._writer.close()
 
-    def _attempt(self, a: Attempt) -> Statement:
-        values = (
-            self._run_id, a.key, a.role, a.attempt, a.outcome, a.status, a.error, a.started, a.latency_s,
-            a.prompt_tokens, a.completion_tokens,
-        )  # fmt: skip
+    def _attempt(self, attempt: Attempt) -> Statement:
+        values = (self._run_id, *vars(attempt).values())
         return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
 
     def _reader(self) -> sqlite3.Connection:
@@ -296,11 +271,11 @@ class ResponseCache:
         return connection
 
 
-_kept_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time
+_spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time
 
 
 def _as_json(value: dict[str, Any]) -> str:
-    text = value.text() if isinstance(value, JsonBody) else _kept_json(value)
+    text = value.text() if isinstance(value, JsonBody) else _spaced_json(value)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair in a prompt: only its escape can be kept
@@ -343,22 +318,18 @@ def create_or_check(path: Path) -> None:
     path.chmod(0o600)
 
 
-def is_our_cache(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
-    place = 68  # of the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
+    at = 68  # the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
     try:
         with path.open("rb") as file:
-            return file.read(place + 4)[place:] == APPLICATION_ID.to_bytes(4, "big")
+            return file.read(at + 4)[at:] == APPLICATION_ID.to_bytes(4, "big")
     except OSError:
         return False
 
 
 def archive(path: Path) -> Path:
-    """Rename a file that is not our cache, so that it is neither used nor lost.
-
-    Returns:
-        the archived file.
-    """
+    """Rename a file that is not our cache, so that it is neither used nor lost. Returns its new path."""
     target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
     path.rename(target)
     for suffix in ("-wal", "-shm"):
@@ -369,26 +340,25 @@ def archive(path: Path) -> Path:
 
 
 def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
-    """Every attempt in the order of the journal, as mappings of column to value."""
+    """Every attempt in the order of the journal: column -> value."""
     return _rows(path, "SELECT * FROM attempts ORDER BY id")
 
 
 def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Every kept answer (of one role), oldest first; `request` and `response` are JSON text.
+    """Every answer (of one role), oldest first; `request` and `response` are JSON text.
 
-    Their places are sorted, and each is read in its turn: SQLite would sort them with their texts, on disk if need be.
+    Their row ids are sorted, and each is read in its turn: SQLite would sort them with their texts, on disk if need be.
     """
-    places = "SELECT rowid FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key"
-    return _rows(path, places, "SELECT * FROM responses WHERE rowid = ?", role=role)
+    ids = "SELECT rowid FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key"
+    return _rows(path, ids, "SELECT * FROM responses WHERE rowid = ?", role=role)
 
 
 def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
-    """Every kept answer (of one role), oldest first; each is read once, whatever is then taken from it."""
+    """Every answer (of one role), oldest first; each is read once, whatever is then taken from it."""
     return map(_typed, read_answers(path, role))
 
 
-def read_cached_answer(path: Path, key: str) -> Answer | None:
-    """One kept answer."""
+def read_answer(path: Path, key: str) -> Answer | None:
     rows = _rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
     return next(map(_typed, rows), None)
 
@@ -396,7 +366,7 @@ def read_cached_answer(path: Path, key: str) -> Answer | None:
 def used_keys(path: Path, run_id: str) -> frozenset[str]:
     """Of the answers that one run got or took from the cache; others in the file may be of another endpoint's.
 
-    One that was archived since is not kept any more, and its key still stands here.
+    The key of one that was archived since still stands here.
     """
     query = "SELECT DISTINCT key FROM attempts WHERE run_id = :run_id AND outcome IN ('answered', 'cached')"
     return frozenset(row["key"] for row in _rows(path, query, run_id=run_id))
@@ -411,26 +381,25 @@ def _typed(row: Mapping[str, Any]) -> Answer:
 
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
-    """Each way in which requests to this endpoint and model were changed; `openai_api.request_keys` takes them."""
+    """Each way in which requests to this endpoint and model were changed, as `openai_api.request_keys` takes them."""
     query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
     return [json.loads(row["changes"]) for row in _rows(path, query, url=url, model_id=model_id)]
 
 
 def read_servers(path: Path) -> dict[str, str]:
     """Key of an answer -> URL of the server that gave it, where there were several."""
-    there = _rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'")
-    if next(there, None) is None:
+    if next(_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'"), None) is None:
         return {}
     return {row["key"]: row["server"] for row in _rows(path, "SELECT key, server FROM answered_at")}
 
 
 def read_answers_by_role(path: Path) -> dict[str, Iterator[dict[str, Any]]]:
-    """Role -> its kept answers, read as they are gone through, once."""
+    """Role -> its answers, read as they are gone through, once."""
     return {role: read_answers(path, role) for role in read_roles(path)}
 
 
 def finish_reasons(path: Path, role: str) -> dict[str, int]:
-    """Why the kept answers of a role ended -> how many, the most frequent first. Some answers do not say it."""
+    """Why the answers of a role ended -> how many, the most frequent first. Some answers do not say it."""
     query = """
         SELECT reason, count(*) AS answers FROM (
             SELECT json_extract(response, '$.choices[0].finish_reason') AS reason

@@ -1,20 +1,18 @@
 """A client that tries a request until it is answered or fails for good: what is tried again, when, and how often.
 
 Retry arithmetic (backoff, jitter) is urllib3's `Retry`.
-
-Whether an endpoint answers at all: where its first requests all fail for good, the next would too.
-
-Whether an endpoint is still there, as all threads that ask it know it together.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from urllib3.exceptions import MaxRetryError
@@ -24,50 +22,41 @@ from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
 from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, openai_api
-from eval_factory.endpoint.connection import Connection, messages_together
+from eval_factory.endpoint.connection import messages_together
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
-from eval_factory.endpoint.limits import Admission, LocalAdmission, Patience, asked_pause
+from eval_factory.endpoint.limits import asked_pause
 from eval_factory.endpoint.replies import (
-    ERROR_TEXT_LIMIT,
     Changes,
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     NoneAnswered,
-    ParamUnsupported,
     ReplyReader,
     RequestFailed,
     TransientFailure,
-    UnsupportedParams,
-    changes_asked_for,
 )
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 
 
 class FirstRequests:
-    """Counts the first requests to one endpoint until one is answered; safe among threads."""
+    """Counts the first requests to one endpoint until one is answered: where all fail for good, the next would too."""
 
-    def __init__(self, most: int, *, answered: bool = False) -> None:
-        """`most`: so many may fail; 0: any number. `answered`: the endpoint is known to answer requests like these."""
-        self.most = most
-        self._over = answered or most == 0
-        self._begun = 0
+    def __init__(self, most: int) -> None:
+        """`most`: so many may fail; 0: any number."""
+        self.most, self._is_over = most, most == 0
+        self._started = itertools.count()
         self._causes: list[str] = []
         self._lock = threading.Lock()
 
-    def begin(self) -> int:
+    def start(self) -> int:
         """The number of one more request: only the first count, for of many at once those that fail end sooner."""
-        if self._over:
-            return self.most
-        with self._lock:
-            self._begun += 1
-            return self._begun - 1
+        return self.most if self._is_over else next(self._started)
 
     def answered(self) -> None:
-        self._over = True
+        self._is_over = True
 
     def failed(self, number: int, cause: str) -> tuple[str, ...] | None:
         """A request failed for good. All their causes, where it was the last of the first and none was answered."""
@@ -75,12 +64,11 @@ class FirstRequests:
             return None
         with self._lock:
             self._causes.append(cause)
-            return tuple(self._causes) if len(self._causes) == self.most and not self._over else None
+            return tuple(self._causes) if len(self._causes) == self.most and not self._is_over else None
 
 
 OUTAGE_S = 120.0
 """A server that restarts is back by then; one that sends nothing for longer is gone."""
-
 LEAST = 3
 """So few requests, or tries of one, say nothing of the endpoint."""
 
@@ -90,11 +78,10 @@ class OutageDetector:
 
     def __init__(self, *, max_retries: int, parallelism: int) -> None:
         threads = max(parallelism, LEAST)
-        self._most_unreachable = LEAST * threads
-        self._most_without_answer = max(max_retries + 1, LEAST) * threads
+        self._max_unreachable = LEAST * threads
+        self._max_without_answer = max(max_retries + 1, LEAST) * threads
         """More than prompts that take too long use up while they are asked at the same time."""
-        self._in_a_row = 0
-        self._since = 0.0
+        self._in_a_row, self._since = 0, 0.0
         self._lock = threading.Lock()
 
     def received(self) -> None:
@@ -108,7 +95,7 @@ class OutageDetector:
             if self._in_a_row == 0:
                 self._since = now
             self._in_a_row += 1
-            most = self._most_unreachable if unreachable else self._most_without_answer
+            most = self._max_unreachable if unreachable else self._max_without_answer
             return self._in_a_row >= most and now - self._since >= OUTAGE_S
 
 
@@ -130,9 +117,9 @@ OUTAGE_PAUSE_MAX_S = 10.0
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
-NVCF_LONGEST_HOLD_S = 300
+NVCF_MAX_HOLD_S = 300
 NVCF_FIRST_PAUSE_S = 0.25
-NVCF_LONGEST_PAUSE_S = 5.0
+NVCF_MAX_PAUSE_S = 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
 
@@ -160,7 +147,7 @@ class _Tries:
         self._retries = retries
         self._waits = retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
         self._silent_since: float | None = None
-        self._too_many_since: float | None = None
+        self._limited_since: float | None = None
         self._malformed = 0
         self._moves = 0
 
@@ -169,12 +156,12 @@ class _Tries:
         self._moves += 1
         return self._moves <= most
 
-    def pause_after(self, error: TransientFailure, *, bridge: bool, patience: Patience | None) -> float | None:
+    def pause_after(self, error: TransportError, server: Server, *, was_there: bool) -> float | None:
         """Seconds to the next try; None where there is none.
 
-        `bridge`: the endpoint was there before. While no connection can be made nothing is sent, so nothing can be
+        `was_there`: the endpoint answered before. While no connection can be made nothing is sent, so nothing can be
         paid twice: such tries cost no retry as long as it may be restarting. A limit a minute costs none either,
-        as long as `patience` bears it. Nor does an answer to another question: no id is taken for one twice.
+        as long as the server tolerates it. Nor does an answer to another question: no id is taken for one twice.
         """
         now = time.monotonic()
         if error.stray:
@@ -182,18 +169,12 @@ class _Tries:
         self._malformed += error.malformed
         if self._malformed >= MAX_MALFORMED:
             return None
-        if error.status != TOO_MANY_REQUESTS:
-            self._too_many_since = None
-        elif self._too_many_since is None:
-            self._too_many_since = now
-        if patience is not None and self._too_many_since is not None and patience.bears(self._too_many_since):
+        self._limited_since = (self._limited_since or now) if error.status == TOO_MANY_REQUESTS else None
+        if self._limited_since is not None and server.tolerates_limit(self._limited_since):
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
-        if not error.silent:
-            self._silent_since = None
-        elif self._silent_since is None:
-            self._silent_since = now
-        if bridge and error.unreachable and now - (self._silent_since or now) < OUTAGE_S:
+        self._silent_since = (self._silent_since or now) if error.silent else None
+        if was_there and error.unreachable and now - (self._silent_since or now) < OUTAGE_S:
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, {})
         try:
@@ -203,79 +184,52 @@ class _Tries:
         return _pause(self._retries, error.headers) * (SILENCE_FACTOR if error.silent else 1)
 
 
-_Note = Callable[[int, str, RequestFailed, float, float], None]
+Note = Callable[[int, str, RequestFailed, float, float], None]
 """(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
 
 
-@dataclass(frozen=True)
-class _Refusals:
-    """Tells the journal of requests that were sent and refused, where their attempt goes on, or the whole run ends."""
-
-    note: _Note
-    attempt: int
-    started: float
-
-    def tell(self, status: int) -> None:
-        latency = max(0.0, time.time() - self.started)
-        self.note(self.attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), self.started, latency)
+def _note_refused(note: Note, attempt: int, started: float, status: int) -> None:
+    """Of a request that was sent and refused, where its attempt goes on, or the whole run ends."""
+    latency = max(0.0, time.time() - started)
+    note(attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), started, latency)
 
 
 class RetryingClient:
     """Asks one endpoint, be it one server or several; safe among threads."""
 
     def __init__(
-        self,
-        settings: EndpointSettings,
-        servers: Servers | Connection,
-        *,
-        first: FirstRequests | None = None,
-        patience: Patience | None = None,
-        has_answered: bool = False,
-        admission: Admission | None = None,
-        purse: AnyPurse | None = None,
+        self, settings: EndpointSettings, servers: Servers, *, first: int = 0, budget: AnyPurse | None = None
     ) -> None:
         """
         Args:
-            servers: a connection alone is one server, of which the last arguments speak.
-            purse: is asked before each request that is sent; None: there is no limit.
-            first: what stops the run where the first requests all fail; None: nothing does.
-            patience: for how long a 429 costs no retry; None: for no time.
-            has_answered: it is known to be there, and to take the key and the model.
-            admission: lets requests through; None: within the settings' own limits, for this client alone.
+            first: so many first requests that all fail stop the run; 0: nothing does.
+            budget: is asked before each request that is sent; None: there is no limit.
         """
-        parallelism = settings.parallelism
-        if isinstance(servers, Connection):
-            own = admission or LocalAdmission(settings)
-            one = Server(servers, own, parallelism=parallelism, patience=patience, has_answered=has_answered)
-            servers = Servers([one])
         connections = [server.connection for server in servers.all]
         self._servers, self._messages = servers, messages_together([one.messages for one in connections])
         self._redactor, self._use_nvcf = connections[0].redactor, settings.use_nvcf
         self._timeout_s = connections[0].transport.timeout_s
         self._reader = ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
-            total=settings.max_retries,
-            backoff_factor=BACKOFF_FACTOR_S,
-            backoff_jitter=BACKOFF_FACTOR_S,
-            backoff_max=BACKOFF_MAX_S,
-            allowed_methods=None,
-        )
-        self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=parallelism)
-        self._first, self._purse = first or FirstRequests(0), purse
-        self._most_refusals = max(REFUSALS_IN_A_ROW, 2 * parallelism)
-        self._lock = threading.Lock()
+            total=settings.max_retries, backoff_factor=BACKOFF_FACTOR_S, backoff_jitter=BACKOFF_FACTOR_S,
+            backoff_max=BACKOFF_MAX_S, allowed_methods=None,
+        )  # fmt: skip
+        self._outage = OutageDetector(max_retries=settings.max_retries, parallelism=settings.parallelism)
+        self._first, self._budget = FirstRequests(first), budget
+        self._max_refusals = max(REFUSALS_IN_A_ROW, 2 * settings.parallelism)
+        self._lock, self._stop = threading.Lock(), threading.Event()
         self._unusable: EndpointUnusable | None = None
-        self._stop = threading.Event()
-        self._unsupported = UnsupportedParams()
+        self._changes: dict[str, str | None] = {}
+        """Without which the endpoint is known to refuse a body that has these parameters."""
 
-    def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
+    def ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         """Ask until there is an answer.
 
         Raises:
             RequestFailed: this request cannot be answered.
             EndpointUnusable: none can.
         """
-        number = self._first.begin()
+        number = self._first.start()
         try:
             return self._ask(body, note)
         except RequestFailed as failed:
@@ -297,20 +251,20 @@ class RetryingClient:
         self._stop.set()
         self._servers.stop()
 
-    def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
+    def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
         tries: _Tries | None = None
         attempt = 1
         own_changes: dict[str, str | None] = {}
         avoid: Server | None = None
         while True:
             started, clock = time.time(), time.perf_counter()
-            turn = self._servers.turn(avoid)
             try:
-                with turn:
+                with self._servers.turn(avoid) as turn:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    answer, changes = self._attempt(body, own_changes, turn, _Refusals(note, attempt, started))
-            except TransientFailure as error:
+                    refused = partial(_note_refused, note, attempt, started)
+                    answer, changes = self._attempt(body, own_changes, turn, refused)
+            except TransportError as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
                 tries = tries or _Tries(self._retries)
@@ -318,8 +272,8 @@ class RetryingClient:
                 outage = self._is_outage(error, last=pause is None or attempt >= TRIES_TO_REACH)
                 state = AttemptState.FAILED if outage or pause is None else AttemptState.RETRIED
                 note(attempt, state, failed, started, latency)
-            except RequestFailed as refused:
-                note(attempt, AttemptState.FAILED, refused, started, time.perf_counter() - clock)
+            except RequestFailed as failure:
+                note(attempt, AttemptState.FAILED, failure, started, time.perf_counter() - clock)
                 raise
             else:
                 latency = time.perf_counter() - clock
@@ -328,36 +282,34 @@ class RetryingClient:
                 return Answered(answer, attempt, started, latency, changes, turn.server.connection.name)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
-                raise EndpointGone(self._outage_message(str(failed)))
+                told = self._messages.outage if self._servers.has_answered else self._messages.unreachable
+                raise EndpointGone(told(str(failed)))
             if pause is None:
                 raise failed
             attempt += 1
             bridge.pause(self._stop, pause)
 
-    def _pause_after(self, error: TransientFailure, tries: _Tries, turn: Turn, latency: float) -> float | None:
+    def _pause_after(self, error: TransportError, tries: _Tries, turn: Turn, latency: float) -> float | None:
         """Seconds to the next try, at once where another server is well; None where there is none."""
-        elsewhere = not error.stray and self._servers.failed(turn.server, turn.since, _asked(error.headers))
+        another = not error.stray and self._servers.failed(turn.server, turn.since, _asked(error.headers))
         lost = error.silent and latency < self._timeout_s
-        if elsewhere and lost and tries.may_move(self._servers.most_moves):
+        if another and lost and tries.may_move(len(self._servers.all) - 1):
             return 0.0
-        pause = tries.pause_after(error, bridge=self._servers.has_answered, patience=turn.server.patience)
-        return 0.0 if elsewhere and pause is not None else pause
+        pause = tries.pause_after(error, turn.server, was_there=self._servers.has_answered)
+        return 0.0 if another and pause is not None else pause
 
     def _raise_if_stopped(self) -> None:
         if self._unusable is not None:
             raise type(self._unusable)(str(self._unusable))
 
-    def _is_outage(self, error: TransientFailure, *, last: bool) -> bool:
+    def _is_outage(self, error: TransportError, *, last: bool) -> bool:
         """Whether it makes no sense to ask anything else. `last`: of the tries to reach what never answered."""
         if error.unreachable and not self._servers.has_answered:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
-    def _outage_message(self, error: str) -> str:
-        return self._messages.outage(error) if self._servers.has_answered else self._messages.unreachable(error)
-
     def _attempt(
-        self, body: Mapping[str, Any], own_changes: dict[str, str | None], turn: Turn, refusals: _Refusals
+        self, body: Mapping[str, Any], own_changes: dict[str, str | None], turn: Turn, refused: Callable[[int], None]
     ) -> tuple[openai_api.Completion, Changes]:
         """One attempt; more than one request only where the endpoint refuses a parameter and is asked without it.
 
@@ -365,31 +317,31 @@ class RetryingClient:
         request goes without it before: an error may speak of a parameter because its prompt does.
         """
         while True:
-            changes = {**self._unsupported.changes_for(body), **own_changes}
+            known = {name: new for name, new in list(self._changes.items()) if name in body} if self._changes else {}
+            changes = {**known, **own_changes}
             sent = openai_api.changed(body, changes) if changes else body
-            reply = self._send(sent, turn.server, refusals)
+            reply = self._send(sent, turn.server, refused)
             try:
-                answer = self._usable(reply, sent, turn)
-            except ParamUnsupported as error:
-                refusals.tell(reply.status)
-                own_changes.update(error.changes)
-                continue
+                wanted = self._reader.changes_wanted(reply, sent) if reply.status == 400 else {}
+                if not wanted:
+                    answer = self._usable(reply, sent, turn)
+                    self._changes.update(own_changes)
+                    return answer, changes
+                refused(reply.status)
+                own_changes.update(wanted)
             except EndpointUnusable:
-                refusals.tell(reply.status)
+                refused(reply.status)
                 raise
             finally:
                 reply.hold.end()
-            if own_changes:
-                self._unsupported.learn(own_changes)
-            return answer, changes
 
-    def _send(self, body: Mapping[str, Any], server: Server, refusals: _Refusals) -> Reply:
+    def _send(self, body: Mapping[str, Any], server: Server, refused: Callable[[int], None]) -> Reply:
         sign_in = server.connection.sign_in
         try:
             authorization = sign_in.header()
             reply = self._signed(body, server, authorization)
             if reply.status == 401 and sign_in.renew(authorization):
-                refusals.tell(reply.status)
+                refused(reply.status)
                 reply = self._signed(body, server, sign_in.header())
             self._outage.received()
             return reply
@@ -398,17 +350,17 @@ class RetryingClient:
         except TransportError as error:
             if not error.silent:
                 self._outage.received()
-            raise TransientFailure(str(error), None, {}, **vars(error)) from error
+            raise
 
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
         connection = server.connection
         headers = {"Authorization": authorization} if authorization else {}
         if self._use_nvcf:
-            hold = min(NVCF_LONGEST_HOLD_S, self._timeout_s / 2)  # it answers 202 before we hang up
+            hold = min(NVCF_MAX_HOLD_S, self._timeout_s / 2)  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
         server.admission.wait_for_rate(body)
         self._raise_if_stopped()
-        if self._purse is not None and (limit := self._purse.begin()) is not None:
+        if self._budget is not None and (limit := self._budget.begin()) is not None:
             raise LimitReached(limit)
         reply = connection.transport.post(connection.url, body, headers)
         return self._polled(reply, headers, connection.transport) if self._use_nvcf else reply
@@ -431,7 +383,7 @@ class RetryingClient:
             if time.monotonic() + pause > deadline:
                 raise TransientFailure(f"the cloud function gave no answer within {self._timeout_s:g} s", 202, {})
             bridge.pause(self._stop, pause)
-            pause = min(2 * pause, NVCF_LONGEST_PAUSE_S)
+            pause = min(2 * pause, NVCF_MAX_PAUSE_S)
             with contextlib.suppress(TransportError):
                 reply = transport.get(f"{status_url}/{held}", headers)
         return reply
@@ -458,9 +410,6 @@ class RetryingClient:
             raise EndpointUnusable(messages.refused(reply.status, text))
         if 300 <= reply.status < 400:
             raise EndpointUnusable(messages.moved(reply.status))
-        changes = changes_asked_for(self._reader.shown(reply)[:ERROR_TEXT_LIMIT], sent) if reply.status == 400 else {}
-        if changes:
-            raise ParamUnsupported(changes)
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, text)
 
     def _is_of_a_prompt(self, status: int, server: Server) -> bool:
@@ -469,7 +418,7 @@ class RetryingClient:
             return False
         with self._lock:
             server.refusals += 1
-            return server.refusals < self._most_refusals
+            return server.refusals < self._max_refusals
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:

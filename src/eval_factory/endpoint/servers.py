@@ -9,37 +9,35 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
 from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
-from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Patience
+from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission
 
-FIRST_ABSENCE_S, LONGEST_ABSENCE_S = 0.5, 10.0
+FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0
 """For how long a server that failed is asked nothing."""
+WINDOW_S = 120.0
+"""A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
+PATIENCE_S = 900.0
+"""Of one request, however many others are answered: a prompt may be larger than the limit itself."""
 
 
 class Server:
     """One of them; `Servers` changes it."""
 
     def __init__(
-        self,
-        connection: Connection,
-        admission: Admission,
-        *,
-        parallelism: int,
-        patience: Patience | None = None,
-        has_answered: bool = False,
+        self, connection: Connection, admission: Admission, *, parallelism: int, is_patient: bool, has_answered: bool
     ) -> None:
         """
         Args:
-            patience: for how long a 429 costs no retry; None: for no time.
+            is_patient: a 429 costs no retry for a while.
             has_answered: it is known to be there, and to take the key and the model.
         """
-        self.connection, self.admission, self.patience = connection, admission, patience
-        self.has_answered = has_answered
+        self.connection, self.admission = connection, admission
+        self.has_answered, self._is_patient = has_answered, is_patient
         self.refusals = 0
         """Without an answer between."""
         self.under_way = 0
@@ -48,6 +46,8 @@ class Server:
         self.limit = AdaptiveLimit(parallelism)
         self.failed_at = self.absent_until = self.paused_until = 0.0
         """By the monotonic clock. The pause is one that it asked for: an answer does not end it."""
+        self._limited_since: float | None = None
+        """Since when it says nothing but that there are too many requests."""
 
     def is_well(self, now: float) -> bool:
         return self.failures == 0 and self.paused_until <= now
@@ -57,9 +57,26 @@ class Server:
         is_due = self.failures and not self.under_way and max(self.absent_until, self.paused_until) <= now
         return bool(is_due) or self.is_well(now)
 
-    @property
-    def load(self) -> float:
-        return self.under_way / self.limit.places
+    def tolerates_limit(self, first: float) -> bool:
+        """Whether one more 429 costs no retry. `first`: when this request met its first one (monotonic)."""
+        now = time.monotonic()
+        since = self._limited_since
+        if since is None:
+            since = self._limited_since = now
+        return self._is_patient and now - since < WINDOW_S and now - first < PATIENCE_S
+
+    def answered(self) -> None:
+        self.has_answered, self.refusals, self.failures, self._limited_since = True, 0, 0, None
+        self.limit.answered()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The slot of one attempt at one server."""
+
+    server: Server
+    slot: int
+    since: float
 
 
 class Servers:
@@ -67,49 +84,42 @@ class Servers:
 
     def __init__(self, servers: Sequence[Server], together: Admission | None = None) -> None:
         """`together`: how many requests go on at once, at all of them; None: there is one, whose own limit that is."""
-        self.all = tuple(servers)
-        self._together = together
-        self._turns = itertools.count()
-        self._lock = threading.Lock()
+        self.all, self._together = tuple(servers), together
+        self._turns, self._lock = itertools.count(), threading.Lock()
 
     @property
     def has_answered(self) -> bool:
         return any(server.has_answered for server in self.all)
 
-    @property
-    def most_moves(self) -> int:
-        """So often a request may be taken elsewhere without a retry: once from each server that is lost."""
-        return len(self.all) - 1
+    @contextmanager
+    def turn(self, avoid: Server | None = None) -> Iterator[Turn]:
+        """A slot at one of them; not at `avoid` where another may be asked.
 
-    def turn(self, avoid: Server | None = None) -> Turn:
-        """A place at one of them; not at `avoid` where another may be asked."""
-        return Turn(self, self._together, avoid)
+        To leave it without an exception says that the server answered.
+        """
+        with nullcontext() if self._together is None else self._together.slot():
+            server = self._next(avoid)
+            try:
+                with server.admission.slot() as slot:
+                    yield Turn(server, slot, time.monotonic())
+            finally:
+                with self._lock:
+                    server.under_way -= 1
 
-    def begin(self, avoid: Server | None) -> Server:
+    def _next(self, avoid: Server | None) -> Server:
         """The server with the fewest requests under way; in turn where several have as few."""
-        if len(self.all) == 1:
-            return self.all[0]
         with self._lock:
             now, turn, number = time.monotonic(), next(self._turns), len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)
-            order = {server: (place - turn) % number for place, server in enumerate(self.all)}
-            chosen = min(ready, key=lambda server: (server.load, order[server]))
+            order = {server: (index - turn) % number for index, server in enumerate(self.all)}
+            chosen = min(ready, key=lambda server: (server.under_way / server.limit.slots, order[server]))
             chosen.under_way += 1
             return chosen
 
-    def end(self, server: Server) -> None:
-        if len(self.all) > 1:
-            with self._lock:
-                server.under_way -= 1
-
     def answered(self, server: Server) -> None:
-        server.has_answered, server.refusals, server.failures = True, 0, 0
-        if server.patience is not None:
-            server.patience.answered()
-        if not server.limit.is_whole:
-            with self._lock:
-                server.limit.answered()
+        with self._lock:
+            server.answered()
 
     def failed(self, server: Server, since: float, pause: float | None) -> bool:
         """An attempt that began at `since` (monotonic) failed. Whether another server is well.
@@ -121,7 +131,7 @@ class Servers:
             now = time.monotonic()
             if since >= server.failed_at:
                 server.failures, server.failed_at = server.failures + 1, now
-                absence = min(FIRST_ABSENCE_S * 2 ** (server.failures - 1), LONGEST_ABSENCE_S)
+                absence = min(FIRST_ABSENCE_S * 2 ** (server.failures - 1), MAX_ABSENCE_S)
                 server.absent_until = now + absence
             if pause is not None:
                 server.paused_until = max(server.paused_until, now + pause)
@@ -129,7 +139,7 @@ class Servers:
 
     def too_many(self, turn: Turn, pause: float | None) -> None:
         """The server refused the request of this turn: it has too many."""
-        turn.server.admission.too_many(turn.place, pause)
+        turn.server.admission.too_many(turn.slot, pause)
         with self._lock:
             turn.server.limit.too_many(turn.since, time.monotonic())
 
@@ -144,62 +154,21 @@ def servers_at(
     connections: Sequence[Connection],
     settings: EndpointSettings,
     *,
-    shared: Callable[[str], Admission | None] | None = None,
+    shared: Callable[[str], Admission | None] = lambda _: None,
     has_answered: bool = False,
+    is_patient: bool = True,
 ) -> Servers:
-    """The servers of an endpoint, each with limits of its own.
+    """The servers of an endpoint, each with limits of its own. The last arguments are those of `Server`.
 
     Args:
         shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
-        has_answered: each is known to be there, and to take the key and the model.
     """
-
-    def admission(name: str) -> Admission:
-        return (shared(name) if shared else None) or LocalAdmission(settings)
-
     together, *names = limit_names(settings.role, len(connections))
     made = [
-        Server(one, admission(name), parallelism=settings.parallelism, patience=Patience(), has_answered=has_answered)
+        Server(
+            one, shared(name) or LocalAdmission(settings.limit),
+            parallelism=settings.parallelism, is_patient=is_patient, has_answered=has_answered,
+        )
         for one, name in zip(connections, names or [together], strict=True)
-    ]
-    return Servers(made, admission(together) if names else None)
-
-
-class Turn:
-    """The place of one attempt at one server. To leave it without an exception says that the server answered."""
-
-    server: Server
-    place: float
-    """What the server's admission wants to know of it."""
-    since: float
-
-    def __init__(self, servers: Servers, together: Admission | None, avoid: Server | None) -> None:
-        self._servers, self._avoid = servers, avoid
-        self._together = None if together is None else together.slot()
-        self._slot: AbstractContextManager[float]
-
-    def __enter__(self) -> Turn:
-        if self._together is not None:
-            self._together.__enter__()
-        try:
-            self.server = self._servers.begin(self._avoid)
-            try:
-                self._slot = self.server.admission.slot()
-                self.place = self._slot.__enter__()
-            except BaseException:
-                self._servers.end(self.server)
-                raise
-        except BaseException:
-            if self._together is not None:
-                self._together.__exit__(None, None, None)
-            raise
-        self.since = time.monotonic()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._slot.__exit__(kind, error, trace)
-        self._servers.end(self.server)
-        if self._together is not None:
-            self._together.__exit__(kind, error, trace)
+    ]  # fmt: skip
+    return Servers(made, shared(together) or LocalAdmission(settings.limit) if names else None)

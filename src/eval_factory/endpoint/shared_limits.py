@@ -1,66 +1,235 @@
-"""The share of one process in limits that several have together (`eval_factory.endpoint.limit_server`).
+"""Limits that several helm-run processes share: a server in the process that runs them, and each process's side.
 
-All threads share one connection: one thread reads, and wakes whoever is meant. When the connection is lost nothing is
-let through any more: to go on without limits would break them.
+The server listens at a Unix socket in a folder that only this user can enter. A process has one connection for all its
+threads; when it closes, whatever the reason, its slots are free again. Where the server is gone nothing is sent any
+more: to go on without limits would break them. Messages are JSON, one a line:
+
+    {"do": "slot", "id": 1, "group": G}                   answered {"id": 1} when it is this request's turn
+    {"do": "too_many", "id": 1, "pause": seconds or null}
+    {"do": "rate", "id": 2, "group": G, "tokens": 300}    answered {"id": 2} when it is within the limits a minute
+    {"do": "leave", "id": 1, "answered": true}            gives a slot back, or waits no more for whatever it was
+    {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a limit's name or null}
+    {"do": "spend", "tokens": 20, "cost": 0.01}
+
+The first message to a process lists the limits, and says whether there is a budget. When the budget's time is over,
+`{"over": "max_wall_s"}` goes to all: who waits for a pause to end asks nothing meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
+import os
+import shutil
 import socket
+import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, cast
 
 from typing_extensions import Self
 
+from eval_factory.core.budget import MAX_WALL, Purse
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.limits import estimated_tokens
+from eval_factory.endpoint.endpoint_settings import LimitOf
+from eval_factory.endpoint.limits import Admission, Hub, Limit, LimitClient
 from eval_factory.endpoint.replies import EndpointUnusable
 
+MAX_PATH = 100
+"""Bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)."""
+MAX_LINE = 65536
+BACKLOG = 128
+"""Processes that connect at the same moment."""
 GREETING_WITHIN_S = 60.0
 """The server may be a busy process; that it is none at all shows at once."""
+PREFIX, SOCKET = "eval-factory-", "s"
+OVER = {"over": MAX_WALL}
+SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
 LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
 
-_Answer: TypeAlias = "Future[Mapping[str, Any] | None]"
+
+class LimitServer:
+    """Serves from `with` on to its end, in the loop's thread."""
+
+    def __init__(self, limits: Mapping[str, LimitOf], budget: Purse | None = None) -> None:
+        """`limits`: by the name of the group that shares them; `budget`: of all together."""
+        self.hub, self._budget = Hub(limits, budget), budget
+        self.greeting = {
+            "groups": {name: vars(most) for name, most in limits.items()}, "budget": budget is not None,
+        }  # fmt: skip
+        self.connections: set[_Connection] = set()
+        self.priorities = itertools.count()
+        self.is_over = False
+        self._address: str | None = None
+        self._end = ExitStack()
+
+    @property
+    def address(self) -> str:
+        """The path of its socket."""
+        if self._address is None:
+            raise RuntimeError("the server has not started")
+        return self._address
+
+    def __enter__(self) -> Self:
+        """
+        Raises:
+            OSError: a socket cannot be made.
+        """
+        with ExitStack() as end:
+            folder = _private_folder()
+            end.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._address = str(folder / SOCKET)
+            bridge.wait_for(self._start())
+            end.callback(lambda: bridge.wait_for(self._close()))
+            self._end = end.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.close()
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: _Connection(self), self._address, backlog=BACKLOG)
+        left = None if self._budget is None else self._budget.seconds_left
+        self._timer = None if left is None else loop.call_later(min(left, threading.TIMEOUT_MAX), self._end_time)
+
+    async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+        await asyncio.sleep(0)  # connections are closed in the loop's next round
+
+    def _end_time(self) -> None:
+        """The time of the budget is over: nobody is to wait for anything any more."""
+        self.is_over = True
+        for connection in self.connections:
+            connection.send(OVER)
+
+
+def _private_folder() -> Path:
+    """Only this user can enter it, and a socket's path in it is short enough.
+
+    What is killed leaves it behind, with nothing but the socket's name in it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
+    return folder
+
+
+class _Connection(asyncio.Protocol):
+    """The server's connection to one process."""
+
+    def __init__(self, server: LimitServer) -> None:
+        self._server, self._rest = server, b""
+        # A process that came earlier has its slots first: so it ends, and scores while the next ones ask.
+        self.priority = next(server.priorities)
+        self.limits: dict[int, Limit[Any]] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.connections.add(self)
+        self.send(self._server.greeting)
+        if self._server.is_over:
+            self.send(OVER)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        try:
+            for line in lines:
+                self._server.hub.take(self, json.loads(line))
+        except (ValueError, TypeError, KeyError):  # none of our clients
+            self.close()
+        if len(self._rest) > MAX_LINE:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever the reason
+        self._server.connections.discard(self)
+        self._server.hub.forget(self)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self._transport.write(json.dumps(message).encode() + b"\n")
+
+    def close(self) -> None:
+        self._transport.abort()
 
 
 class LimitsLost(EndpointUnusable):
     """Nobody says any more whether a request may be sent."""
 
 
-class SharedLimits:
-    """The limits of all roles of one process. Where nobody is there, whoever wants to ask is told so."""
+class SharedLimits(LimitClient):
+    """The limits of all roles of one process. Where no server answers, whoever asks gets `LimitsLost`."""
 
     def __init__(self, settings: SharedLimitsSettings) -> None:
-        self._groups = settings.groups
-        self._connection = _ServerConnection(settings.address)
-        self._told = self._connection.greeting()
+        super().__init__()
+        self._groups, self._limits, self._has_budget = settings.groups, dict[str, LimitOf](), True
+        self._is_lost, self._over = False, ""
+        self._watching: list[Callable[[str], None]] = []
+        self._sending = threading.Lock()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._lines = self._socket.makefile("rb")
+        try:
+            self._socket.settimeout(GREETING_WITHIN_S)
+            self._socket.connect(settings.address)
+            greeting = json.loads(self._lines.readline())
+            self._limits = {name: LimitOf(**most) for name, most in greeting["groups"].items()}
+            self._has_budget = greeting["budget"]
+            self._socket.settimeout(None)
+        except (OSError, ValueError, TypeError, KeyError):
+            self._lines.close()
+            self.close()
+        else:
+            threading.Thread(target=self._read, name="limits-reader", daemon=True).start()
 
-    def admission(self, role: str) -> SharedAdmission | None:
+    def admission(self, role: str) -> Admission | None:
         """None: this role shares nothing."""
         name = self._groups.get(role)
-        if name is None:
-            return None
-        told = self._told.get("groups", {}).get(name, {})
-        return SharedAdmission(self._connection, name, rate=told.get("rate", False), tokens=told.get("tokens", False))
+        return None if name is None else Admission(self, name, self._limits.get(name, LimitOf(1)))
 
     @property
-    def purse(self) -> SharedPurse | None:
+    def budget(self) -> SharedBudget | None:
         """The budget of all together; None where there is none."""
-        return SharedPurse(self._connection) if self._told.get("purse", True) else None
+        return SharedBudget(self) if self._has_budget else None
 
     def watch(self, stop: Callable[[str], None]) -> None:
         """Call `stop` with the name of the limit when the time of all is over, at once where it is already."""
-        self._connection.watch(stop)
+        with self._lock:
+            self._watching.append(stop)
+        if self._over:
+            stop(self._over)
+
+    def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
+        """
+        Raises:
+            LimitsLost: the server is gone.
+        """
+        answer = super().ask(message, stop)
+        if answer is None and self._is_lost:
+            raise LimitsLost(LOST)
+        return answer
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        try:
+            with self._sending:
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:  # the next who asks finds out
+            self.close()
 
     def close(self) -> None:
-        """Give back all that this process has."""
-        self._connection.close()
+        """Give back all that this process has; nobody is answered any more."""
+        self._is_lost = True
+        with suppress(OSError):  # it never was, or is no longer, connected
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self.let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -68,57 +237,25 @@ class SharedLimits:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-
-class SharedAdmission:
-    """An `Admission` (`eval_factory.endpoint.limits`) that asks the server."""
-
-    def __init__(self, connection: _ServerConnection, group: str, *, rate: bool, tokens: bool) -> None:
-        """`rate`, `tokens`: what the group counts a minute."""
-        self._connection, self._group = connection, group
-        self._has_rate, self._counts_tokens = rate, tokens
-        self._stop = threading.Event()
-
-    @contextmanager
-    def slot(self) -> Iterator[float]:
-        """
-        Raises:
-            LimitsLost: the server is gone.
-        """
-        number, answered = self._connection.number(), False
-        try:
-            self._connection.ask({"do": "slot", "id": number, "group": self._group}, self._stop)
-            yield number
-            answered = True
-        finally:
-            self._connection.tell({"do": "leave", "id": number, "answered": answered})
-
-    def wait_for_rate(self, body: Mapping[str, Any]) -> None:
-        """
-        Raises:
-            LimitsLost: the server is gone.
-        """
-        if not self._has_rate:
-            return
-        tokens = estimated_tokens(body) if self._counts_tokens else 0
-        number = self._connection.number()
-        message = {"do": "rate", "id": number, "group": self._group, "tokens": tokens}
-        if self._connection.ask(message, self._stop) is None:
-            self._connection.tell({"do": "leave", "id": number, "answered": False})
-
-    def too_many(self, slot: float, pause: float | None) -> None:
-        self._connection.tell({"do": "too_many", "id": slot, "pause": pause})
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._connection.let_go(self._stop)
+    def _read(self) -> None:
+        with suppress(OSError, ValueError), self._lines:  # closed, here or there
+            for line in self._lines:
+                message = json.loads(line)
+                if "over" not in message:
+                    self.received(message)
+                    continue
+                with self._lock:
+                    self._over, watching = str(message["over"]), list(self._watching)
+                for stop in watching:
+                    stop(self._over)
+        self.close()
 
 
-class SharedPurse:
+class SharedBudget:
     """The budget of several processes: `begin` and `spend` of `eval_factory.core.budget.Purse`."""
 
-    def __init__(self, connection: _ServerConnection) -> None:
-        self._connection = connection
-        self._never = threading.Event()
+    def __init__(self, limits: SharedLimits) -> None:
+        self._limits, self._never = limits, threading.Event()
 
     def begin(self) -> str | None:
         """One more request is about to be sent: it is counted. Else the name of the limit that is reached.
@@ -126,128 +263,10 @@ class SharedPurse:
         Raises:
             LimitsLost: the server is gone.
         """
-        answer = self._connection.ask({"do": "begin", "id": self._connection.number()}, self._never)
+        answer = self._limits.ask({"do": "begin", "id": self._limits.number()}, self._never)
         reached: str | None = (answer or {}).get("reached")
         return reached
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        """An answer came: what it took. Where nobody is there to count it, the answer is kept all the same."""
-        self._connection.tell({"do": "spend", "tokens": tokens, "cost": cost})
-
-
-class _ServerConnection:
-    """A connection that many threads ask through."""
-
-    def __init__(self, address: str) -> None:
-        self._numbers = itertools.count(1)
-        self._lock, self._sending = threading.Lock(), threading.Lock()
-        self._waiting: dict[int, tuple[threading.Event, _Answer]] = {}
-        self._lost = False
-        self._over: str | None = None
-        self._watching: list[Callable[[str], None]] = []
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._lines = self._socket.makefile("rb")
-        self._greeting: Mapping[str, Any] = {}
-        try:
-            self._socket.settimeout(GREETING_WITHIN_S)
-            self._socket.connect(address)
-            self._greeting = json.loads(self._lines.readline())
-            self._socket.settimeout(None)
-        except (OSError, ValueError):
-            self._lines.close()
-            self._socket.close()
-            self.lose()
-        else:
-            threading.Thread(target=self._read, name="limits-reader", daemon=True).start()
-
-    def greeting(self) -> Mapping[str, Any]:
-        """What the server says first; empty where there is none."""
-        return self._greeting
-
-    def number(self) -> int:
-        """That no other request of this process has."""
-        return next(self._numbers)
-
-    def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
-        """The answer; None where `stop` was set first.
-
-        Raises:
-            LimitsLost: there is none, and will be none.
-        """
-        answer: _Answer = Future()
-        with self._lock:
-            self._waiting[message["id"]] = stop, answer
-            if self._lost or stop.is_set():  # nobody would wake this one
-                answer.set_result(None)
-        self.tell(message)
-        found = bridge.result_of(answer)
-        with self._lock:
-            self._waiting.pop(message["id"], None)
-            if found is None and self._lost:
-                raise LimitsLost(LOST)
-        return found
-
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Say what nobody answers; where nobody is there, the next who asks finds out."""
-        try:
-            with self._sending:
-                self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            self.lose()
-
-    def watch(self, stop: Callable[[str], None]) -> None:
-        """Call `stop` with the limit that the server says is over."""
-        with self._lock:
-            self._watching.append(stop)
-            over = self._over
-        if over is not None:
-            stop(over)
-
-    def let_go(self, stop: threading.Event) -> None:
-        """Wake the threads that this event stops."""
-        with self._lock:
-            for stopped_by, answer in self._waiting.values():
-                if stopped_by is stop:
-                    _give(answer, None)
-
-    def lose(self) -> None:
-        """Nobody answers any more: wake all."""
-        with self._lock:
-            self._lost = True
-            for _, answer in self._waiting.values():
-                _give(answer, None)
-
-    def close(self) -> None:
-        self.lose()
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it never was, or is no longer, connected
-            pass
-        self._socket.close()
-
-    def _read(self) -> None:
-        try:
-            with self._lines:
-                for line in self._lines:
-                    self._heard(json.loads(line))
-        except (OSError, ValueError):  # closed, here or there
-            pass
-        self.lose()
-
-    def _heard(self, message: Mapping[str, Any]) -> None:
-        if "over" in message:
-            with self._lock:
-                self._over = over = str(message["over"])
-                watching = list(self._watching)
-            for stop in watching:
-                stop(over)
-            return
-        with self._lock:
-            if message["id"] in self._waiting:
-                _give(self._waiting[message["id"]][1], message)
-
-
-def _give(answer: _Answer, found: Mapping[str, Any] | None) -> None:
-    """The first that is given counts."""
-    if not answer.done():
-        answer.set_result(found)
+        """An answer came: what it took. Where nobody is there to count it, the answer is cached all the same."""
+        self._limits.tell({"do": "spend", "tokens": tokens, "cost": cost})

@@ -132,7 +132,7 @@ class OAuthSignIn:
         token = self._token
         if token is not None and token.is_fresh and f"Bearer {token.value}" != refused and self._file.exists():
             return token.value
-        return bridge.elsewhere(self._renewed, refused)
+        return bridge.run_in_thread(self._renewed, refused)
 
     def _renewed(self, refused: str | None) -> str:
         with self._lock:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
 
+from eval_factory.core import formats
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.executors.process import Execution, ProcessSpec, ignore, run_logged
 
@@ -155,7 +156,7 @@ def short_figures(event: dict[str, Any], elapsed_s: float, room: int) -> str:
     parts.append(f"{event['failed']} failed")
     if total and done < total and rate > 0:
         parts.append(f"{duration((total - done) / rate)} left")
-    parts.append(f"{rate:.1f}/s")
+    parts.append(formats.rate(rate))
     tokens = event["prompt_tokens"] + event["completion_tokens"]
     if tokens:
         parts.append(f"{short_number(tokens)} tokens")
@@ -192,7 +193,7 @@ def figures_text(event: dict[str, Any], elapsed_s: float) -> str:
         parts[0] = f"judge {event['role']}: {parts[0]}"
     if event["cached"]:
         parts[0] += f" ({event['cached']} from cache)"
-    parts.append(f"{rate:.1f}/s")
+    parts.append(formats.rate(rate))
     if total and done < total and rate > 0:
         parts.append(f"{(total - done) / rate:.0f} s left")
     parts.append(f"{failed} failed")

@@ -48,10 +48,7 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
         deployment["tokenizer_name"] = names.LENGTH_TOKENIZER
         deployment["max_sequence_length"] = endpoint.max_length
         deployment["max_sequence_and_generated_tokens_length"] = endpoint.max_length
-    deployment["client_spec"] = {
-        "class_name": names.CLIENT_CLASS,
-        "args": {**endpoint.to_args(), "cache_db": cache_db},
-    }
+    deployment["client_spec"] = {"class_name": names.CLIENT_CLASS, "args": {**endpoint.to_args(), "cache_db": cache_db}}
     return deployment
 
 
@@ -70,18 +67,7 @@ def roles_by_deployment(endpoints: Iterable[EndpointPlan]) -> dict[str, str]:
 
 def model_metadata(endpoints: tuple[EndpointPlan, ...]) -> str:
     """model_metadata.yaml."""
-    models = [
-        {
-            "name": deployment_of(endpoint),
-            "display_name": endpoint.model_id,
-            "description": f"{endpoint.model_id} ({endpoint.role})",
-            "creator_organization_name": names.ORGANIZATION,
-            "access": "limited",
-            "release_date": None,
-            "tags": list(names.TAGS),
-        }
-        for endpoint in endpoints
-    ]
+    models = [names.model_entry(deployment_of(one), one.model_id, f"{one.model_id} ({one.role})") for one in endpoints]
     return _dump({"models": models})
 
 

@@ -44,7 +44,7 @@ from eval_factory.endpoint.replies import (
     described_changes,
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
-from eval_factory.endpoint.retrying_client import Answered, FirstRequests, RetryingClient
+from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_at
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
@@ -126,11 +126,11 @@ class Endpoint:
             servers_at(
                 connections,
                 settings,
-                shared=None if session.limits is None else session.limits.admission,
+                shared=lambda name: None if session.limits is None else session.limits.admission(name),
                 has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
             ),
-            first=FirstRequests(settings.stop_after_failures, answered=answered),
-            purse=session.spending,
+            first=0 if answered else settings.stop_after_failures,
+            budget=session.spending,
         )
         self._has_several = len(connections) > 1
         self._lock = threading.Lock()
@@ -167,7 +167,7 @@ class Endpoint:
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
         self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
-        self._cache.journal(Attempt(key, self._role, 1, AttemptState.FAILED, None, message, time.time(), 0.0))
+        self._cache.journal(self._now(key, AttemptState.FAILED, message, number=1))
         return message
 
     def forget(self, request: Request, reason: str) -> None:
@@ -178,12 +178,14 @@ class Endpoint:
 
     def note_unscorable(self, request: Request, reason: str) -> None:
         """The answer came, and HELM cannot score it: it is kept, and not asked for again."""
-        key = self._keyed(request).key
-        self._cache.journal(Attempt(key, self._role, 0, "unscorable", None, reason, time.time(), 0.0))
+        self._cache.journal(self._now(self._keyed(request).key, "unscorable", reason))
 
     def _archive(self, key: str, reason: str) -> None:
-        attempt = Attempt(key, self._role, 0, "unusable", None, reason, time.time(), 0.0)
-        self._cache.archive_answer(key, attempt)
+        self._cache.archive_answer(key, self._now(key, "unusable", reason))
+
+    def _now(self, key: str, outcome: str, why: str | None, *tokens: int | None, number: int = 0) -> Attempt:
+        """A line of the journal of what took no time."""
+        return Attempt(key, self._role, number, outcome, None, why, time.time(), 0.0, *tokens)
 
     def _keyed(self, request: Request) -> _KeyedRequest:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
@@ -205,7 +207,7 @@ class Endpoint:
             future = None if mine else self._in_flight[asked.key] or Future()
             self._in_flight[asked.key] = future
         if future is not None:
-            reply = replace(bridge.result_of(future), cached=True)
+            reply = replace(bridge.wait_for(future), cached=True)
             self._note_cached(reply.key, reply.completion)
             return reply
         try:
@@ -239,9 +241,7 @@ class Endpoint:
 
     def _note_cached(self, key: str, completion: openai_api.Completion) -> None:
         """An answer that costs nothing: from the cache, or of an equal request at the same time."""
-        self._cache.journal(
-            Attempt(key, self._role, 0, AttemptState.CACHED, None, None, time.time(), 0.0, *completion.tokens)
-        )
+        self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
@@ -269,30 +269,15 @@ class Endpoint:
             asked = asked.with_changes(changes)
             changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
             self._tell_once(adjustments)
-        self._cache.save(
-            Answer(
-                asked.key,
-                self._role,
-                self._settings.model_id,
-                asked.body,
-                answered.completion.body,
-                answered.started,
-                answered.latency_s,
-            ),
-            Attempt(
-                asked.key,
-                self._role,
-                answered.attempt,
-                AttemptState.ANSWERED,
-                200,
-                "; ".join(adjustments) or None,
-                answered.started,
-                answered.latency_s,
-                *answered.completion.tokens,
-            ),
-            changed,
-            answered.server if self._has_several else None,
-        )
+        took = answered.started, answered.latency_s
+        answer = Answer(
+            asked.key, self._role, self._settings.model_id, asked.body, answered.completion.body, *took
+        )  # fmt: skip
+        attempt = Attempt(
+            asked.key, self._role, answered.attempt, AttemptState.ANSWERED, 200, "; ".join(adjustments) or None, *took,
+            *answered.completion.tokens,
+        )  # fmt: skip
+        self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
         self._session.spending.answered(self._role, asked.body, answered.completion)
         with self._lock:
             if changes and changes not in self._variants:

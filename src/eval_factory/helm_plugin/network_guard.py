@@ -1,10 +1,8 @@
-"""`offline`: helm-run may connect to the endpoints' hosts and nowhere else.
+"""What a helm-run of ours does first: takes its run's settings, and `offline` connects to the endpoints' hosts alone.
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
 no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
-(`data/run_data.py`); the plug-in sets the guard up inside helm-run.
-
-The settings of a run, for a helm-run that somebody starts by hand: taken from the file beside the model files.
+(`data/run_data.py`).
 """
 
 from __future__ import annotations
@@ -157,11 +155,18 @@ def _learn_addresses(known: NetworkGuard) -> None:
     socket.getaddrinfo = getaddrinfo
 
 
-def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
-    """Set the variables in `env`, over those of the shell, unless eval-factory itself started this process.
+def take_settings_and_guard() -> None:
+    """Raises:
+    ValueError: the file of settings is not ours.
+    """
+    take_settings_of_the_file(sys.argv, os.environ)
+    guard_from_environment()
 
-    Raises:
-        ValueError: the file is not ours.
+
+def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
+    """Of a helm-run that somebody starts by hand: set the variables of the file beside the model files in `env`.
+
+    They go before those of the shell; where eval-factory itself started this process, all are set already.
     """
     if HelmRunSettings.from_environment(env).run_id is not None:
         return

@@ -1,10 +1,7 @@
 """The runner that helm-run loads by class name: HELM's own, which tells what it does and keeps prompts out of logs.
 
-Which capability of a model, beside text for text, a run needs: no endpoint of ours has one of them.
-
-A runner that makes the requests of a run, counts them, and sends none: what they will take can be said before.
-
-HELM's own `--dry-run` counts tokens with a tokenizer, which it would have to download.
+A second one makes the requests of a run and sends none: what they will take can be said before. HELM's own `--dry-run`
+counts tokens with a tokenizer, which it would have to download.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
-from eval_factory.helm_plugin.session import session_for
+from eval_factory.helm_plugin.session import BEGUN, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
 _BY_METHOD = {
@@ -64,9 +61,6 @@ _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
 _LONGEST_NAME = 200
 """Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
-
-_BEGUN = time.monotonic() - time.process_time()
-"""When helm-run began: what came before this module was the work of one thread."""
 
 
 class NoInstancesError(ValueError):
@@ -115,7 +109,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _seconds_so_far(self) -> float:
         """With the time of earlier runs that this one goes on with."""
-        return time.monotonic() - _BEGUN + self._session.cache.seconds_before()
+        return time.monotonic() - BEGUN + self._session.cache.seconds_before()
 
     def _tell_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")

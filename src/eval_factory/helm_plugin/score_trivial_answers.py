@@ -41,6 +41,7 @@ from eval_factory.helm.trivial_answers import (
     with_answer,
 )
 from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.patches.slim_scoring import EXECUTED
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_scores import known_floors
@@ -60,8 +61,6 @@ FORMS = {
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
 }
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
-EXECUTED = frozenset({"pass", "code_eval_acc"})
-"""Names of HELM's basic metrics that execute the answer."""
 
 
 def clock_for(run_spec: RunSpec) -> Clock:
@@ -123,7 +122,9 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
             break
     return TrivialScores(
         data_sha256=sha256,
-        lower_is_better=sorted(_lower_is_better(metrics)),
+        lower_is_better=sorted(
+            {one.name for metric in metrics for one in metric.get_metadata() if one.lower_is_better}
+        ),
         questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
         strategies=list(done.values()),
         left_out=[strategy.name for strategy in found if strategy.name not in done],
@@ -204,32 +205,19 @@ def _sha256(
     found = hashlib.sha256()
     name = run_spec.name.partition(":")[0]
     head = [VERSION, version(HELM), name, adapter.method, adapter.output_mapping_pattern]
-    metrics = [[spec.class_name, spec.args, _database_of(spec)] for spec in specs]
+    metrics = [
+        [spec.class_name, spec.args, sql_execution.database_state() if spec.class_name == SQL else None]
+        for spec in specs
+    ]
     found.update(json.dumps([*head, metrics, sources.what, sources.field, sources.text], sort_keys=True).encode())
     for state in asked:
         limit.check()
         instance = state.instance
         references = [[one.output.text, one.tags] for one in instance.references]
-        parts = [
-            instance.id,
-            instance.split,
-            instance.input.text,
-            references,
-            state.output_mapping,
-            instance.extra_data,
-        ]
+        asked_as = [instance.id, instance.split, instance.input.text]
+        parts = [*asked_as, references, state.output_mapping, instance.extra_data]
         found.update(json.dumps(parts, sort_keys=True, default=str).encode())
     return found.hexdigest()
-
-
-def _database_of(spec: Any) -> str | None:
-    if spec.class_name != SQL:
-        return None
-    return sql_execution.database_state()
-
-
-def _lower_is_better(metrics: Sequence[Any]) -> set[str]:
-    return {one.name for metric in metrics for one in metric.get_metadata() if one.lower_is_better}
 
 
 class _Scorer:

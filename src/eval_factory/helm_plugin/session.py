@@ -1,7 +1,4 @@
-"""What all clients of one helm-run share: the response cache, the events, the counters.
-
-What a helm-run may ask and cost: one purse for the model and all judges, and a clock.
-"""
+"""What all clients of one helm-run share: the response cache, the events, the counters, the budget and its clock."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import jury_form_in
 
-_BEGUN = time.monotonic() - time.process_time()
+BEGUN = time.monotonic() - time.process_time()
 """When helm-run began: what came before this module was the work of one thread."""
 
 
@@ -34,7 +31,7 @@ def purse_of(told: HelmRunSettings, cache_db: Path) -> Purse | None:
     """Of the run alone; None where it has no limit."""
     if not told.budget:
         return None
-    return Purse(told.budget, spent_so_far(cache_db, told.prices), began=_BEGUN)
+    return Purse(told.budget, spent_so_far(cache_db, told.prices), began=BEGUN)
 
 
 class RunSpending:
@@ -74,7 +71,7 @@ class RunSpending:
         """Call `stop` when the time is over: who waits for a pause to end would not look at the clock."""
         if self._budget.max_wall_s is None:
             return
-        left = max(0.0, self._budget.max_wall_s - (time.monotonic() - _BEGUN))
+        left = max(0.0, self._budget.max_wall_s - (time.monotonic() - BEGUN))
         timer = threading.Timer(min(left, threading.TIMEOUT_MAX), stop, (MAX_WALL,))
         timer.daemon = True
         timer.start()
@@ -181,7 +178,7 @@ def session_for(root: Path) -> Session:
             told = HelmRunSettings.from_environment(os.environ)
             cache = ResponseCache(rundir.cache_db, this_run)
             limits = None if told.limits is None else SharedLimits(told.limits)
-            purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.purse)
+            purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.budget)
             spending = RunSpending(told, rundir.cache_db, this_run, purse)
             form = jury_form_in(rundir.model_configs)
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)

@@ -16,6 +16,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
+from eval_factory.endpoint.servers import servers_at
 
 PROMPT = "ping"
 TIMEOUT_S = 10.0
@@ -51,7 +52,8 @@ def probe(
     warnings, errors = [], []
     for connection in connections:
         try:
-            client = RetryingClient(settings, connection, admission=admission)
+            servers = servers_at([connection], settings, shared=lambda _: admission, is_patient=False)
+            client = RetryingClient(settings, servers)
             failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
             if failure is not None and failure.status in STATUSES_OF_A_BODY:
                 failure = _failure_of(client, _body(settings, env, MORE_TOKENS))

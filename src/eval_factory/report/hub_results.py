@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import stored_facts
@@ -88,7 +89,7 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str 
         f"{result.main_metric} by HELM {result.provenance.helm}, run by eval-factory {result.provenance.eval_factory}"
     ]
     if stats.ci_low is not None and stats.ci_high is not None:
-        parts.append(f"95 % interval {stats.ci_low:.4g} to {stats.ci_high:.4g}")
+        parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
     parts.append(f"{instances.scored} instances scored" + _of_all(task))
     if revision is None:  # the pinned one is what the run was told to read
         parts.append("at an unknown revision of the data")

@@ -1,139 +1,29 @@
-"""Drawings -> files for papers and slides: an SVG and a PNG each.
+"""Drawings -> files for papers and slides: an SVG, and a PNG at the 300 dots per inch that journals ask for, of each.
 
-A drawing -> PNG at the 300 dots per inch that journals ask for, from the same records as its SVG.
+matplotlib, the extra `plots`, draws the PNG from the same records as the SVG. It is imported when a file is made.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import math
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
-
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.report.drawing import COLOURS, DASH, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
+from eval_factory.report.drawing import COLOURS, DASH, Circle, Drawing, Line, Rect, Shape, Text, svg
 
+INSTALL = "pip install 'eval-factory-helm[plots]'"
 DPI = 300
 CSS_DPI = 96
-SUPERSAMPLING = 2
-"""Pillow draws shapes with hard edges: they are drawn so many times larger, and reduced."""
-OTHER_FONT = "DejaVuSans.ttf"
-"""Where it is installed, for texts that Pillow's own font, which has little but ASCII, has not the letters of."""
-_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
-_MISSING = "\uffff"
-_SCALE = DPI / CSS_DPI * SUPERSAMPLING
-
-Font = ImageFont.FreeTypeFont
-
-
-def png(drawing: Drawing) -> bytes:
-    """The same bytes for the same drawing, with the same Pillow and fonts."""
-    width, height = pixels_of(drawing)
-    image = Image.new("RGB", (width * SUPERSAMPLING, height * SUPERSAMPLING), COLOURS["paper"])
-    canvas = ImageDraw.Draw(image)
-    for shape in drawing.shapes:
-        _draw(canvas, shape)
-    told = PngImagePlugin.PngInfo()
-    told.add_itxt("Title", drawing.title)
-    told.add_itxt("Description", drawing.description)
-    file = io.BytesIO()
-    image.reduce(SUPERSAMPLING).save(file, format="PNG", dpi=(DPI, DPI), pnginfo=told)
-    return file.getvalue()
-
-
-def pixels_of(drawing: Drawing) -> tuple[int, int]:
-    """Width and height in pixels."""
-    return math.ceil(drawing.width * DPI / CSS_DPI), math.ceil(drawing.height * DPI / CSS_DPI)
-
-
-def _draw(canvas: ImageDraw.ImageDraw, shape: Shape) -> None:
-    if isinstance(shape, Line):
-        for start, end in _dashes(shape) if shape.dashed else [((shape.x1, shape.y1), (shape.x2, shape.y2))]:
-            width = max(1, round(shape.width * _SCALE))
-            canvas.line([_at(*start), _at(*end)], fill=COLOURS[shape.colour], width=width)
-    elif isinstance(shape, Rect):
-        if shape.width > 0 and shape.height > 0:
-            corners = [_at(shape.x, shape.y), _at(shape.x + shape.width, shape.y + shape.height)]
-            canvas.rectangle(corners, fill=COLOURS[shape.fill])
-    elif isinstance(shape, Circle):
-        x, y, radius = shape.x, shape.y, shape.radius
-        canvas.ellipse([_at(x - radius, y - radius), _at(x + radius, y + radius)], fill=COLOURS[shape.fill])
-    elif isinstance(shape, Polygon):
-        canvas.polygon([_at(x, y) for x, y in shape.points], fill=COLOURS[shape.fill])
-    else:
-        _write(canvas, shape)
-
-
-def _at(x: float, y: float) -> tuple[float, float]:
-    return x * _SCALE, y * _SCALE
-
-
-def _dashes(line: Line) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-    length = math.hypot(line.x2 - line.x1, line.y2 - line.y1)
-    start = 0.0
-    while start < length:
-        end = min(start + DASH, length)
-        yield _along(line, start / length), _along(line, end / length)
-        start += 2 * DASH
-
-
-def _along(line: Line, share: float) -> tuple[float, float]:
-    return line.x1 + share * (line.x2 - line.x1), line.y1 + share * (line.y2 - line.y1)
-
-
-def _write(canvas: ImageDraw.ImageDraw, shape: Text) -> None:
-    font, text = _font_for(shape.text, shape.size)
-    colour: Colour = shape.colour
-    canvas.text(_at(shape.x, shape.y), text, fill=COLOURS[colour], font=font, anchor=_ANCHORS[shape.anchor])
-
-
-def _font_for(text: str, size: float) -> tuple[Font, str]:
-    """A font that has the text's letters, and the text; without such a font the text in letters that there are."""
-    own = _own_font(size)
-    if all(_has(own, letter) for letter in text):
-        return own, text
-    other = other_font(size)
-    font = own if other is None else other
-    return font, "".join(letter if _has(font, letter) else _spelled(font, letter) for letter in text)
-
-
-def _spelled(font: Font, letter: str) -> str:
-    """A letter without its accents, or else as an escape."""
-    plain = "".join(part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part))
-    if plain and all(_has(font, part) for part in plain):
-        return plain
-    return letter.encode("unicode_escape").decode("ascii")
-
-
-def _has(font: Font, letter: str) -> bool:
-    return letter == " " or _mask(font, letter) != _mask(font, _MISSING)
-
-
-@cache
-def _mask(font: Font, letter: str) -> bytes:
-    return bytes(font.getmask(letter))
-
-
-@cache
-def _own_font(size: float) -> Font:
-    font = ImageFont.load_default(size=size * _SCALE)
-    if not isinstance(font, Font):
-        raise ImportError("this Pillow has no FreeType, which its wheels have")
-    return font
-
-
-@cache
-def other_font(size: float) -> Font | None:
-    """None where it is not installed."""
-    try:
-        return ImageFont.truetype(OTHER_FONT, size * _SCALE)
-    except OSError:
-        return None
+_POINTS = 72 / CSS_DPI
+"""matplotlib's unit of line widths and letters, in that of a drawing."""
+_ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:
@@ -143,15 +33,17 @@ def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path
         The files, in the order of the drawings.
 
     Raises:
+        PrerequisiteError: matplotlib is not installed; nothing is written.
         OSError: a file cannot be written.
     """
+    pixels = {name: png(drawing) for name, drawing in drawings.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    written: list[Path] = []
     for name, drawing in drawings.items():
-        vector, pixels = folder / f"{name}.svg", folder / f"{name}.png"
-        write_atomic(vector, svg(drawing, standalone=True))
-        _write_bytes(pixels, png(drawing))
-        written += [vector, pixels]
+        files = folder / f"{name}.svg", folder / f"{name}.png"
+        write_atomic(files[0], svg(drawing, standalone=True))
+        _write_bytes(files[1], pixels[name])
+        written += files
     return written
 
 
@@ -163,3 +55,75 @@ def _write_bytes(path: Path, content: bytes) -> None:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def png(drawing: Drawing) -> bytes:
+    """The same bytes for the same drawing, with the same matplotlib.
+
+    Raises:
+        PrerequisiteError: matplotlib is not installed.
+    """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
+    try:
+        from matplotlib import style
+        from matplotlib.figure import Figure
+        from matplotlib.transforms import Affine2D
+    except ImportError:
+        raise PrerequisiteError(f"plots as files need matplotlib, which is not installed\n  {INSTALL}") from None
+
+    width, height = size_of(drawing)
+    with style.context("default"):  # whatever the user's matplotlibrc says
+        figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
+        place = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
+        for order, shape in enumerate(drawing.shapes):
+            figure.add_artist(_artist(shape, transform=place, zorder=order))
+        file = io.BytesIO()
+        about = {"Title": drawing.title, "Description": drawing.description, "Software": None}
+        figure.savefig(file, format="png", metadata=about)
+    return file.getvalue()
+
+
+def size_of(drawing: Drawing) -> tuple[int, int]:
+    """Width and height in pixels."""
+    return math.ceil(drawing.width * DPI / CSS_DPI), math.ceil(drawing.height * DPI / CSS_DPI)
+
+
+def _artist(shape: Shape, **how: Any) -> Any:
+    from matplotlib import lines, patches, text
+
+    if isinstance(shape, Line):
+        ends = (shape.x1, shape.x2), (shape.y1, shape.y2)
+        dash = DASH / shape.width  # matplotlib takes it in widths of the line
+        how |= {"linestyle": (0, (dash, dash)) if shape.dashed else "solid", "solid_capstyle": "butt"}
+        return lines.Line2D(*ends, linewidth=shape.width * _POINTS, color=COLOURS[shape.colour], **how)
+    if isinstance(shape, Text):
+        how |= {"color": COLOURS[shape.colour], "fontsize": shape.size * _POINTS, "fontproperties": _font()}
+        how |= {"horizontalalignment": _ANCHORS[shape.anchor], "verticalalignment": "baseline", "parse_math": False}
+        return text.Text(shape.x, shape.y, _in_letters_that_there_are(shape.text), **how)
+    how |= {"facecolor": COLOURS[shape.fill], "linewidth": 0}
+    if isinstance(shape, Rect):
+        return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **how)
+    if isinstance(shape, Circle):
+        return patches.Circle((shape.x, shape.y), shape.radius, **how)
+    return patches.Polygon(shape.points, **how)
+
+
+def _font() -> Any:
+    """The one that matplotlib brings along: no machine need have any."""
+    from matplotlib import font_manager, get_data_path
+
+    return font_manager.FontProperties(fname=Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
+
+
+def _in_letters_that_there_are(text: str) -> str:
+    """A letter that the font does not have stands without its accents, or else as an escape."""
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(_font().get_file())
+
+    def spelled(letter: str) -> str:
+        plain = "".join(part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part))
+        known = plain and all(font.get_char_index(ord(part)) for part in plain)
+        return plain if known else letter.encode("unicode_escape").decode("ascii")
+
+    return "".join(letter if font.get_char_index(ord(letter)) else spelled(letter) for letter in text)

@@ -1,8 +1,6 @@
-"""A multiple-choice question, whatever file it was published in, and how the cells of such a file are read.
+"""A multiple-choice question: how the cells of its row are read, and in which orders its choices may be shown.
 
 Messages name the column and never quote what it holds.
-
-In which other orders the choices of a question may be shown, and which questions keep the order that they have.
 """
 
 from __future__ import annotations

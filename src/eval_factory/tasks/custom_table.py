@@ -1,7 +1,4 @@
-"""The table of a custom benchmark, gone through row by row. Messages never quote a cell: it may be a patient's.
-
-Answers that HELM's quasi metrics take for nothing: `A`, the article, is one of them.
-"""
+"""The table of a custom benchmark, gone through row by row. Messages never quote a cell: it may be a patient's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The problems that were found in a user's files, and the messages about a file that cannot be read.
+"""The problems of a user's files, the messages about one that cannot be read, and the rows of a CSV table.
 
-The rows of a user's CSV table, read here by the check and by the run, so that both see the same cells.
+The check and the run read tables here, so that both see the same cells.
 """
 
 from __future__ import annotations

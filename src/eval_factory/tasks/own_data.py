@@ -1,8 +1,6 @@
-"""A user's own data: what has to stand under `data_path`, said before HELM looks for it and anything is asked.
+"""A user's own data under `data_path`: what has to stand there, and the files gone through as HELM will read them.
 
-What stands in a user's own files, gone through as HELM will read them.
-
-Messages never quote a cell: it may be a patient's.
+All is said before HELM looks for it and anything is asked. Messages never quote a cell: it may be a patient's.
 """
 
 from __future__ import annotations

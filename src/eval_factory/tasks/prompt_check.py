@@ -1,7 +1,4 @@
-"""`scale` and `criteria` of a jury's metric in benchmark.yaml, checked: what may stand there, and what is wrong.
-
-The prompts of a custom benchmark: what is in their braces.
-"""
+"""What a custom benchmark's prompts hold in their braces, and `scale` and `criteria` of its jury's metric: checked."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import string
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.jury_form import (
@@ -27,9 +24,6 @@ from eval_factory.core.jury_form import (
 )
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
-
-if TYPE_CHECKING:
-    from eval_factory.tasks.custom_benchmark import Benchmark
 
 MOST_STEPS = 100
 LONGEST_NAME, LONGEST_TEXT = 80, 1000
@@ -55,11 +49,6 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
     ]
     problems += found
     return HELMS_FORM if found else form_of({SCALE: scale, CRITERIA: criteria})
-
-
-def jury_form_of(benchmark: Benchmark | None) -> JuryForm:
-    """Of a run: HELM's, but for a custom benchmark that says its own."""
-    return HELMS_FORM if benchmark is None else benchmark.jury_form
 
 
 def _of_scale(where: str, scale: Any) -> Iterator[str]:

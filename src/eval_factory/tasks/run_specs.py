@@ -1,6 +1,6 @@
-"""The index of HELM's run specs, `helm_index.json`. Made by scripts/make_helm_index.py; HELM itself is not imported.
+"""The index of HELM's run specs, `helm_index.json`, and which of them execute what a model answers.
 
-Benchmarks that execute what a model answered: which, and that a user has to allow it.
+scripts/make_helm_index.py makes the index; HELM itself is not imported.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from eval_factory.config.evaluation import Evaluation
+from eval_factory.core import formats
 from eval_factory.core import logs as event_names
 from eval_factory.core.budget import BY_ENDPOINT, MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Price
 from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
@@ -38,7 +39,6 @@ from eval_factory.helm.model_files import model_files
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
-from eval_factory.report.sentences import money
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
@@ -89,18 +89,10 @@ def lines_beyond(budget: Budget, of: Estimated) -> list[str]:
 
 def figures_in_words(of: Estimated) -> str:
     """`40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
-    cost = "unknown cost" if of.cost is None else money(of.cost)
-    return f"{_count(of.requests)} requests, {_count(of.tokens)} tokens, {cost}, {_time_of_estimate_figures(of.hours)}"
-
-
-def _count(number: float | None) -> str:
-    return "unknown" if number is None else f"{number:,.0f}"
-
-
-def _time_of_estimate_figures(hours: float | None) -> str:
-    if hours is None:
-        return "unknown time"
-    return f"{hours:.1f} h" if hours >= 1 else f"{hours * SECONDS_OF_HOUR / SECONDS_OF_MINUTE:.1f} min"
+    cost = "unknown cost" if of.cost is None else formats.money(of.cost)
+    time = "unknown time" if of.hours is None else formats.hours(of.hours)
+    requests, tokens = (formats.count(number, missing="unknown") for number in (of.requests, of.tokens))
+    return f"{requests} requests, {tokens} tokens, {cost}, {time}"
 
 
 BYTES_A_TOKEN = 4
@@ -452,7 +444,7 @@ def _time(
         return None, RUN_FIRST if count is not None else "unknown, as the requests are"
     by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric  # all answers' side by side
     at_once = endpoint.parallelism if by_criterion else min(endpoint.parallelism, plan.model.parallelism)
-    seconds = {f"{latency:.3g} s a request, {at_once} at once": count * latency / at_once}
+    seconds = {f"{formats.seconds(latency)} a request, {at_once} at once": count * latency / at_once}
     if endpoint.requests_per_minute is not None:
         seconds[f"{endpoint.requests_per_minute} requests a minute"] = (
             count / endpoint.requests_per_minute * SECONDS_OF_MINUTE

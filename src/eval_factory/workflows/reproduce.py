@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Request
 from eval_factory.config.merge import is_credential
 from eval_factory.config.rules import own_data_of
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.results import Provenance, TaskResult
@@ -211,4 +212,4 @@ def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
 
 
 def _value(result: TaskResult, name: str) -> str:
-    return f"{result.scores[name].value:.6g}" if name in result.scores else "absent"
+    return f"{formats.significant(result.scores[name].value, 6)}" if name in result.scores else "absent"

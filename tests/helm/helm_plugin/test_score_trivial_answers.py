@@ -40,9 +40,9 @@ from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivi
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.patches.slim_scoring import EXECUTED
 from eval_factory.helm_plugin.score_trivial_answers import (
     BASIC,
-    EXECUTED,
     FORMS,
     SQL,
     SUMMARIES,

@@ -18,7 +18,7 @@ import yaml
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.shared_limits import LimitServer
 from integration.support import TIMEOUT_S, program_environment, varied_answer
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
@@ -29,12 +29,14 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import servers_at
 from eval_factory.endpoint.shared_limits import SharedLimits
 
 shared, args, prompts = json.loads(sys.argv[1])
 settings = EndpointSettings.from_args(args)
 connection = connection_to(settings, env={}, redactor=Redactor(), say=print)
-client = RetryingClient(settings, connection, admission=SharedLimits(SharedLimitsSettings(**shared)).admission("model"))
+limits = SharedLimits(SharedLimitsSettings(**shared))
+client = RetryingClient(settings, servers_at([connection], settings, shared=limits.admission))
 
 def ask(prompt):
     body = {"model": "m", "messages": [{"role": "user", "content": prompt}], "max_tokens": 5}

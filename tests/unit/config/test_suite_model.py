@@ -29,10 +29,6 @@ def test_a_target_has_no_name_of_the_suites_own_files(name: str) -> None:
         TargetEntry(name=name)
 
 
-def test_an_evaluation_may_be_called_as_the_suites_files_are() -> None:
-    assert EvaluationEntry(name="suite_results").name == "suite_results"
-
-
 @pytest.mark.parametrize("part", ["evaluation", "target", "variant"])
 def test_a_key_stands_in_no_pattern(part: str) -> None:
     assert CellPattern(**{part: "gpt-*"}).model_dump()[part] == "gpt-*"
@@ -96,8 +92,3 @@ def test_limits(key: str, right: float, wrong: list[Any]) -> None:
     for value in wrong:
         with pytest.raises(ValidationError):
             SuiteSection.model_validate({key: value})
-
-
-def test_every_key_may_be_null_or_absent() -> None:
-    names = SuiteSection.model_fields
-    assert SuiteSection.model_validate(dict.fromkeys(names)) == SuiteSection()

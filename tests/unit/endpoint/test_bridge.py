@@ -27,7 +27,7 @@ def test_results_are_in_the_order_of_the_items(items: int) -> None:
     def process(number: int) -> int:
         threads.add(threading.current_thread())
         if number % 3:
-            bridge.elsewhere(abs, number)
+            bridge.run_in_thread(abs, number)
         return number * number
 
     assert map_at_once(process, range(items), 8) == [number * number for number in range(items)]
@@ -45,7 +45,7 @@ def test_so_many_go_on_at_once(at_once: int, items: int, most: int) -> None:
         seen.append(inside)
         if inside == most and not all_are_in.done():
             all_are_in.set_result(None)
-        bridge.result_of(all_are_in)
+        bridge.wait_for(all_are_in)
         inside -= 1
 
     map_at_once(process, range(items), at_once)
@@ -59,10 +59,10 @@ def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
     def process(number: int) -> None:
         seen.append(f"begins {number}")
         if number == 0:
-            bridge.result_of(late)
+            bridge.wait_for(late)
             raise KeyError("the first item")
         if number == 1:
-            bridge.result_of(late)
+            bridge.wait_for(late)
         if number == 2:
             threading.Timer(0.05, late.set_result, (None,)).start()
             raise ValueError("failed first")
@@ -95,7 +95,7 @@ def test_what_ends_a_program_ends_it_at_once(kind: type[BaseException]) -> None:
         if number == 3:
             raise kind
         try:
-            bridge.result_of(Future[None]())
+            bridge.wait_for(Future[None]())
         finally:
             given_back.append(number)
 
@@ -113,7 +113,7 @@ def test_the_main_thread_is_interrupted() -> None:
         if number == 3:
             threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
-            bridge.result_of(Future[None]())
+            bridge.wait_for(Future[None]())
         finally:
             given_back.append(number)
 
@@ -128,7 +128,7 @@ def test_what_comes_after_an_interruption_is_nobodys(caplog: pytest.LogCaptureFi
     def process(number: int) -> None:
         if number == 1:
             raise KeyboardInterrupt
-        bridge.result_of(late)
+        bridge.wait_for(late)
 
     with pytest.raises(KeyboardInterrupt):
         map_at_once(process, range(2), 2)
@@ -141,22 +141,22 @@ def test_what_is_called_side_by_side_may_call_others_so() -> None:
     met = threading.Barrier(4)
 
     def process(number: int) -> list[int]:
-        return map_at_once(lambda other: bridge.elsewhere(met.wait, ENOUGH_S) * 0 + number * other, range(2), 2)
+        return map_at_once(lambda other: bridge.run_in_thread(met.wait, ENOUGH_S) * 0 + number * other, range(2), 2)
 
     assert map_at_once(process, range(2), 2) == [[0, 0], [0, 1]]
 
 
 def test_without_the_loop_it_is_done_here() -> None:
     assert not bridge.is_inside()
-    assert bridge.elsewhere(threading.current_thread) is threading.current_thread()
+    assert bridge.run_in_thread(threading.current_thread) is threading.current_thread()
     done: Future[str] = Future()
     done.set_result("done")
-    assert bridge.result_of(done) == "done"
+    assert bridge.wait_for(done) == "done"
 
 
 def test_in_the_loop_it_is_done_in_another_thread() -> None:
     here, is_inside = in_the_loop(lambda: (threading.current_thread(), bridge.is_inside()))
-    there, too = in_the_loop(lambda: bridge.elsewhere(lambda: (threading.current_thread(), bridge.is_inside())))
+    there, too = in_the_loop(lambda: bridge.run_in_thread(lambda: (threading.current_thread(), bridge.is_inside())))
     assert (is_inside, too) == (True, False)
     assert len({here, there, threading.current_thread()}) == 3
 
@@ -170,9 +170,9 @@ def test_what_is_raised_comes_here() -> None:
 
     for run in (lambda function: function(), in_the_loop):
         with pytest.raises(KeyError, match="future"):
-            run(lambda: bridge.result_of(failed))
+            run(lambda: bridge.wait_for(failed))
         with pytest.raises(ValueError, match="invalid literal"):
-            run(lambda: bridge.elsewhere(int, "x"))
+            run(lambda: bridge.run_in_thread(int, "x"))
         with pytest.raises(LookupError, match="coroutine"):
             run(lambda: bridge.wait_for(fails()))
 

@@ -5,7 +5,7 @@ from eval_factory.endpoint.retrying_client import FirstRequests
 
 def test_the_last_of_the_first_says_why() -> None:
     first = FirstRequests(3)
-    numbers = [first.begin() for _ in range(5)]
+    numbers = [first.start() for _ in range(5)]
     assert numbers[:3] == [0, 1, 2]
     assert first.failed(numbers[3], "later") is None  # of many at once, those that fail end sooner
     assert first.failed(numbers[0], "HTTP 500: a") is None
@@ -15,16 +15,11 @@ def test_the_last_of_the_first_says_why() -> None:
 
 def test_one_answer_is_enough() -> None:
     first = FirstRequests(2)
-    numbers = [first.begin(), first.begin()]
+    numbers = [first.start(), first.start()]
     first.answered()
     assert [first.failed(number, "x") for number in numbers] == [None, None]
 
 
-def test_who_answered_before_is_not_stopped() -> None:
-    first = FirstRequests(1, answered=True)
-    assert first.failed(first.begin(), "x") is None
-
-
 def test_never() -> None:
     first = FirstRequests(0)
-    assert [first.failed(first.begin(), "x") for _ in range(3)] == [None] * 3
+    assert [first.failed(first.start(), "x") for _ in range(3)] == [None] * 3

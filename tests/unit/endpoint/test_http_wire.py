@@ -218,7 +218,7 @@ def test_what_is_not_coded_as_it_says_is_refused() -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_an_answer_has_a_largest_size(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_wire, "LARGEST_BODY", 100_000)
+    monkeypatch.setattr(http_wire, "MAX_BODY", 100_000)
     size = 100_000 - len(answer("Content-Length: 99999")) + more
     first, (_, connections) = ours(Server(answer(f"Content-Length: {size}", body=b"a" * size), hangs_up=bool(more)))
     assert first == (f"{http_wire.TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size))
@@ -227,7 +227,7 @@ def test_an_answer_has_a_largest_size(more: int, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("size", [100_000, 100_001])
 def test_a_packed_body_has_it_too(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_wire, "LARGEST_BODY", 100_000)
+    monkeypatch.setattr(http_wire, "MAX_BODY", 100_000)
     packed = gzip.compress(b"a" * size)
     first, _ = ours(Server(answer("Content-Encoding: gzip", f"Content-Length: {len(packed)}", body=packed)))
     assert first == ((200, b"a" * size) if size == 100_000 else f"{http_wire.TOO_LARGE}; {http_wire.PAID_AGAIN}")

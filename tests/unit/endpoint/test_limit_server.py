@@ -10,17 +10,15 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eval_factory.core.budget import Budget, Purse, Spending
-from eval_factory.endpoint import limit_server
+from eval_factory.endpoint import limits, shared_limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limit_server import LimitServer
-from eval_factory.endpoint.limits import RateLimiter
+from eval_factory.endpoint.shared_limits import LimitServer
 
 SHORT_S = 0.1
 """For what is not to happen; what is to happen has half a minute."""
@@ -134,7 +132,8 @@ def test_a_refusal_makes_fewer_places_for_all_and_its_pause_closes_them() -> Non
 
 def test_a_minute_is_one_for_all() -> None:
     with LimitServer({"g": LimitOf(9, 3, 4000), "h": LimitOf(9, 1)}) as server, asking(server, 2) as (a, b):
-        assert a.greeting["groups"] == {"g": {"rate": True, "tokens": True}, "h": {"rate": True, "tokens": False}}
+        one = {"parallelism": 9, "requests_per_minute": 3, "tokens_per_minute": 4000}
+        assert a.greeting["groups"]["g"] == one
         a.say(do="rate", id=1, group="g", tokens=2000)
         b.say(do="rate", id=1, group="g", tokens=2000)
         assert (a.hear(), b.hear()) == ({"id": 1}, {"id": 1})
@@ -147,7 +146,7 @@ def test_a_minute_is_one_for_all() -> None:
 
 
 def test_what_waits_for_its_minute_is_let_through_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_server, "RateLimiter", partial(RateLimiter, per_ms=200))
+    monkeypatch.setattr(limits, "MINUTE_S", 0.2)
     with LimitServer({"g": LimitOf(9, 1)}) as server, asking(server) as (a,):
         for number in range(4):
             a.say(do="rate", id=number, group="g", tokens=0)
@@ -155,54 +154,31 @@ def test_what_waits_for_its_minute_is_let_through_when_it_begins(monkeypatch: py
         for number in range(4, 6):
             a.say(do="rate", id=number, group="g", tokens=0)
         assert [a.hear()["id"], a.hear()["id"]] == [4, 5]
-        assert [link.groups for link in server._desk._links] == [{}]  # nothing is kept of what is done
 
 
-class NeverForMany(RateLimiter):
-    """Lets ten tokens through, and no eleven."""
-
-    tried = 0
-
-    def tries(self, tokens: int) -> Iterator[None]:
-        while tokens > 10:
-            NeverForMany.tried += 1
-            yield
-
-
-def test_who_is_gone_or_waits_no_more_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_server, "RateLimiter", NeverForMany)
-    with LimitServer({"g": LimitOf(9, 1, 1)}) as server, asking(server, 2) as (a, b):
-        a.say(do="rate", id=1, group="g", tokens=11)
-        a.say(do="begin", id=2)
-        assert a.hear() == {"id": 2, "reached": None}  # what came before is taken
-        b.say(do="rate", id=1, group="g", tokens=10)
+def test_who_is_gone_or_waits_no_more_holds_nobody_up() -> None:
+    with LimitServer({"g": LimitOf(9, None, 20)}) as server, asking(server, 2) as (a, b):
+        a.say(do="rate", id=1, group="g", tokens=10)
+        assert a.hear() == {"id": 1}
+        a.say(do="rate", id=2, group="g", tokens=11)
+        a.say(do="begin", id=3)
+        assert a.hear() == {"id": 3, "reached": None}  # what came before is taken
+        b.say(do="rate", id=1, group="g", tokens=5)
         assert b.hears_nothing()
-        a.say(do="leave", id=1, answered=False)
+        a.say(do="leave", id=2, answered=False)
         assert b.hear() == {"id": 1}
-        a.say(do="rate", id=3, group="g", tokens=11)
-        a.say(do="begin", id=4)
-        assert a.hear() == {"id": 4, "reached": None}
-        b.say(do="rate", id=2, group="g", tokens=10)
+        a.say(do="rate", id=4, group="g", tokens=11)
+        a.say(do="begin", id=5)
+        assert a.hear() == {"id": 5, "reached": None}
+        b.say(do="rate", id=2, group="g", tokens=5)
         a.end()
         assert b.hear() == {"id": 2}
-
-
-def test_the_first_alone_tries_and_no_more_often_where_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_server, "RateLimiter", NeverForMany)
-    monkeypatch.setattr(limit_server, "POLL_S", 600.0)
-    monkeypatch.setattr(NeverForMany, "tried", 0)
-    with LimitServer({"g": LimitOf(9, 1, 1)}) as server, asking(server) as (a,):
-        for number in range(5):
-            a.say(do="rate", id=number, group="g", tokens=11)
-        a.say(do="begin", id=9)
-        assert a.hear() == {"id": 9, "reached": None}
-        assert NeverForMany.tried == 1
 
 
 def test_one_budget_for_all_to_the_last_request() -> None:
     purse = Purse(Budget(max_requests=50, max_cost=5.0), Spending(requests=10))
     with LimitServer({}, purse) as server, asking(server, 4) as askers:
-        assert askers[0].greeting == {"groups": {}, "purse": True}
+        assert askers[0].greeting == {"groups": {}, "budget": True}
         given: list[str | None] = []
 
         def spend(asker: Asker) -> None:
@@ -226,7 +202,7 @@ def test_one_budget_for_all_to_the_last_request() -> None:
 
 def test_without_a_budget_nothing_is_reached() -> None:
     with LimitServer({}) as server, asking(server) as (a,):
-        assert a.greeting["purse"] is False
+        assert a.greeting["budget"] is False
         a.say(do="spend", tokens=7, cost=5.5)
         a.say(do="begin", id=1)
         assert a.hear() == {"id": 1, "reached": None}
@@ -236,7 +212,7 @@ def test_without_a_budget_nothing_is_reached() -> None:
     "line",
     [
         b"GET / HTTP/1.1\n", b"[]\n", b'{"do": "quit"}\n', b'{"do": "slot", "id": 1}\n', b'{"do": "slot", "group": "g"}\n',
-        b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (limit_server.LONGEST_LINE + 1),
+        b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (shared_limits.MAX_LINE + 1),
     ],
 )  # fmt: skip
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
@@ -251,8 +227,8 @@ def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> N
 
 
 def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
-    server, threads = LimitServer({"g": LimitOf(1)}), threading.active_count()
-    with pytest.raises(RuntimeError, match="not begun"):
+    server = LimitServer({"g": LimitOf(1)})
+    with pytest.raises(RuntimeError, match="not started"):
         server.address  # noqa: B018
     with server:
         folder = Path(server.address).parent
@@ -261,10 +237,8 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
         a = Asker(server.address)
         a.say(do="slot", id=1, group="g")
         assert a.hear() == {"id": 1}
-        assert threading.active_count() == threads + 1
     assert a.hear() is None
     a.end()
-    assert threading.active_count() == threads
     assert not folder.exists()
     with LimitServer({}):
         pass  # it may end at once
@@ -275,17 +249,17 @@ def test_it_may_begin_where_a_loop_runs() -> None:
         with LimitServer({"g": LimitOf(1)}) as server, asking(server) as (a,):
             return a.greeting["groups"]
 
-    assert asyncio.run(begin()) == {"g": {"rate": False, "tokens": False}}
+    assert list(asyncio.run(begin())) == ["g"]
 
 
 @pytest.mark.parametrize(
     ("length", "short"),
-    [(limit_server.LONGEST_PATH - len("/eval-factory-12345678/s"), False), (limit_server.LONGEST_PATH, True)],
+    [(shared_limits.MAX_PATH - len("/eval-factory-12345678/s"), False), (shared_limits.MAX_PATH, True)],
 )
 def test_a_socket_has_a_short_path_wherever_temporary_files_are(
     length: int, short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=limit_server.SHORT_FOLDER) as base:
+    with tempfile.TemporaryDirectory(dir=shared_limits.SHORT_FOLDER) as base:
         folder = Path(base, "x" * (length - len(base) - 1))
         folder.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -301,7 +275,7 @@ def test_the_end_of_the_time_is_told_to_who_is_there_and_to_who_comes() -> None:
     with LimitServer({}, purse) as server, asking(server, 2) as askers:
         assert [asker.hear() for asker in askers] == [{"over": "max_wall_s"}] * 2
         with asking(server) as (late,):
-            assert late.greeting == {"groups": {}, "purse": True}
+            assert late.greeting == {"groups": {}, "budget": True}
             assert late.hear() == {"over": "max_wall_s"}
 
 

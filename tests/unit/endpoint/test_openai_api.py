@@ -226,9 +226,9 @@ def test_a_number_that_is_not_finite_is_no_answer(number: str) -> None:
 
 def test_large_numbers_are_numbers() -> None:
     assert openai_api.parse_answer(b"[1e308, -1.5, 1e-999]") == [1e308, -1.5, 0.0]
-    assert openai_api.parse_kept('{"a": 1.5}') == {"a": 1.5}
+    assert openai_api.parse_cached('{"a": 1.5}') == {"a": 1.5}
     with pytest.raises(openai_api.UnusableAnswer, match="not finite"):
-        openai_api.parse_kept('{"a": -Infinity}')
+        openai_api.parse_cached('{"a": -Infinity}')
 
 
 @pytest.mark.parametrize("values", [["NaN"], ["inf"], [1.7e308, 1.7e308], [float("nan")]])

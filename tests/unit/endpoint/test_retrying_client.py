@@ -13,11 +13,12 @@ from urllib3.util.retry import Retry
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.endpoint import limits, replies, retrying_client
+from eval_factory.endpoint import replies, retrying_client, servers
 from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.limits import LocalAdmission, Patience
+from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.replies import (
     EndpointGone,
     EndpointUnusable,
@@ -26,7 +27,8 @@ from eval_factory.endpoint.replies import (
     RequestFailed,
     described_changes,
 )
-from eval_factory.endpoint.retrying_client import FirstRequests, RetryingClient
+from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import servers_at
 from eval_factory.endpoint.sign_in import KeySignIn
 from unit.builders import endpoint_settings
 
@@ -63,10 +65,12 @@ def reply(status: int, body: Any = None, **headers: str) -> Reply:
     return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
 
 
-OPTIONS = {"first", "patience", "has_answered", "admission", "purse"}
+OPTIONS = {"first", "budget"}
 
 
-def client_of(transport: Replies, **given: Any) -> RetryingClient:
+def client_of(
+    transport: Replies, *, admission: Any = None, has_answered: bool = False, is_patient: bool = False, **given: Any
+) -> RetryingClient:
     """Of `given`, what is no option of the client is a setting of the endpoint."""
     settings = endpoint_settings(
         key_names=("MY_KEY",), **{name: value for name, value in given.items() if name not in OPTIONS}
@@ -75,7 +79,10 @@ def client_of(transport: Replies, **given: Any) -> RetryingClient:
     connection = Connection(
         url, transport, KeySignIn(None), StopMessages(settings, url, "MY_KEY"), Redactor(["the-secret-key"])
     )
-    return RetryingClient(settings, connection, **{name: given[name] for name in OPTIONS & given.keys()})
+    found = servers_at(
+        [connection], settings, shared=lambda _: admission, has_answered=has_answered, is_patient=is_patient
+    )
+    return RetryingClient(settings, found, **{name: given[name] for name in OPTIONS & given.keys()})
 
 
 def ask(
@@ -292,8 +299,7 @@ def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
 
 @pytest.fixture
 def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (retrying_client, retrying_client):
-        monkeypatch.setattr(module, "OUTAGE_S", 0.0)
+    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
 
 
 @pytest.mark.usefixtures("no_outage_is_borne")
@@ -479,36 +485,30 @@ TOO_MANY = reply(429, {"error": "slow down"})
 def test_too_many_requests_cost_no_retry() -> None:
     transport = Replies(*[TOO_MANY] * 30, reply(200))
     outcomes: list[str] = []
-    client = client_of(transport, max_retries=0, patience=Patience())
+    client = client_of(transport, max_retries=0, is_patient=True)
     assert client.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome)).attempt == 31
     assert outcomes == ["retried"] * 30
 
 
 def test_where_the_window_has_passed_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "WINDOW_S", 0.0)
+    monkeypatch.setattr(servers, "WINDOW_S", 0.0)
     transport = Replies(TOO_MANY)
     with pytest.raises(RequestFailed, match="HTTP 429"):
-        client_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
+        client_of(transport, max_retries=2, is_patient=True).ask(BODY, lambda *_: None)
     assert len(transport.sent) == 3
-
-
-def test_an_answer_lets_others_wait_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    patience = Patience()
-    client_of(Replies(TOO_MANY, reply(200)), max_retries=0, patience=patience).ask(BODY, lambda *_: None)
-    assert patience._since is None
 
 
 def test_other_failures_cost_retries_between_rate_limits() -> None:
     transport = Replies(TOO_MANY, reply(500), TOO_MANY, reply(500), TOO_MANY, reply(500), reply(200))
     with pytest.raises(RequestFailed, match="HTTP 500"):
-        client_of(transport, max_retries=2, patience=Patience()).ask(BODY, lambda *_: None)
+        client_of(transport, max_retries=2, is_patient=True).ask(BODY, lambda *_: None)
     assert len(transport.sent) == 6
 
 
 def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
-    client = client_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), patience=Patience())
+    client = client_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), is_patient=True)
     monkeypatch.setattr(client._stop, "wait", waited.append)
     client.ask(BODY, lambda *_: None)
     assert waited == [60.0]
@@ -516,7 +516,7 @@ def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     transport = Replies(reply(400, {"error": {"message": "maximum context length is 768 tokens"}}))
-    client = client_of(transport, first=FirstRequests(3))
+    client = client_of(transport, first=3)
     for _ in range(2):
         with pytest.raises(RequestFailed):
             client.ask(BODY, lambda *_: None)
@@ -536,7 +536,7 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
 def test_what_failed_last_says_whether_the_endpoint_is_gone(
     last: Reply | TransportError, kind: type[EndpointUnusable]
 ) -> None:
-    client = client_of(Replies(last), first=FirstRequests(1), max_retries=0, has_answered=True)
+    client = client_of(Replies(last), first=1, max_retries=0, has_answered=True)
     for _ in range(2):
         with pytest.raises(EndpointUnusable) as stop:
             client.ask(BODY, lambda *_: None)
@@ -544,7 +544,7 @@ def test_what_failed_last_says_whether_the_endpoint_is_gone(
 
 
 def test_one_answer_among_the_first_lets_the_run_go_on() -> None:
-    client = client_of(Replies(reply(400), reply(200), reply(400)), first=FirstRequests(2))
+    client = client_of(Replies(reply(400), reply(200), reply(400)), first=2)
     outcomes = []
     for _ in range(6):
         try:
@@ -559,12 +559,12 @@ class Admitting(LocalAdmission):
     """Writes down what it is told."""
 
     def __init__(self, in_turn: Callable[[], None] = lambda: None) -> None:
-        super().__init__(endpoint_settings(parallelism=1))
+        super().__init__(LimitOf(1))
         self.told: list[Any] = []
         self._in_turn = in_turn
 
     @contextmanager
-    def slot(self) -> Iterator[float]:
+    def slot(self) -> Iterator[int]:
         with super().slot() as since:
             self.told.append("in")
             yield since
@@ -574,7 +574,7 @@ class Admitting(LocalAdmission):
         self.told.append(dict(body))
         self._in_turn()
 
-    def too_many(self, slot: float, pause: float | None) -> None:
+    def too_many(self, slot: int, pause: float | None) -> None:
         super().too_many(slot, pause)
         self.told.append(pause)
 
@@ -610,13 +610,6 @@ def test_an_answer_far_larger_than_its_tokens_is_none() -> None:
     assert "more than the 5 tokens granted can be" in outcomes[0]
 
 
-def test_an_answer_to_a_later_request_counts_too() -> None:
-    first = FirstRequests(2)
-    under_way = [first.begin(), first.begin()]
-    client_of(Replies(reply(200)), first=first).ask(BODY, never_noted)
-    assert [first.failed(number, "x") for number in under_way] == [None, None]
-
-
 def test_only_a_bad_request_speaks_of_fields() -> None:
     transport = Replies(reply(422, {"error": "Unsupported value: 'temperature'"}))
     with pytest.raises(RequestFailed, match="HTTP 422"):
@@ -634,7 +627,7 @@ def test_each_request_that_is_sent_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     purse = Purse(Budget(max_requests=5))
     refused = reply(400, {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}})
     transport = Replies(reply(500, {}), refused, reply(200))
-    client = client_of(transport, purse=purse)
+    client = client_of(transport, budget=purse)
     client.ask(BODY, unnoted)
     assert len(transport.sent) == 3
     assert purse.spent == Spending(requests=3)
@@ -660,7 +653,7 @@ def test_the_journal_is_told_of_each_request_that_is_sent() -> None:
     refused = reply(400, {"error": "Unsupported parameter: 'temperature'"})
     purse = Purse(Budget(max_requests=5))
     transport = Replies(reply(500, {}), refused, reply(200), reply(401))
-    client = client_of(transport, purse=purse)
+    client = client_of(transport, budget=purse)
     client.ask(BODY, note)
     with pytest.raises(EndpointUnusable, match="check"):
         client.ask(BODY, note)
@@ -672,7 +665,7 @@ def test_the_journal_is_told_of_each_request_that_is_sent() -> None:
 def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
     refused = reply(400, {"error": "Unsupported parameter: 'temperature'"})
     told: list[str] = []
-    client = client_of(Replies(refused, reply(200)), purse=Purse(Budget(max_requests=1)))
+    client = client_of(Replies(refused, reply(200)), budget=Purse(Budget(max_requests=1)))
     with pytest.raises(LimitReached):
         client.ask(BODY, lambda _n, outcome, *_: told.append(outcome))
     assert told == ["refused"]
@@ -687,14 +680,15 @@ def test_a_request_with_an_old_token_was_sent_too() -> None:
     messages = StopMessages(settings, url, "MY_KEY")
     connection = Connection(url, transport, Renewing(None), messages, Redactor([]))
     told: list[tuple[str, int | None]] = []
-    RetryingClient(settings, connection).ask(BODY, lambda _n, outcome, error, *_: told.append((outcome, error.status)))
+    asking = RetryingClient(settings, servers_at([connection], settings))
+    asking.ask(BODY, lambda _n, outcome, error, *_: told.append((outcome, error.status)))
     assert told == [("refused", 401)]
     assert len(transport.sent) == 2
 
 
 def test_at_a_limit_nobody_waits_for_the_end_of_a_pause() -> None:
     client = client_of(
-        Replies(reply(429, {}, **{"Retry-After": "100"}), reply(200)), purse=Purse(Budget(max_requests=9))
+        Replies(reply(429, {}, **{"Retry-After": "100"}), reply(200)), budget=Purse(Budget(max_requests=9))
     )
     noted: list[int] = []
 

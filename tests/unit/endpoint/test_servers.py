@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,10 +18,10 @@ from eval_factory.endpoint import retrying_client, servers
 from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.limits import LocalAdmission, Patience
+from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import FIRST_ABSENCE_S, LONGEST_ABSENCE_S, Server, Servers, servers_at
+from eval_factory.endpoint.servers import FIRST_ABSENCE_S, MAX_ABSENCE_S, Server, Servers, servers_at
 from eval_factory.endpoint.sign_in import KeySignIn
 from unit.builders import endpoint_settings
 
@@ -127,7 +129,7 @@ def test_one_that_failed_is_left_out_for_longer_each_time_and_asked_by_one(clock
         clock.now = a.absent_until
         assert chosen(found, 6).count("a") == 1
     assert absences[:3] == [FIRST_ABSENCE_S, 2 * FIRST_ABSENCE_S, 4 * FIRST_ABSENCE_S]
-    assert max(absences) == absences[-1] == LONGEST_ABSENCE_S
+    assert max(absences) == absences[-1] == MAX_ABSENCE_S
     found.answered(a)
     assert chosen(found, 6).count("a") == 2
 
@@ -161,9 +163,8 @@ def test_one_that_has_too_many_gets_fewer(clock: Clock) -> None:
             with found.turn() as turn:
                 pass
         clock.now += 1
-        turn.since = clock.now
-        found.too_many(turn, None)
-    assert found.all[0].limit.places == 1
+        found.too_many(replace(turn, since=clock.now), None)
+    assert found.all[0].limit.slots == 1
     assert chosen(found, 5).count("a") == 1
 
 
@@ -177,22 +178,25 @@ def test_one_server_is_asked_as_ever(clock: Clock) -> None:
     found = servers_at([connection(Replies(), "a")], SETTINGS)
     assert not found.failed(found.all[0], clock.now, 60.0)
     assert chosen(found, 2) == "aa"
-    assert found.most_moves == 0
 
 
 def test_all_together_are_no_more_than_the_limit() -> None:
     shared: dict[str, LocalAdmission] = {}
 
     def limits(name: str) -> LocalAdmission:
-        return shared.setdefault(name, LocalAdmission(SETTINGS))
+        return shared.setdefault(name, LocalAdmission(SETTINGS.limit))
 
     found = servers_at([connection(Replies(), name) for name in "abc"], SETTINGS, shared=limits)
     assert list(shared) == ["model at server 1", "model at server 2", "model at server 3", "model"]
     with ExitStack() as stack:
         for _ in range(6):
             stack.enter_context(found.turn())
-        assert shared["model"]._concurrency._inside == 6
-    assert shared["model"]._concurrency._inside == 0
+        seventh = threading.Thread(target=lambda: stack.enter_context(found.turn()), daemon=True)
+        seventh.start()
+        seventh.join(0.1)
+        assert seventh.is_alive()
+    seventh.join(30)
+    assert not seventh.is_alive()
 
 
 def client(*transports: Transport, has_answered: bool = True) -> RetryingClient:
@@ -273,7 +277,24 @@ def test_where_none_was_ever_reached(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(client(*transports, has_answered=False))
 
 
-def test_patience_is_each_servers_own() -> None:
-    found = three()
-    assert len({id(server.patience) for server in found.all}) == 3
-    assert all(isinstance(server.patience, Patience) for server in found.all)
+def test_a_limit_a_minute_is_tolerated_until_its_window_has_passed(clock: Clock) -> None:
+    server, other, _ = three().all
+    first = clock.now
+    assert server.tolerates_limit(first)
+    clock.now += servers.WINDOW_S - 1
+    assert server.tolerates_limit(first)
+    clock.now += 1
+    assert not server.tolerates_limit(first)
+    assert not server.tolerates_limit(clock.now), "nor of another request"
+    assert other.tolerates_limit(clock.now), "each server has its own"
+
+
+def test_and_for_longer_while_others_are_answered(clock: Clock) -> None:
+    server = three().all[0]
+    first = clock.now
+    while clock.now - first < servers.PATIENCE_S:
+        assert server.tolerates_limit(first)
+        clock.now += 100
+        server.answered()
+    assert not server.tolerates_limit(first), "a prompt may be larger than the limit"
+    assert server.tolerates_limit(clock.now)

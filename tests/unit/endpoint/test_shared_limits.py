@@ -15,12 +15,11 @@ import pytest
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import limit_server
+from eval_factory.endpoint import shared_limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limit_server import LimitServer
-from eval_factory.endpoint.limits import RateLimiter
+from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointUnusable
-from eval_factory.endpoint.shared_limits import LimitsLost, SharedAdmission, SharedLimits
+from eval_factory.endpoint.shared_limits import LimitServer, LimitsLost, SharedLimits
 from in_the_loop import insiders
 
 NOT_S = 0.1
@@ -31,7 +30,7 @@ def limits_at(address: str) -> SharedLimits:
     return SharedLimits(SharedLimitsSettings(address, {"model": "g", "judge": "h", "free": "f"}))
 
 
-def admission_of(limits: SharedLimits, role: str = "model") -> SharedAdmission:
+def admission_of(limits: SharedLimits, role: str = "model") -> Admission:
     admission = limits.admission(role)
     assert admission is not None
     return admission
@@ -71,7 +70,7 @@ class InThread:
         return not self._thread.is_alive()
 
 
-def take(admission: SharedAdmission) -> Callable[[], None]:
+def take(admission: Admission) -> Callable[[], None]:
     def enter() -> None:
         with admission.slot():
             pass
@@ -79,7 +78,7 @@ def take(admission: SharedAdmission) -> Callable[[], None]:
     return enter
 
 
-def hold(admission: SharedAdmission) -> tuple[InThread, threading.Event]:
+def hold(admission: Admission) -> tuple[InThread, threading.Event]:
     """A thread that is in, until the event is set."""
     entered, go = threading.Event(), threading.Event()
 
@@ -96,7 +95,7 @@ def hold(admission: SharedAdmission) -> tuple[InThread, threading.Event]:
 def test_many_threads_of_several_processes_are_within_one_limit() -> None:
     inside, most, done, lock = 0, 0, 0, threading.Lock()
 
-    def work(admission: SharedAdmission) -> None:
+    def work(admission: Admission) -> None:
         nonlocal inside, most, done
         for _ in range(5):
             with admission.slot():
@@ -185,18 +184,10 @@ def test_a_minute_is_all_others_too() -> None:
         assert waiting.goes_on()
 
 
-class NeverForMany(RateLimiter):
-    """Lets ten tokens through, and no eleven."""
-
-    def tries(self, tokens: int) -> Iterator[None]:
-        while tokens > 10:
-            yield
-
-
-def test_after_the_stop_what_waits_for_its_minute_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_server, "RateLimiter", NeverForMany)
-    with LimitServer({"g": LimitOf(9, None, 1)}) as server, processes(server, 2) as (one, other):
+def test_after_the_stop_what_waits_for_its_minute_holds_nobody_up() -> None:
+    with LimitServer({"g": LimitOf(9, None, 20)}) as server, processes(server, 2) as (one, other):
         admission = admission_of(one)
+        admission.wait_for_rate({"max_tokens": 10})
         first = InThread(lambda: admission.wait_for_rate({"max_tokens": 11}))
         assert first.goes_on()
         second = InThread(lambda: admission_of(other).wait_for_rate({"max_tokens": 10}))
@@ -238,8 +229,8 @@ def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
 def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
     with LimitServer({"g": LimitOf(1)}, Purse(Budget())) as server:
         limits = limits_at(server.address)
-        admission, purse = admission_of(limits), limits.purse
-        assert purse is not None
+        admission, budget = admission_of(limits), limits.budget
+        assert budget is not None
         holding, go = hold(admission)
         waiting = [InThread(take(admission)) for _ in range(2)]
         assert all(thread.goes_on() for thread in waiting)
@@ -250,8 +241,8 @@ def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
     go.set()
     assert holding.ended()
     assert holding.raised is None  # its answer is kept
-    purse.spend(tokens=1, cost=0.1)
-    for ask in (take(admission), purse.begin):
+    budget.spend(tokens=1, cost=0.1)
+    for ask in (take(admission), budget.begin):
         with pytest.raises(LimitsLost):
             ask()
     limits.close()
@@ -259,8 +250,8 @@ def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
 
 def test_nobody_at_the_address(tmp_path: Path) -> None:
     limits = limits_at(str(tmp_path / "s"))
-    assert limits.purse is not None
-    for ask in (take(admission_of(limits)), limits.purse.begin):
+    assert limits.budget is not None
+    for ask in (take(admission_of(limits)), limits.budget.begin):
         with pytest.raises(LimitsLost):
             ask()
     limits.close()
@@ -302,25 +293,25 @@ def test_one_budget_for_all() -> None:
         reached: list[str | None] = []
 
         def spend(limits: SharedLimits) -> None:
-            purse = limits.purse
-            assert purse is not None
+            budget = limits.budget
+            assert budget is not None
             for _ in range(10):
-                reached.append(purse.begin())
-                purse.spend(tokens=2, cost=0.5)
+                reached.append(budget.begin())
+                budget.spend(tokens=2, cost=0.5)
 
         threads = [InThread(lambda limits=limits: spend(limits)) for limits in all_limits * 3]  # type: ignore[misc]
         assert all(thread.ended() and thread.raised is None for thread in threads)
         for limits in all_limits:
-            purse = limits.purse
-            assert purse is not None
-            assert purse.begin() == "max_requests"  # and all that was said before is counted
+            budget = limits.budget
+            assert budget is not None
+            assert budget.begin() == "max_requests"  # and all that was said before is counted
     assert (reached.count(None), reached.count("max_requests")) == (60, 30)
     assert local.spent == Spending(60, 180, 45.0)
 
 
 def test_no_budget_is_no_purse() -> None:
     with LimitServer({}) as server, processes(server, 1) as (limits,):
-        assert limits.purse is None
+        assert limits.budget is None
 
 
 def test_a_process_has_one_connection_and_one_thread_for_it() -> None:
@@ -329,8 +320,8 @@ def test_a_process_has_one_connection_and_one_thread_for_it() -> None:
         with limits_at(server.address) as limits:
             holding = [hold(admission_of(limits)) for _ in range(4)]
             hold_judge = hold(admission_of(limits, "judge"))
-            assert limits.purse is not None
-            assert limits.purse.begin() is None
+            assert limits.budget is not None
+            assert limits.budget.begin() is None
             assert threading.active_count() == threads + 1 + 5
             assert len(list(Path("/proc/self/fd").iterdir())) == files + 2  # its end and the server's
             for thread, go in [*holding, hold_judge]:
@@ -340,7 +331,7 @@ def test_a_process_has_one_connection_and_one_thread_for_it() -> None:
 
 def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "g" * 20_000
-    monkeypatch.setattr(limit_server, "LONGEST_LINE", 30_000)
+    monkeypatch.setattr(shared_limits, "MAX_LINE", 30_000)
     with (
         LimitServer({name: LimitOf(1)}) as server,
         SharedLimits(SharedLimitsSettings(server.address, {"model": name})) as limits,
@@ -359,7 +350,7 @@ def test_when_the_time_of_all_is_over_everybody_is_told() -> None:
         assert told.get(timeout=30) == ("late", "max_wall_s")
     with LimitServer({}, Purse(Budget(max_requests=1))) as server, processes(server, 1) as (one,):
         one.watch(lambda limit: told.put(("no limit of time", limit)))
-        purse = one.purse
-        assert purse is not None
-        assert purse.begin() is None
+        budget = one.budget
+        assert budget is not None
+        assert budget.begin() is None
         assert told.empty()

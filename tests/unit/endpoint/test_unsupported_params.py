@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint.replies import UnsupportedParams, changes_asked_for, described_changes
+from eval_factory.endpoint.replies import changes_asked_for, described
 
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 
@@ -33,17 +33,8 @@ def test_nothing_is_renamed_that_was_not_sent() -> None:
     assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}
 
 
-def test_what_is_known_of_a_body() -> None:
-    unsupported = UnsupportedParams()
-    assert unsupported.changes_for(BODY) == {}
-    unsupported.learn({"temperature": None, "stop": None})
-    assert unsupported.changes_for(BODY) == {"temperature": None}
-    unsupported.learn({"max_tokens": "max_completion_tokens"})
-    assert unsupported.changes_for(BODY) == {"temperature": None, "max_tokens": "max_completion_tokens"}
-
-
 def test_in_words() -> None:
-    assert described_changes({"temperature": None, "max_tokens": "max_completion_tokens"}) == (
+    assert described({"temperature": None, "max_tokens": "max_completion_tokens"}) == (
         "the endpoint refuses temperature: it was left out, the model's own default was used",
         "the endpoint takes max_completion_tokens in place of max_tokens",
     )

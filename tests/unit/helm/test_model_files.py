@@ -81,10 +81,6 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
     assert set(yaml.safe_load(plain["benchmark.yaml"])["metrics"][0]) == {"name", "prompt_file", "judges"}
 
 
-def test_the_same_plan_gives_the_same_bytes() -> None:
-    assert model_files(jury_plan()) == model_files(jury_plan())
-
-
 @pytest.mark.usefixtures("_no_helm_run_beside_python")
 def test_commands() -> None:
     plans = {

@@ -10,10 +10,10 @@ import pytest
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.connection import Connection
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limits import Admission, LocalAdmission
+from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import Servers
 from eval_factory.plan import preflight
 from eval_factory.plan.preflight import FEW_TOKENS, MORE_TOKENS, probe
 from scripted_endpoint import ScriptedEndpoint
@@ -77,13 +77,6 @@ def test_a_model_that_thinks_is_asked_with_more_tokens(gateway: Gateway) -> None
     assert gateway.granted == [FEW_TOKENS, MORE_TOKENS]
 
 
-def test_one_that_wants_still_more_is_asked_its_benchmark(gateway: Gateway) -> None:
-    gateway.answers(400, "Could not finish the message because max_tokens or model output limit was reached")
-    warning = probed(gateway)
-    assert warning is not None
-    assert "max_tokens or model output limit" in warning
-
-
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503, 501])
 def test_what_may_pass_is_a_warning(gateway: Gateway, status: int) -> None:
     gateway.answers(status, "out of order")
@@ -117,13 +110,6 @@ def test_a_judge_is_named(gateway: Gateway) -> None:
     assert warning.startswith("judge gpt: the probe was not answered")
 
 
-def test_a_404_suggests_v1(gateway: Gateway) -> None:
-    gateway.answers(404, "Not Found")
-    base = gateway.url.removesuffix("/v1")
-    with pytest.raises(PrerequisiteError, match=f"most servers answer under /v1: {base}/v1"):
-        probed(gateway, **{"target.api_endpoint.url": base})
-
-
 def test_a_refused_field_is_no_refusal(gateway: Gateway) -> None:
     refused = 400, {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
     gateway.probe_answer = lambda body: refused if "temperature" in body else None
@@ -135,11 +121,10 @@ def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
 ) -> None:
     asked: list[EndpointSettings] = []
 
-    def client(settings: EndpointSettings, connection: Connection, *, admission: Admission | None) -> RetryingClient:
+    def client(settings: EndpointSettings, servers: Servers) -> RetryingClient:
         asked.append(settings)
-        assert connection.transport.timeout_s == settings.request_timeout
-        assert admission is None
-        return RetryingClient(settings, connection)
+        assert servers.all[0].connection.transport.timeout_s == settings.request_timeout
+        return RetryingClient(settings, servers)
 
     monkeypatch.setattr(preflight, "RetryingClient", client)
     limits = {"target.api_endpoint.requests_per_minute": 3, "target.api_endpoint.tokens_per_minute": 4}
@@ -160,7 +145,7 @@ def test_where_others_ask_too_the_probe_is_let_through_with_them(gateway: Gatewa
             self.asked += 1
 
     endpoint = plan({"target.api_endpoint.url": gateway.url}).model
-    admission = Counting(endpoint)
+    admission = Counting(endpoint.limit)
     assert probe(endpoint, {}, Redactor(), lambda _line: None, admission) is None
     assert admission.asked == len(gateway.granted) == 1
 

@@ -31,8 +31,8 @@ def test_without_it_nothing_is_said() -> None:
 
 def test_the_line() -> None:
     assert choice_order_line(made(scores=("exact_match", f"exact_match{ALL_ORDERS}"))) == (
-        "order of the choices (3 orders, 30 questions): the answer changes with it for 40%"
-        " (95 % interval 25% .. 57%), 30% right in every order; exact_match over all orders 0.5000"
+        "order of the choices (3 orders, 30 questions): the answer changes with it for 40 %"
+        " (95 % interval 25 % .. 57 %), 30 % right in every order; exact_match over all orders 0.5000"
         "; 2 questions left as they are"
     )
 
@@ -40,7 +40,7 @@ def test_the_line() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     one = replace(ORDERS, kept={}, changed=Share(0.0, 1), right_in_all=None)
     assert choice_order_line(made(one)) == (
-        "order of the choices (3 orders, 1 question): the answer changes with it for 0%"
+        "order of the choices (3 orders, 1 question): the answer changes with it for 0 %"
     )
     none = choice_order_line(made(replace(ORDERS, kept={"x": 1}, changed=None)))
     assert none == "order of the choices: no question was answered in two orders; 1 question left as they are"

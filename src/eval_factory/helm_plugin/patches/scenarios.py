@@ -1,12 +1,4 @@
-"""Patches of single scenarios and run specs of HELM; the registry names the entry of tasks/errata.yml of each.
-
-A user's table as it was checked, and all of it: HELM's configurable benchmark guesses types and drops columns.
-
-The MTSamples scenarios ask api.github.com which files there are, in every run, even when all of them are on disk.
-
-Where a bundle has the list, or the run is offline, it is answered from disk. GitHub's answer stops at 1,000 entries in
-the order of a git tree, which is that of the names' bytes; so does ours, unless MEDICAL_DATA_ALL_FILES=1.
-"""
+"""Patches of single scenarios and run specs of HELM; the registry names the entry of tasks/errata.yml of each."""
 
 from __future__ import annotations
 
@@ -148,7 +140,7 @@ def _explained(row: dict[str, str]) -> str:
     return f"{option.strip()}. {explanation}".strip()
 
 
-ID = "id"
+ID = "id"  # a column of a user's table
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
 
 
@@ -232,7 +224,9 @@ def _beside(table: _Table, shown: set[str]) -> tuple[list[str | None], list[dict
     return (found if named else [None] * len(rows)), rows
 
 
-LIMIT = 1000
+LISTED_BY_GITHUB = 1000
+"""The MTSamples scenarios ask api.github.com in every run which files there are, even when all of them are on disk. Its
+answer stops here, in the order of a git tree, which is that of the names' bytes. MEDICAL_DATA_ALL_FILES=1 takes all."""
 
 
 def known_names(scenario: str, folder: Path) -> list[str] | None:
@@ -245,7 +239,7 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
         found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
     else:
         return None
-    return found if settings.all_files else found[:LIMIT]
+    return found if settings.all_files else found[:LISTED_BY_GITHUB]
 
 
 def list_procedures_without_github() -> None:

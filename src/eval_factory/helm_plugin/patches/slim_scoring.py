@@ -1,13 +1,9 @@
-"""HELM's metrics with the statistics of each instance packed as soon as they are computed (`packed_stats.py`).
+"""HELM's metrics, with the statistics of each instance packed as soon as they are computed: in a tenth of the memory.
 
-`Metric.evaluate` keeps the list of `Stat` of each instance in three places, and goes through them five times. Here is
-the same loop: the same sums in the same order, of values instead of objects.
-
-The statistics of one instance in a tenth of the memory: the values alone; names are shared by all instances.
-
-HELM keeps some thirty `Stat` objects of nine fields for each instance and metric to the end of a run, about 12 kB. Of a
-statistic that was taken of one value, all fields follow from that value by `Stat.add`; so they are made when somebody
-looks at them, by HELM's own arithmetic, and given up again.
+HELM keeps some thirty `Stat` objects of nine fields for each instance and metric to the end of a run, about 12 kB, in
+three places, and goes through them five times. Of a statistic that was taken of one value, all fields follow from that
+value by `Stat.add`: the values alone are kept, and the objects made when somebody looks at them, by HELM's own
+arithmetic. `Metric.evaluate` is here the same loop: the same sums in the same order, of values instead of objects.
 """
 
 from __future__ import annotations

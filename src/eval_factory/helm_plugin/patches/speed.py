@@ -1,14 +1,8 @@
-"""What makes helm-run ready sooner: less is imported, and HELM's own configurations are read by the C parser.
+"""What makes helm-run quicker, with the same requests, and every file of its output the same byte for byte.
 
 Each patch stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out. The C parser is put in through the filter that
-logging.yaml names, which is before HELM reads its configurations; the others by the plug-in.
-
-What makes asking quicker, with the same requests and the same results.
-
-What makes HELM's work after the answers quicker, with every file of its output the same byte for byte.
-
-Each of these patches takes the place of functions of HELM; where the input is not of the plain kind that most runs
-have, HELM's own function does the work.
+logging.yaml names, which is before HELM reads its configurations; the others by the plug-in. Where the input is not of
+the plain kind that most runs have, HELM's own function does the work.
 """
 
 from __future__ import annotations

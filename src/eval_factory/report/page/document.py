@@ -19,6 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, sentences
@@ -136,9 +137,11 @@ def page_environment() -> Environment:
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
-    environment.filters["decimal"] = lambda number, digits=4: "" if number is None else f"{number:.{digits}f}"
+    environment.filters["decimal"] = lambda number, digits=4: formats.decimals(number, digits)
     environment.filters["clinician_headline"] = clinician_headline
-    environment.filters["grouped"] = lambda number: f"{number:,}"
+    environment.filters["p_value"] = formats.p_value
+    environment.filters["points"] = lambda number: f"{number:,.10g}"
+    environment.filters["grouped"] = formats.count
     environment.filters["rubric_headline"] = rubric_headline
     return environment
 

@@ -34,7 +34,7 @@ from eval_factory.workflows.context import HUB_TOKEN, RunContext
 from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import Board
-from eval_factory.workflows.leaderboard.entries import Entry
+from eval_factory.workflows.leaderboard.registry import Entry
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.suite_report import CellReport
 from eval_factory.workflows.view_site import ViewedRun, lay_out, viewed_as, without_colons

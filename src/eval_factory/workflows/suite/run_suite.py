@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import LAUNCH, health_url, server_variables, variables_of, words_of
+from eval_factory.config.suite_model import LAUNCH, health_url, settings_of, variables_of, words_of
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
@@ -28,15 +28,17 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import RunEndpoints, limits_of
-from eval_factory.endpoint.limit_server import LimitServer
+from eval_factory.endpoint.shared_limits import LimitServer
+from eval_factory.executors.local_runs import LocalRuns
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.executors.slurm import Slurm
+from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, worst_code
-from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
+from eval_factory.workflows.suite.cell_process import CELL_PROCESS
+from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, EndpointProbe
 from eval_factory.workflows.suite.finished_cells import (
     finished,
     finished_below,
@@ -46,7 +48,6 @@ from eval_factory.workflows.suite.finished_cells import (
     take_over,
 )
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
-from eval_factory.workflows.suite.slurm_store import refuse_cells_in_slurm
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
@@ -131,7 +132,7 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         health=health_url(serve),
         log=suite.folder.server_log(target),
         env=seen,
-        settings=server_variables(serve),
+        settings=settings_of(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
         start_time_limit_s=float(serve["start_time_limit_s"]),
         hang_time_limit_s=float(serve["hang_time_limit_s"]),
@@ -163,12 +164,12 @@ def leave(work: Work, cells: Sequence[PlannedCell], status: RunStatus, exit_code
         work.reports[planned.number] = CellReport(cell.target, cell.evaluation, kept, cell.folder, exit_code, reason)
 
 
-def asks_server(server: ServedModel) -> Callable[[PlannedCell], ProbeAnswer]:
+def asks_server(server: ServedModel) -> Callable[[PlannedCell], Answer]:
     """Whether the endpoint of a cell is there: its server says so."""
 
-    def ask(_planned: PlannedCell) -> ProbeAnswer:
+    def ask(_planned: PlannedCell) -> Answer:
         ready = server.is_ready()
-        return ProbeAnswer(answered=ready, warning=None if ready else "the server does not answer")
+        return Answer(answered=ready, warning=None if ready else "the server does not answer")
 
     return ask
 
@@ -216,7 +217,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     with held(suite.folder):
         take_away(suite.folder)
         write_configs(suite)
-        redactor = _redactor_of(cells, env)
+        redactor = redactor_of(cells, env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
         tell_start(work)
         try:
@@ -228,13 +229,13 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
                 run_by_server(work, run_cells)
         except KeyboardInterrupt:
             with not_to_be_hung_up():
-                report = _finish(work, interrupted=True)
+                report = finish(work, interrupted=True)
             raise InterruptedRunError(report.summary) from None
         with not_to_be_hung_up():
-            return _finish(work, interrupted=False)
+            return finish(work, interrupted=False)
 
 
-def _redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
+def redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
     """Of all that may be secret in any cell."""
     names = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
     return Redactor.from_environment(env, [*names, HUB_TOKEN])
@@ -281,13 +282,13 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
     suite, journal = work.suite, work.journal
     groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
-        host = stack.enter_context(CellHost(work.env, suite.folder.log))
-        host.start()  # beside the probes
+        runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
+        runs.start()  # beside the probes
         probe = EndpointProbe(work.env, work.redactor, journal.say)
         asked = not work.options.no_preflight and served is None  # a server is asked by each of its cells
         if asked:
             probe.all_of(cells)
-        purse = _purse_of(work)
+        purse = purse_of(work)
         server = stack.enter_context(LimitServer(groups.limits, purse))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
@@ -300,7 +301,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in cells}
         if served is not None and not work.options.no_preflight:
             probed = {}
-        loop = CellLoop(suite, work.options, host, journal, pauses, probed, limits, work.reports, purse, served)
+        loop = CellLoop(suite, work.options, runs, journal, pauses, probed, limits, work.reports, purse, served)
         loop.add(cells)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
@@ -311,16 +312,16 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             work.stopped = loop.stopped
 
 
-def _purse_of(work: Work) -> Purse | None:
+def purse_of(work: Work) -> Purse | None:
     """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
     if not work.suite.budget:
         return None
     return Purse(work.suite.budget, spent_before(work.cells, work.journal.say), began=work.began)
 
 
-def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> ProbeAnswer:
+def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:
     """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
-    return ProbeAnswer(answered=True) if work.options.no_preflight else probe.model_of(planned)
+    return Answer(answered=True) if work.options.no_preflight else probe.model_of(planned)
 
 
 def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:
@@ -337,7 +338,7 @@ def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, 
         loop.refuse(planned, f"not begun: {reason}")
 
 
-def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
+def finish(work: Work, *, interrupted: bool) -> SuiteReport:
     """Write the table of what is there, and say how it ended."""
     suite = work.suite
     cells = tuple(work.reports.get(planned.number) or not_begun(planned) for planned in work.cells)

@@ -18,6 +18,7 @@ from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, N
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.executors.slurm_runs import SlurmStore
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
@@ -56,9 +57,10 @@ def run_as_job(
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir, fresh=options.fresh)
-    with plan.rundir.locked():  # nobody does the same run on this machine
-        pass
     folder = RunSuiteDir(suite.folder.root)
+    if not SlurmStore(folder).open_waves():
+        with plan.rundir.locked():  # nobody does the same run on this machine
+            pass
     write_atomic(folder.run_config, OF_THE_RUN + to_yaml(run_config_of(evaluation, plan)))
     chosen = SuiteOptions(
         fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait

@@ -19,7 +19,7 @@ from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.rundir import OF_ONE_RUN, Holder, RunDir, SuiteDir, open_lock, suite_dir
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
-from eval_factory.endpoint.limit_server import PREFIX, SOCKET
+from eval_factory.endpoint.shared_limits import PREFIX, SOCKET
 from eval_factory.report.documents import to_yaml
 
 MOST_NAMED = 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
+from eval_factory.core import formats, tables
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
@@ -177,8 +178,12 @@ def suite_html(report: SuiteReport) -> str:
     head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
     rows = [_cells_of(_cell_row(cell)) for cell in report.cells]
     wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in report.cells if cell.exit_code]
-    parts = [html.table(head, rows), *html.html_list(wrong), html.paragraph(f"table: {report.folder.results_html}")]
-    return html.html_block(_title(report), parts)
+    parts = [
+        tables.html(tables.Table(head, rows, 3), html.MOST_ROWS),
+        *html.listed(wrong),
+        html.paragraph(f"table: {report.folder.results_html}"),
+    ]
+    return html.block(_title(report), parts)
 
 
 def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -188,8 +193,8 @@ def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["evaluation"],
         row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
         row.get("metric") or "-",
-        html.html_number(row.get("value")),
-        html.html_interval(row.get("ci_low"), row.get("ci_high")),
+        formats.score(row.get("value"), missing="-"),
+        formats.between(row.get("ci_low"), row.get("ci_high"), missing="-"),
         "-" if count is None else str(count),
     )
 

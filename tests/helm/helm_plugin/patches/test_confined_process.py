@@ -3,7 +3,6 @@ tests/integration/core/test_sandbox.py."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -127,17 +126,3 @@ def test_the_folder_is_thrown_away() -> None:
     with throw_away_folder() as folder:
         (folder / "file").touch()
     assert not folder.exists()
-
-
-def test_what_an_earlier_run_wrote_is_not_kept(tmp_path: Path) -> None:
-    file = tmp_path / "record.json"
-    file.write_text("{}")
-    run_records.code_execution.write_down(file)
-    assert not file.exists()
-    run_records.code_execution.count(run_records.SHORTENED)
-    run_records.code_execution.count(run_records.SHORTENED)
-    assert json.loads(file.read_text()) == {"shortened": 2}
-    run_records.code_execution.begin(["b", "a"], ["bubblewrap"])
-    run_records.code_execution.write_down(file)
-    assert json.loads(file.read_text()) == {"shortened": 2, "run_specs": ["a", "b"], "by": ["bubblewrap"]}
-    run_records.code_execution.file = None

@@ -112,7 +112,7 @@ def test_as_many_as_helm_is_told(monkeypatch: pytest.MonkeyPatch, frozen: list[s
         inside.append(number)
         if len(inside) == 6:
             everybody.set_result(None)
-        bridge.result_of(everybody)
+        bridge.wait_for(everybody)
         return number
 
     run: Any = executor.parallel_map

@@ -66,7 +66,6 @@ def build(path, *args, **kwargs):
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches import pinned_downloads
-from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
@@ -89,7 +88,6 @@ datasets.load.load_dataset_builder("org/other", cache_dir="/scenario/data")
 
 ASKS_THE_HUB = """
 import datasets, json
-from eval_factory.helm_plugin.patches import pinned_downloads
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()

@@ -46,6 +46,11 @@ def database(tmp_path: Path) -> Path:
     return file
 
 
+def started() -> Any:
+    """The process that has executed queries."""
+    return next(worker.process for worker in sql_execution._workers if worker.process is not None)
+
+
 @pytest.mark.parametrize(
     ("query", "rows"),
     [
@@ -168,7 +173,7 @@ def test_an_error_is_told_in_short(database: Path) -> None:
 def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> None:
     for _ in range(2):  # the limit of processor time is one query's
         execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     limits = [resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
     assert [resource.prlimit(process.pid, limit)[0] for limit in limits] == [12, 1_000_000_000, 0, 0]
 
@@ -176,24 +181,16 @@ def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> Non
 def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-canary")
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     environment = Path(f"/proc/{process.pid}/environ")
     if not environment.exists():
         pytest.skip("needs Linux: /proc")
     assert b"sk-canary" not in environment.read_bytes()
 
 
-def test_a_process_that_was_killed_is_followed_by_another(database: Path) -> None:
-    execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert execute(database, "SELECT 2") == [(2,)]
-
-
 def test_a_process_that_dies_of_a_query_costs_that_query(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     monkeypatch.setattr(process, "poll", lambda: None)  # as it is just before its death is noticed

@@ -90,7 +90,7 @@ def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.
         inside.append(prompt)
         if len(inside) == 6:
             together.set_result(None)
-        bridge.result_of(together)
+        bridge.wait_for(together)
         return MET
 
     judges = Judges(monkeypatch, parallelism=6, a=wait_for_the_others)
@@ -158,10 +158,3 @@ def test_a_limit_of_the_run_ends_the_judging(monkeypatch: pytest.MonkeyPatch) ->
     judges.session.limit_reached = "max_requests"
     with pytest.raises(RuntimeError, match="max_requests"):
         judges.annotate(state(), state("b"))
-
-
-def test_one_answer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    judges = Judges(monkeypatch, a=MET)
-    client: Any = SimpleNamespace(make_request=judges.ask)
-    found = CriterionAnnotator(client, {"a": "a"}).annotate(state())
-    assert len(found["criteria"]) == 3

@@ -217,7 +217,7 @@ def test_intervals_have_their_method_and_what_sources_do_to_them(result: TaskRes
     text = html(replace(result, scores={**shared, "other": replace(plain, value=0.25)}, groups={"ward": {"a": shared}}))
     assert ">design effect</th>" in text
     assert '<td class="n">3</td><td class="n">2.35</td></tr>' in text
-    assert '<td class="n">0.0123</td></tr>' in text
+    assert '<td class="n">0.012</td></tr>' in text
     assert '<td class="n"></td><td class="n"></td></tr>' in text
     assert "exact_match by ward" in text
 

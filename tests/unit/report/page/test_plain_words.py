@@ -155,7 +155,6 @@ def test_the_leaderboard_in_a_sentence() -> None:
 def test_a_task_is_described_where_it_is_known() -> None:
     assert sentences.about("pubmed_qa") == "Yes/no/maybe questions about PubMed abstracts"
     assert sentences.about("custom.mine") == ""
-    assert (sentences.counted(1, "note"), sentences.counted(1200, "note")) == ("1 note", "1,200 notes")
 
 
 def test_a_rubric_is_no_rating() -> None:

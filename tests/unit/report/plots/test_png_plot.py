@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import sys
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image, ImageFont
+from PIL import Image
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report.drawing import COLOURS, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
-from eval_factory.report.plot_files import OTHER_FONT, other_font, pixels_of, png
-from eval_factory.report.plot_kinds import PlottedValue, dot_plot
+from eval_factory.report.plot_files import png, size_of, write_plot_files
+from eval_factory.report.plot_kinds import Estimate, dot_plot
 
 SCALE = 300 / 96
 
@@ -22,7 +24,7 @@ def drawn(*shapes: Shape, width: float = 96.0) -> Drawing:
 
 
 def image(drawing: Drawing) -> Any:
-    return Image.open(io.BytesIO(png(drawing)))
+    return Image.open(io.BytesIO(png(drawing))).convert("RGB")
 
 
 def box_of(picture: Any, colour: Colour) -> list[float]:
@@ -36,8 +38,8 @@ def box_of(picture: Any, colour: Colour) -> list[float]:
 
 def test_it_has_300_dots_per_inch() -> None:
     picture = image(drawn())
-    assert picture.size == (300, 150) == pixels_of(drawn())
-    assert pixels_of(drawn(width=96.1)) == (301, 150)
+    assert picture.size == (300, 150) == size_of(drawn())
+    assert size_of(drawn(width=96.1)) == (301, 150)
     assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.01)
     assert (picture.info["Title"], picture.info["Description"]) == ("Title", "What it shows.")
     assert picture.getcolors() == [(300 * 150, (255, 255, 255))]
@@ -78,14 +80,14 @@ def test_words_stand_at_their_anchor(anchor: Any, left: float, right: float) -> 
 
 
 def test_png_and_svg_agree() -> None:
-    rows = [PlottedValue("one", 0.25, 0.1, 0.4, 30), PlottedValue("two", 0.8, 0.7, 0.9, 30)]
+    rows = [Estimate("one", 0.25, 0.1, 0.4, 30), Estimate("two", 0.8, 0.7, 0.9, 30)]
     drawing = dot_plot("Groups", rows, axis_label="x", scale=(0, 1))
     root = ElementTree.fromstring(svg(drawing, standalone=True))  # noqa: S314 - our own
     box = box_of(image(drawing), "data")
     blue = [element for element in root.iter() if element.get("stroke") == COLOURS["data"]]
     ends = [float(element.get(name) or "nan") for element in blue for name in ("x1", "x2")]
     assert [box[0], box[2]] == pytest.approx([min(ends), max(ends)], abs=2)
-    assert pixels_of(drawing) == (2000, -(-int(root.get("height") or "0") * 300 // 96))
+    assert size_of(drawing) == (2000, -(-int(root.get("height") or "0") * 300 // 96))
 
 
 def test_the_same_drawing_is_the_same_file() -> None:
@@ -93,31 +95,21 @@ def test_the_same_drawing_is_the_same_file() -> None:
     assert png(drawing) == png(drawing)
 
 
-@pytest.fixture(params=[False, True], ids=["without", "with"])
-def other(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """A machine without the other font, or with it: then Pillow's own stands for it. The sizes that are asked for."""
-    truetype, asked = ImageFont.truetype, []
-
-    def fake(font: Any, size: float, **how: Any) -> Any:
-        if font != OTHER_FONT:
-            return truetype(font, size, **how)
-        asked.append(size)
-        if not request.param:
-            raise OSError("cannot open resource")
-        return ImageFont.load_default(size=size)
-
-    monkeypatch.setattr(ImageFont, "truetype", fake)
-    other_font.cache_clear()
-    yield asked
-    other_font.cache_clear()
-
-
 def of(text: str) -> bytes:
     return png(drawn(Text(4, 30, text), width=400))
 
 
-def test_letters_that_no_font_has_are_spelled(other: list[float]) -> None:
+def test_letters_that_the_font_does_not_have_are_spelled() -> None:
     assert of("plain") != of("plait")
-    assert other == []
-    assert of("café Ж 中") == of(r"cafe \u0416 \u4e2d")
-    assert other == [pytest.approx(13 * 6.25)]
+    assert of("café Ж") != of("cafe X")
+    assert of("中") == of(r"\u4e2d")
+    assert of("$x$") != of("x")
+
+
+def test_without_matplotlib_nothing_is_written_and_the_command_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(PrerequisiteError, match=r"need matplotlib(.|\n)*pip install 'eval-factory-helm\[plots\]'"):
+        write_plot_files({"one": drawn()}, tmp_path / "plots")
+    assert not (tmp_path / "plots").exists()

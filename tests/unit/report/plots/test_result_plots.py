@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Floor, JudgeCounts, JuryReport, Score, Stats, TaskResult
+from eval_factory.core.results import Floor, InstanceRecord, JudgeCounts, JuryReport, Score, Stats, TaskResult
 from eval_factory.report.drawing import Drawing, Line, Polygon, Rect, Text
-from eval_factory.report.result_plots import plots_of, plotted_numbers
+from eval_factory.report.result_plots import InstanceNumbers, plots_of
 from stored_results import instance, result
 
 
@@ -141,18 +142,25 @@ def test_validity_shows_the_trouble_that_there_is(made: TaskResult) -> None:
     assert plots_of(with_validity(made, instances=nothing))["validity"].description == "scored: 0 of 0; failed: 0 of 0."
 
 
+def numbers_of(records: Iterable[InstanceRecord], main: Score | None) -> InstanceNumbers:
+    found = InstanceNumbers()
+    for record in records:
+        found.add(record, main)
+    return found
+
+
 def test_the_distribution_is_of_the_instances_that_the_score_is_of() -> None:
     main = score(0.5)
     others = [
         instance("a", 1.0, split="valid"), instance("b", 1.0, perturbation="typos"), instance("c", 1.0, metric="f1"),
         instance("d", 1.0, error="HTTP 500"), instance("e", 0.25, latency_s=None),
     ]  # fmt: skip
-    found = plotted_numbers(others, main)
+    found = numbers_of(others, main)
     assert found.values == [0.25]
     assert found.latencies == [0.1] * 4
-    assert plotted_numbers(others, replace(main, perturbation="typos")).values == [1.0]
-    assert plotted_numbers([instance("a", 1.0, split="")], replace(main, split=None)).values == [1.0]
-    assert plotted_numbers(others, None).values == []
+    assert numbers_of(others, replace(main, perturbation="typos")).values == [1.0]
+    assert numbers_of([instance("a", 1.0, split="")], replace(main, split=None)).values == [1.0]
+    assert numbers_of(others, None).values == []
 
 
 def test_latencies_have_their_median_and_95th_percentile(made: TaskResult) -> None:
@@ -175,5 +183,5 @@ def test_instances_are_gone_through_once(made: TaskResult) -> None:
     counted = replace(made, instances=Counted(RECORDS))
     plots = plots_of(counted)
     assert len(passes) == 1
-    assert plots_of(counted, plotted_numbers(RECORDS, made.scores["exact_match"])) == plots
+    assert plots_of(counted, numbers_of(RECORDS, made.scores["exact_match"])) == plots
     assert len(passes) == 1
