@@ -28,7 +28,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
-from eval_factory.endpoint.openai_api import usage_of
+from eval_factory.endpoint.openai_api import tokens_of
 from eval_factory.endpoint.paid_answers import USAGE, told_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
@@ -39,7 +39,7 @@ from eval_factory.report.reader import load_result
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
-from eval_factory.workflows.prepare import find_bundle, place_data, settings_of
+from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
 
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
 BYTES_A_TOKEN = 4
@@ -359,7 +359,7 @@ def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
             rows = list(connection.execute(_KEPT, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
-    counts = [usage_of({"usage": usage}) for usage in usages]
+    counts = [tokens_of({"usage": usage}) for usage in usages]
     return KeptFigures(
         answers=len(rows),
         prompt_tokens=_mean([prompt for prompt, _ in counts]),
@@ -429,7 +429,7 @@ def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext,
 def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
     """The events of a helm-run that may contact nobody."""
     bundle = find_bundle(plan, context.env)
-    offline = settings_of(plan, bundle, context.env)
+    offline = data_settings(plan, bundle, context.env)
     settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
     own = own_scenarios(plan)
     if own.is_dir():
