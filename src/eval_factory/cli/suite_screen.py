@@ -182,11 +182,11 @@ def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Grou
     name_width = min(LONGEST_NAME, max((len(cell.state.name) for cell in status.cells), default=0))
     found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - _GAPS))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
-    table = table_of(shown, name_width)
+    table = _table_of(shown, name_width)
     return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
 
 
-def table_of(shown: list[CellRow], name_width: int) -> Table:
+def _table_of(shown: list[CellRow], name_width: int) -> Table:
     """A line a cell, cut at the terminal's edge."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12))
@@ -212,7 +212,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
     with not_to_be_hung_up():
         status = status_of(report.folder)
         if output.as_json:
-            write_record(output.stdout, end_record(report, status))
+            write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:
             output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
         else:
@@ -247,7 +247,7 @@ def why(report: SuiteReport) -> str:
     return f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
 
 
-def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
+def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     """The main numbers of all cells; suite_results.yaml has all."""
     figures = {cell.state.name: cell.figures for cell in status.cells}
     folder = report.folder
@@ -306,7 +306,7 @@ def _show_table(found: list[CellRow], stdout: TextIO) -> None:
         console.print(Text(wrapped(f"{_BELOW}{row.what}", width)))
 
 
-def show(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
+def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
     """Once."""
     if as_json:
         stdout.write(json.dumps(status_document(status)) + "\n")
@@ -324,10 +324,10 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
         _each_change(reader, stdout, sleep)
     elif console.is_interactive:
         _on_terminal(reader, console, sleep)
-        show(reader.look(), stdout, as_json=False)
+        show_status(reader.look(), stdout, as_json=False)
     else:
         _as_lines(reader, stdout, sleep)
-        show(reader.look(), stdout, as_json=False)
+        show_status(reader.look(), stdout, as_json=False)
 
 
 def _each_change(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:

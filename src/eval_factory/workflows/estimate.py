@@ -71,7 +71,7 @@ class Estimated(Protocol):
     def hours(self) -> float | None: ...
 
 
-def sum_of(parts: Iterable[float | None]) -> float | None:
+def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
     total = 0.0
     for part in parts:
@@ -119,7 +119,7 @@ class RoleEstimate:
 
     @property
     def tokens(self) -> float | None:
-        return sum_of([self.prompt_tokens, self.completion_tokens])
+        return sum_or_none([self.prompt_tokens, self.completion_tokens])
 
 
 @dataclass(frozen=True)
@@ -135,16 +135,16 @@ class Estimate:
 
     @property
     def requests(self) -> int | None:
-        total = sum_of([one.requests for one in self.roles])
+        total = sum_or_none([one.requests for one in self.roles])
         return None if total is None else int(total)
 
     @property
     def tokens(self) -> float | None:
-        return sum_of([one.tokens for one in self.roles])
+        return sum_or_none([one.tokens for one in self.roles])
 
     @property
     def cost(self) -> float | None:
-        return sum_of([one.cost for one in self.roles])
+        return sum_or_none([one.cost for one in self.roles])
 
     @property
     def hours(self) -> float | None:
@@ -152,7 +152,7 @@ class Estimate:
         judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
         known = [hours for hours in judges if hours is not None]
         slowest = None if len(known) < len(judges) else max(known, default=0.0)
-        return sum_of([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
+        return sum_or_none([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
 
     @property
     def beyond(self) -> dict[str, float]:

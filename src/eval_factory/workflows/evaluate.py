@@ -58,7 +58,7 @@ class Evaluated(ResultViews):
 
     result: TaskResult
     rundir: RunDir
-    result_summary: str
+    summary: str
     """For the screen; redacted."""
     not_reportable: str | None
     """Why no score of it may be reported, and what to do; None where they may."""
@@ -123,11 +123,11 @@ def evaluate(
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
             ended = run_helm(context, evaluation, argv, settings)
-            ran = checked(context, plan, ended, shared=options.limits is not None)
+            ran = checked_runs(context, plan, ended, shared=options.limits is not None)
         elif (kept := as_it_stands(context, plan, ran, before)) is not None:
             return kept
         with not_to_be_hung_up():
-            return report(context, plan, argv, ran, read)
+            return collect_and_report(context, plan, argv, ran, read)
 
 
 def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def probe_all(
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
-def checked(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False) -> Ran:
+def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False) -> Ran:
     """The runs of a helm-run that did what it was to do.
 
     Raises:
@@ -241,7 +241,7 @@ def checked(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool 
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
 
 
-def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
+def collect_and_report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
     """Collect the result and write every report of it."""
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect

@@ -298,7 +298,7 @@ def configuration(first_page: str) -> str:
     return "\n".join([*lines, f"if ({landing}) window.location.hash = {json.dumps(first_page)};"]) + "\n"
 
 
-def page_of(runs: list[str]) -> str:
+def first_page(runs: list[str]) -> str:
     """What is shown first: the run, or the tables where there are several."""
     return f"/runs/{quote(runs[0], safe='')}" if len(runs) == 1 else "/leaderboard"
 
