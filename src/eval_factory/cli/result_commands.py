@@ -221,7 +221,7 @@ def report(
 
     runs = run_folders(folders)
     if len(runs) > 1:
-        from eval_factory.analysis.comparison_page import page_of_several
+        from eval_factory.analysis.comparison_report import page_of_several
 
         if output is None:
             own = "; ".join(

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from eval_factory.analysis.annotation_sample import (
+from eval_factory.analysis.annotation_sheets import (
     Candidate,
     Draw,
     Layer,
