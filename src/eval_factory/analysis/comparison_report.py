@@ -306,7 +306,7 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
 def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     """The scores, and the differences between them."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plot_kinds import Estimate, difference_plot, dot_plot
+    from eval_factory.report.plot_kinds import PlottedValue, difference_plot, dot_plot
 
     metric = stored[0].result.main_metric
     rows, scale = [], None
@@ -315,10 +315,10 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
         if score is not None:
             scale = score.scale
             label = f"{model.label} {model.name}"
-            rows.append(Estimate(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
+            rows.append(PlottedValue(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
-        row = Estimate(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
+        row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
         found.append(
             difference_plot(
                 f"Difference in {pair.metric}, {pair.pair}",
