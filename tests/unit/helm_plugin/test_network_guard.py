@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import socket
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +9,6 @@ from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import proxy_for
 from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard
-from eval_factory.helm_plugin.patches.scenarios import known_names
 from scripted_endpoint import ScriptedEndpoint
 
 
@@ -109,22 +106,3 @@ def test_the_endpoints_proxy_is_the_one_that_is_given(monkeypatch: pytest.Monkey
     with ScriptedEndpoint(lambda _: "yes") as endpoint:
         transport = Transport(endpoint.url, timeout_s=5)
         assert transport.post(f"{endpoint.url}/completions", {"prompt": "p", "model": "m"}).status == 200
-
-
-def test_lists_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "data").mkdir()
-    assert known_names("mtsamples_procedures", tmp_path / "data") is None
-    names = [f"{number:04}.txt" for number in range(1200)]
-    (tmp_path / "mtsamples_procedures.json").write_text(json.dumps({"names": names}))
-    monkeypatch.setenv("EVAL_FACTORY_FILE_LISTS", str(tmp_path))
-    assert known_names("mtsamples_procedures", tmp_path / "data") == names[:1000]
-    assert known_names("mtsamples_replicate", tmp_path / "data") is None
-    monkeypatch.setenv("MEDICAL_DATA_ALL_FILES", "1")
-    assert known_names("mtsamples_procedures", tmp_path / "data") == names
-
-
-def test_offline_the_files_that_are_there_are_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("b.txt", "B.txt", "a.md"):
-        (tmp_path / name).write_text("x")
-    monkeypatch.setattr("eval_factory.helm_plugin.network_guard._guard", Guard([]))
-    assert known_names("mtsamples_procedures", tmp_path) == ["B.txt", "b.txt"]
