@@ -215,7 +215,7 @@ def report(
 
     runs = run_folders(folders)
     if len(runs) > 1:
-        from eval_factory.analysis.comparison_page import page_of_several
+        from eval_factory.analysis.comparison_report import page_of_several
 
         if output is None:
             own = "; ".join(f"{SuiteDir(one).results_html} is the suite's own" for one in folders if is_suite(one))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_document import document, rows, usage_document
+from eval_factory.analysis.suite_files import document, rows, usage_document
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, GroupWinRates, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
@@ -104,13 +104,9 @@ def test_a_comparison_has_numbers_or_reasons(tmp_path: Path) -> None:
     (one,) = document(suite_results(given), tmp_path)["comparisons"]  # y has no pair
     assert one["evaluation"] == "x"
     first, second, _ = one["pairs"]
-    assert (first["a"], first["b"], first["n"], first["metric"], first["significant"]) == (
-        "a",
-        "b",
-        40,
-        "exact_match",
-        True,
-    )
+    assert (
+        first["a"], first["b"], first["n"], first["metric"], first["significant"],
+    ) == ("a", "b", 40, "exact_match", True)  # fmt: skip
     assert (first["value_a"], first["value_b"], first["difference"]) == (0.75, 0.25, -0.5)
     assert first["p_holm"] == first["p_value"] == pytest.approx(0.0022, abs=0.0001)
     assert second.keys() == {"a", "b", "reasons"}

@@ -63,13 +63,6 @@ def test_wrong_values(changes: dict[str, Any], said: str) -> None:
     assert said in str(caught.value).partition("[type=")[0]
 
 
-@pytest.mark.parametrize(
-    "health", ["/health", "/v1/models", "http://localhost:{port}", "http://127.0.0.1:{port}/ready?x"]
-)
-def test_right_health(health: str) -> None:
-    assert ServeSection.model_validate({"health": health}).health == health
-
-
 def test_what_is_wrong_when_all_files_are_merged() -> None:
     env = {"MY_TOKEN": "a-secret-value-0123456", "WORD": "a-word-0123456789"}
     assert list(problems_of_serve(served(), "t", env)) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
@@ -64,12 +63,6 @@ def test_what_is_known_of_publication_and_labels_can_be_true() -> None:
             assert 0 < least <= greatest < 1
     entry = replace(FRAMEWORK.evaluations[0].about, access="unknown")
     assert entry.answers_public is None, "of a run entry of HELM's nobody has said who may read it"
-
-
-def test_a_dictionary_holds_what_json_holds() -> None:
-    for task in TASKS.values():
-        record = task.as_dict()
-        assert json.loads(json.dumps(record)) == record
 
 
 def test_parameters_defects_and_what_is_executed() -> None:

@@ -32,7 +32,7 @@ MOST_LOST = 25
 """Criteria and tags, each, in the list of those that cost most points."""
 MOST_TAGS = 50
 """Tags of a criterion that a page holds."""
-NOT_MET, HARM, UNDECIDED = "criterion_not_met", "harm_met", "criterion_undecided"
+NOT_MET, HARM, UNDECIDED, DISAGREE = "criterion_not_met", "harm_met", "criterion_undecided", "disagree"
 SIGNS = (NOT_MET, HARM, UNDECIDED)
 """By which instances are chosen: one with positive points is not met, one with negative points is met, a judge gave no
 decision about one."""
@@ -50,20 +50,18 @@ def points_lost(criterion: Mapping[str, Any]) -> float | None:
 
 
 def criterion_signs(record: InstanceRecord) -> Iterator[str]:
-    """Nothing of an answer that did not come: it was not judged."""
+    """`SIGNS`, and whether one judge says met where another says not met; nothing of an answer that did not come."""
     if record.error is not None:
         return
+    decisions = [{_decision(words) for words in one["judges"].values()} for one in record.criteria]
     if any(one["points"] > 0 and one["verdict"] == "not met" for one in record.criteria):
         yield NOT_MET
     if any(one["points"] < 0 and one["verdict"] == "met" for one in record.criteria):
         yield HARM
-    if any(one["verdict"] == "unjudged" or None in _decisions(one) for one in record.criteria):
+    if any(one["verdict"] == "unjudged" for one in record.criteria) or any(None in found for found in decisions):
         yield UNDECIDED
-
-
-def judges_differ(record: InstanceRecord) -> bool:
-    """Whether one says met of a criterion of which another says not met."""
-    return record.error is None and any({0, 1} <= set(_decisions(one)) for one in record.criteria)
+    if any({0, 1} <= found for found in decisions):
+        yield DISAGREE
 
 
 def criteria_rows(
@@ -88,16 +86,7 @@ def criteria_rows(
         ]
         for number, one in enumerate(criteria, 1)
     ]
-    return sorted(rows, key=_cost, reverse=True)  # those that cost the same stay in the order of the file
-
-
-def _cost(row: Sequence[Any]) -> tuple[float, bool]:
-    lost = row[5]
-    return (lost or 0.0, lost is None)
-
-
-def _decisions(criterion: Mapping[str, Any]) -> list[int | None]:
-    return [_decision(said) for said in criterion["judges"].values()]
+    return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
 
 
 def _decision(said: Mapping[str, Any]) -> int | None:
@@ -120,29 +109,21 @@ def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
     return frozenset(f"{name}:{value}" for name, value in pairs) | {value for name, value in pairs if name == _TAG}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lost:
     """A tag, or a criterion that several answers were judged by, and what it cost."""
 
-    label: str
-    is_tag: bool
-    judged: int
-    """How often it was decided."""
-    times: int
-    """In how many answers it cost points."""
-    points: float
-    """That it cost in all."""
-
-
-@dataclass
-class _Counted:
     label: str | None
     """None of a criterion that was met once only, so far: its words are not kept."""
     is_tag: bool
-    seen: int = 0
     judged: int = 0
+    """How often it was decided."""
     times: int = 0
+    """In how many answers it cost points."""
     points: float = 0.0
+    """That it cost in all."""
+    answers: int = field(default=0, compare=False)
+    """That were judged by it."""
 
 
 @dataclass
@@ -153,7 +134,7 @@ class LostPoints:
     tags: Collection[str] = ()
     """That may be shown without texts."""
     _places: dict[tuple[bool, bytes], int] = field(default_factory=dict)
-    _counted: list[_Counted] = field(default_factory=list)
+    _counted: list[Lost] = field(default_factory=list)
 
     def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
         """The numbers of what cost this answer points."""
@@ -163,7 +144,7 @@ class LostPoints:
             points = points_lost(one)
             for place in self._places_of(one):
                 found = self._counted[place]
-                found.seen += place not in answered
+                found.answers += place not in answered
                 answered.add(place)
                 if points is not None:
                     found.judged += 1
@@ -175,16 +156,10 @@ class LostPoints:
 
     def most(self) -> dict[int, Lost]:
         """Number -> what cost most, tags first; of criteria those that several answers have."""
-        found = {
-            place: Lost(one.label, one.is_tag, one.judged, one.times, one.points)
-            for place, one in enumerate(self._counted)
-            if one.times and one.seen > 1 and one.label is not None
-        }
-        ordered = sorted(found, key=lambda place: (-found[place].points, found[place].label))
-        tags, texts = (
-            [place for place in ordered if found[place].is_tag is kind][:MOST_LOST] for kind in (True, False)
-        )
-        return {place: found[place] for place in (*tags, *texts)}
+        found = [(place, one) for place, one in enumerate(self._counted) if one.times and one.answers > 1]
+        found.sort(key=lambda one: (-one[1].points, one[1].label or ""))
+        tags, texts = ([one for one in found if one[1].is_tag is kind][:MOST_LOST] for kind in (True, False))
+        return dict([*tags, *texts])
 
     def _places_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
         for tag in dict.fromkeys(criterion["tags"]):
@@ -198,7 +173,7 @@ class LostPoints:
         key = (is_tag, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16])
         place = self._places.setdefault(key, len(self._counted))
         if place == len(self._counted):
-            self._counted.append(_Counted(None, is_tag))
+            self._counted.append(Lost(None, is_tag))
         elif self._counted[place].label is None:
             self._counted[place].label = shortened(text)
         return place
@@ -329,8 +304,7 @@ class InstancePacker:
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
-        record = instance_record(instance, outcome)
-        self._waiting.append(record)
+        self._waiting.append(instance_record(instance, outcome))
         if len(self._waiting) == CHUNK:
             self._pack()
 
@@ -357,7 +331,7 @@ class InstancePacker:
         lines = []
         for record in records:
             self._rows.append(self._row(record))
-            self._count(record)
+            self._numbers.add(record, self.main)
             lines.append(json_line(self._detail(record)))
         self._blocks.append(block(self.run, str(len(self._blocks)), lines))
 
@@ -374,16 +348,6 @@ class InstancePacker:
             answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
             lost=() if record.error is not None else self._lost.add(record.criteria),
         )
-
-    def _count(self, record: InstanceRecord) -> None:
-        main, numbers = self.main, self._numbers
-        value = self._rows[-1].value
-        if main and value is not None and (record.split, record.perturbation) == (main.split or "", main.perturbation):
-            numbers.values.append(value)
-        if record.latency_s is not None:
-            numbers.latencies.append(record.latency_s)
-        for judge, rating in record.judges.items():
-            numbers.ratings.setdefault(judge, []).append(rating)
 
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """What is shown of an opened instance; what is empty is left out."""
@@ -456,8 +420,8 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
     if record.finish_reason == CUT_OFF:
         yield "cut_off"
     marks = record.judges.values()
-    if (marks and max(marks) - min(marks) >= FAR_APART) or judges_differ(record):
-        yield "disagree"
+    if marks and max(marks) - min(marks) >= FAR_APART:
+        yield DISAGREE
     if record.unjudged:
         yield "unjudged"
     if record.injection:

@@ -5,6 +5,7 @@ Which cell is begun next, so that every endpoint has something to do. Pure.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,14 +17,13 @@ from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.nouns import RunStatus
+from eval_factory.executors.runs import Ended, Executor, Lost, RunSpec, RunState, Started
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
 from eval_factory.workflows.suite.cell_outcome import (
     FAILED,
     MISSING,
     PARTIAL,
-    CellSpec,
     Outcome,
     Then,
     Tried,
@@ -46,7 +46,7 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Ready:
     """A cell that could be begun."""
 
     number: int
@@ -55,7 +55,7 @@ class Waiting:
     """The name of its endpoint's limits."""
 
 
-def next_cell(waiting: Sequence[Waiting], running: Collection[str], paused: Collection[str]) -> Waiting | None:
+def next_cell(waiting: Sequence[Ready], running: Collection[str], paused: Collection[str]) -> Ready | None:
     """The first cell of the endpoint that has the fewest cells running; None where every endpoint is paused.
 
     So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored, another
@@ -75,6 +75,7 @@ LOOK_AT_FOLDER_S = 2.0
 NOT_BEGUN, INTERRUPTED = "not begun", "interrupted"
 SERVER_LOST = "the server of its model was lost"
 INTERRUPTED_CODE = InterruptedRunError.exit_code
+KILLED = -int(signal.SIGKILL)
 
 
 @dataclass
@@ -85,6 +86,8 @@ class CellRun:
     has_result: bool
     """A partial result of it stands in its folder."""
     begun: int = 0
+    told: int = 0
+    """The last attempt whose beginning is in the journal."""
     attempts: int = 0
     """Those that count."""
     crashes: int = 0
@@ -110,7 +113,7 @@ class CellLoop:
 
     suite: Suite
     options: SuiteOptions
-    host: CellHost
+    executor: Executor
     journal: SuiteJournal
     pauses: EndpointPauses
     probed: Mapping[int, frozenset[str] | None]
@@ -126,13 +129,12 @@ class CellLoop:
     stopped: str | None = None
     """Why no cell is begun any more."""
     _waiting: dict[int, CellRun] = field(default_factory=dict)
-    _running: dict[int, CellRun] = field(default_factory=dict)
-    """By the number of the attempt."""
-    _attempts: int = 0
+    _running: dict[str, CellRun] = field(default_factory=dict)
+    """By name."""
     _interrupted: bool = False
     """The cells that run are being ended."""
-    _without_server: set[int] = field(default_factory=set)
-    """Attempts that are ended because the server was lost."""
+    _without_server: set[str] = field(default_factory=set)
+    """Names of cells that are ended because the server was lost."""
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
@@ -148,8 +150,7 @@ class CellLoop:
         try:
             while self._waiting or self._running:
                 self._begin_some()
-                for happened in self.host.wait(TICK_S):
-                    self._take(happened)
+                self._take(self.executor.look(TICK_S))
                 self._look_at_server()
                 self._look_at_pauses()
                 self._look_at_budget()
@@ -160,8 +161,8 @@ class CellLoop:
         except KeyboardInterrupt:
             self.journal.say("interrupted: ending the cells that run ...")
             self._interrupted = True
-            for happened in self.host.interrupt():
-                self._take(happened)
+            self.executor.end()
+            self._take(self.executor.look())
             everybody = [*self._running.values(), *self._waiting.values()]
             self._leave(everybody, MISSING, INTERRUPTED_CODE, INTERRUPTED)
             raise
@@ -173,7 +174,7 @@ class CellLoop:
     def _begin_some(self) -> None:
         while len(self._running) < self.suite.max_processes:
             ready = [
-                Waiting(number, run.planned.group) for number, run in self._waiting.items() if self._folder_is_free(run)
+                Ready(number, run.planned.group) for number, run in self._waiting.items() if self._folder_is_free(run)
             ]
             busy = [run.planned.group for run in self._running.values()]
             chosen = next_cell(ready, busy, self.pauses.pauses)
@@ -188,11 +189,10 @@ class CellLoop:
         record.unlink(missing_ok=True)
         run.begun += 1
         run.run_before = run.finished_run()
-        self._attempts += 1
-        self._running[self._attempts] = run
+        self._running[cell.name] = run
         probed = self.probed.get(number)
-        spec = CellSpec(
-            number=self._attempts,
+        spec = RunSpec(
+            name=cell.name,
             run_config=str(config),
             log=str(config.with_name(f"{cell.evaluation}.log")),
             record=str(record),
@@ -202,25 +202,32 @@ class CellLoop:
             limits=self.limits.get(number),
             served_at=None if self.server is None else " ".join(self.server.addresses),
         )
-        self.host.begin(spec)
+        self.executor.begin([spec])
 
-    def _take(self, happened: Began | Ended) -> None:
-        if isinstance(happened, Began):
-            run = self._running[happened.number]
-            cell = cell_fields(run.planned.cell)
-            self.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=happened.pid)
-            return
-        run = self._running.pop(happened.number)
-        cell_of = run.planned.cell
-        config = self.suite.folder.cell_config(cell_of.target, cell_of.evaluation)
-        end = end_of(happened.returncode, config.with_name(f"{cell_of.evaluation}.end.json"))
+    def _take(self, states: Mapping[str, RunState]) -> None:
+        """What has become of the cells that run."""
+        for name, run in list(self._running.items()):
+            state = states[name]
+            if isinstance(state, Started) and run.told != run.begun:
+                run.told = run.begun
+                cell = cell_fields(run.planned.cell)
+                self.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid)
+            elif isinstance(state, (Ended, Lost)):
+                del self._running[name]
+                self._take_end(run, KILLED if isinstance(state, Lost) else state.code)
+
+    def _take_end(self, run: CellRun, code: int) -> None:
+        cell = run.planned.cell
+        config = self.suite.folder.cell_config(cell.target, cell.evaluation)
+        end = end_of(code, config.with_name(f"{cell.evaluation}.end.json"))
         run.attempts += 1
         tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
         if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
             outcome = Outcome(Then.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
-        if happened.number in self._without_server and not end.has_result:
+        if cell.name in self._without_server and not end.has_result:
             outcome = Outcome(Then.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
+        self._without_server.discard(cell.name)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
@@ -292,8 +299,8 @@ class CellLoop:
         if self.server is None or not (self._waiting or self._running) or self.server.watch() is None:
             return
         self._without_server |= self._running.keys()
-        for happened in self.host.interrupt():
-            self._take(happened)
+        self.executor.end()
+        self._take(self.executor.look())
         try:
             self.server.start_again()
         except ServerFailedError as error:
@@ -316,8 +323,7 @@ class CellLoop:
         for run in runs:
             self._waiting.pop(run.planned.number, None)
             self._end(run, PARTIAL if run.has_result else status, exit_code, reason)
-        gone = {id(run) for run in runs}
-        self._running = {number: run for number, run in self._running.items() if id(run) not in gone}
+            self._running.pop(run.planned.cell.name, None)
 
     def _end(self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None) -> None:
         cell = run.planned.cell

@@ -1,9 +1,9 @@
-"""What the process of a cell is told, how it ends, and what follows from that."""
+"""How a cell's run ended, and what follows from that."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -19,42 +19,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
-from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.nouns import RunStatus
-
-
-@dataclass(frozen=True)
-class CellSpec:
-    """One attempt of one cell."""
-
-    number: int
-    """By which the suite knows the attempt again."""
-    run_config: str
-    log: str
-    """Where what `run_eval` would show on the screen goes."""
-    record: str
-    """Where the record of the end goes."""
-    fresh: bool = False
-    debug: bool = False
-    probed: tuple[str, ...] | None = None
-    """Roles whose endpoints answered the suite's own probe; None: the run asks them itself."""
-    limits: SharedLimitsSettings | None = None
-    """What the cell's requests share with those of others."""
-    served_at: str | None = None
-    """The addresses of its model's servers, with blanks between them, where the suite has started some."""
-
-    def line(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
-
-    @classmethod
-    def of_line(cls, line: str | bytes) -> CellSpec:
-        fields = json.loads(line)
-        probed, limits = fields.pop("probed"), fields.pop("limits")
-        return cls(
-            **fields,
-            probed=None if probed is None else tuple(probed),
-            limits=None if limits is None else SharedLimitsSettings(**limits),
-        )
 
 
 @dataclass(frozen=True)

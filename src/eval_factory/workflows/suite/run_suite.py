@@ -29,13 +29,15 @@ from eval_factory.core.secrets import Redactor, is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import RunEndpoints, limits_of
 from eval_factory.endpoint.shared_limits import LimitServer
+from eval_factory.executors.local_runs import LocalRuns
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.executors.slurm import Slurm
+from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.suite.cell_host import CellHost
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, worst_code
+from eval_factory.workflows.suite.cell_process import CELL_PROCESS
 from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, EndpointProbe
 from eval_factory.workflows.suite.finished_cells import (
     finished,
@@ -46,7 +48,6 @@ from eval_factory.workflows.suite.finished_cells import (
     take_over,
 )
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
-from eval_factory.workflows.suite.slurm_store import refuse_cells_in_slurm
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
@@ -281,8 +282,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
     suite, journal = work.suite, work.journal
     groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
-        host = stack.enter_context(CellHost(work.env, suite.folder.log))
-        host.start()  # beside the probes
+        runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
+        runs.start()  # beside the probes
         probe = EndpointProbe(work.env, work.redactor, journal.say)
         asked = not work.options.no_preflight and served is None  # a server is asked by each of its cells
         if asked:
@@ -300,7 +301,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in cells}
         if served is not None and not work.options.no_preflight:
             probed = {}
-        loop = CellLoop(suite, work.options, host, journal, pauses, probed, limits, work.reports, purse, served)
+        loop = CellLoop(suite, work.options, runs, journal, pauses, probed, limits, work.reports, purse, served)
         loop.add(cells)
         there_before = groups_that_answered(work.cells)
         for planned in cells:

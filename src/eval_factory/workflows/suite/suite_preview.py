@@ -15,7 +15,6 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import LimitOf, RunEndpoints, limits_of
-from eval_factory.executors.slurm import arrays, job_name
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
@@ -214,8 +213,9 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         ConfigError: the suite says what jobs cannot keep.
     """
     # imported here, as what an estimate needs: a dry run of a local suite is to be quick
-    from eval_factory.workflows.suite.slurm_store import SlurmStore
-    from eval_factory.workflows.suite.slurm_suite import at_once, refuse_what_slurm_cannot, script_of, wanted
+    from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, job_name, script_of
+    from eval_factory.workflows.suite.slurm_suite import WORKER, at_once, refuse_what_slurm_cannot, spec_of
+    from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     refuse_what_slurm_cannot(suite, env)
     planned = [
@@ -224,8 +224,8 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         if one.plan is not None
     ]
     tasks, store = at_once(suite, planned), SlurmStore(suite.folder)
-    found = arrays((wanted(one, suite, tasks[one.group]) for one in planned), USUAL_LARGEST_ARRAY)
+    specs = [spec_of(one, suite, tasks[one.group], store, SuiteOptions()) for one in planned]
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
-    for number, array in enumerate(found, 1):
-        yield f"\n# {store.script(number)}: {', '.join(one.key.rpartition('/')[0] for one in array)}"
-        yield script_of(array, job_name(UNKNOWN_ID, number), number, store).rstrip("\n")
+    for number, array in enumerate(arrays(specs, USUAL_LARGEST_ARRAY), 1):
+        yield f"\n# {store.script(number)}: {', '.join(cell_of(run.name) for run in array)}"
+        yield script_of(array, job_name(UNKNOWN_ID, number), number, store, WORKER).rstrip("\n")

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from eval_factory.tasks.choice_question import (
-    LETTERS,
     ChoiceQuestion,
     RowFaultError,
     chosen,
@@ -90,18 +89,9 @@ def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str
         chosen(choices, right, "label", "options")
 
 
-def test_as_many_choices_as_there_are_letters() -> None:
-    found, right = chosen({letter: letter for letter in LETTERS}, "Z", "label", "options")
-    assert (len(found), right) == (26, 25)
-
-
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
 def test_what_is_no_mapping_from_letters(value: Any) -> None:
     with pytest.raises(RowFaultError, match=r"^column options: must be an object such as"):
         lettered({"options": value}, "options")
     with pytest.raises(RowFaultError, match=r"^column options: is missing"):
         lettered({"options": None}, "options")
-
-
-def test_letters_in_their_order() -> None:
-    assert list(lettered({"o": {"C": "c", "A": "a", "B": None}}, "o").items()) == [("A", "a"), ("B", None), ("C", "c")]

@@ -102,19 +102,6 @@ def test_questions_that_cannot_be_read(changed: dict[str, str], message: str) ->
         afrimed_qa(afrimed_row(4, **changed))
 
 
-def test_options_that_are_an_object_already() -> None:
-    row: dict[str, Any] = {
-        **afrimed_row(4),
-        "answer_options": {"option1": "a", "option2": None},
-        "correct_answer": "option1",
-    }
-    with pytest.raises(RowFaultError, match="holds 1"):
-        afrimed_qa(row)
-    found = afrimed_qa({**row, "answer_options": {"option1": "a", "option2": "b"}})
-    assert found is not None
-    assert found.choices == ("a", "b")
-
-
 def test_metamedqa() -> None:
     found = metamedqa(metamedqa_row(5))
     assert (found.id, found.letter, found.choices[4:]) == (

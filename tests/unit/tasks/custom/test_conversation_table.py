@@ -78,13 +78,6 @@ def test_a_benchmark_of_them(tmp_path: Path) -> None:
     assert task.endpoint_types == ("chat",)
 
 
-def test_an_endpoint_of_completions_is_refused(tmp_path: Path) -> None:
-    bench = loaded(tmp_path, ROW)
-    given = {"config.type": "custom", "config.params.extra.benchmark": str(bench.path)}
-    with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
-        evaluation({**given, "target.api_endpoint.type": "completions"})
-
-
 def test_a_jury_needs_no_right_answers(tmp_path: Path) -> None:
     found = loaded(tmp_path, ROW, metrics=[JURY])
     assert (found.has_jury, found.has_turns, found.has_clusters, found.notes) == (True, True, False, ())

@@ -36,11 +36,6 @@ def test_an_empty_table_names_no_columns(tmp_path: Path) -> None:
     assert list(rows_below(tmp_path / "data.csv")) == []
 
 
-def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("q,a\n1,2\n1\n")
-    assert next(rows_below(tmp_path / "data.csv")) == ["1", "2"]
-
-
 def test_the_line_of_a_fault_is_where_its_quote_opens(tmp_path: Path) -> None:
     """A stray quote in a sound table of cells on several lines, anywhere that opens one."""
     rng = random.Random(3)  # noqa: S311 - any tables do

@@ -31,7 +31,15 @@ def problems(folder: Path, *rows: Any, form: Form = OWN) -> list[str]:
 
 
 def test_a_sound_file(tmp_path: Path) -> None:
-    more = {**GOOD, "id": "b", "reference": "So", "cluster": "n", "tags": ["t"], "canary": "no"}
+    more = {
+        **GOOD,
+        "id": "b",
+        "rubrics": [{"criterion": "\ud7ff \ue000 \U0001f600", "points": 1}],
+        "reference": "So",
+        "cluster": "n",
+        "tags": ["t"],
+        "canary": "no",
+    }
     found = read_rubric_file(written(tmp_path, {**GOOD, "cluster": "n"}, "", more), OWN)
     assert found.problems == []
     assert [case.id for case in found.rows] == ["a", "b"]
@@ -94,6 +102,11 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"rubrics": []}, LIST_OF_CRITERIA),
         ({"rubrics": ["x"]}, "rubrics.0: must be an object with criterion and points"),
         (rubric(criterion=None), "rubrics.0.criterion: is missing"),
+        *(
+            (rubric(criterion=half), "rubrics.0.criterion: holds half a surrogate pair (\\ud800 to \\udfff), which is no character")
+            for half in ("\ud800", "Mrs \udfff", "\udabc.")
+        ),
+        ({"messages": [{**USER, "name": "Mrs Example"}]}, "messages.0.name: is no known field; known here: role, content"),
         (rubric(points=None), "rubrics.0.points: is missing"),
         (
             rubric(points="5"),
@@ -126,12 +139,13 @@ def test_a_mistake_is_said_with_its_field(tmp_path: Path, change: dict[str, Any]
 
 
 def test_lines_that_are_no_objects(tmp_path: Path) -> None:
-    found = problems(tmp_path, GOOD, "[1]", "{", '{"id": NaN}', {**GOOD, "id": "z"}, GOOD)
+    found = problems(tmp_path, GOOD, "[1]", "{", '{"id": NaN}', {**GOOD, "id": "z"}, GOOD, "[" * 100_000)
     assert found == [
         'line 2: must be a JSON object such as {"id": ...}',
         "line 3: is not JSON (Expecting property name enclosed in double quotes); each line is one JSON object",
         "line 4: is not JSON (it holds NaN, Infinity or too many levels); each line is one JSON object",
         "line 6: id: is the same as in line 1; it names the case in the results",
+        "line 7: is not JSON (it holds NaN, Infinity or too many levels); each line is one JSON object",
     ]
 
 
