@@ -22,7 +22,7 @@ _SPLITS_BY_WEIGHT = ("test", "valid", "train")
 BLOCK = 256 * 1024
 """Bytes of a large file that are read at once."""
 SMALL = 8_000_000
-"""Bytes of a file whose entries are kept: some 1,000 instances, which take three times as much of memory."""
+"""Bytes of a file whose entries stay in memory: some 1,000 instances, which take three times as much of memory."""
 
 
 class HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
@@ -265,10 +265,10 @@ def _entries(path: Path, shape: type[_Entry], member: str | None = None) -> Iter
     adapter = TypeAdapter(shape)
     try:
         with path.open("rb") as file:
-            begun = next((line for line in file if line.startswith(beginning)), b"")
-            if begun.rstrip(b",\n") == beginning + b"]":
+            first = next((line for line in file if line.startswith(beginning)), b"")
+            if first.rstrip(b",\n") == beginning + b"]":
                 return
-            if begun != beginning + b"\n":
+            if first != beginning + b"\n":
                 raise ValueError("it is not indented as HELM 0.5.16 does it")
             for text in _texts_of_entries(file, depth):
                 yield _parsed(adapter, text)

@@ -24,7 +24,7 @@ REFUSAL = "I'm sorry, but I cannot answer this question."
 SUITED = {"value": ("0",), "sentence": ("CORRECT", "0"), "sql": ("SELECT 1",)}
 """`answer_form` of a task in framework.yml -> answers in that form that are the same to every question."""
 
-MOST_LABELS = 12
+MAX_LABELS = 12
 LONGEST_LABEL = 20
 """Characters. Right answers that are few, short and repeated are labels, whoever declared them or not."""
 
@@ -216,7 +216,7 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
         return sorted(offered)
     right = {text.strip() for question in questions for text in question.right}
     short = all(0 < len(text) <= LONGEST_LABEL for text in right)
-    few = 0 < len(right) <= min(MOST_LABELS, len(questions) // 2)
+    few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
     return sorted(right) if short and few else []
 
 

@@ -59,7 +59,7 @@ _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
 _MESSAGE_LIMIT = 300
 _SHOWN_RUNS = 5
-_LONGEST_NAME = 200
+_MAX_NAME = 200
 """Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
 
 
@@ -86,8 +86,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
         text = name.encode()
-        if len(text) > _LONGEST_NAME:  # a path among the arguments of the run spec
-            name = f"{text[:_LONGEST_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
+        if len(text) > _MAX_NAME:  # a path among the arguments of the run spec
+            name = f"{text[:_MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(text).hexdigest()[:8]}"
         return str(Path(self.runs_path) / name)
 
     def run_one(self, run_spec: RunSpec) -> None:

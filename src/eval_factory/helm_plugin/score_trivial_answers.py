@@ -110,8 +110,8 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     questions = [_question(one, sources) for one in asked]
     found = strategies(questions, form, by=sources.what, overlap=any(map(_compares_words, specs)))
     before = read_trivial_scores(helm_dir)
-    kept = before.strategies if before is not None and before.data_sha256 == sha256 else []
-    done = {scored.name: scored for scored in kept}
+    earlier = before.strategies if before is not None and before.data_sha256 == sha256 else []
+    done = {scored.name: scored for scored in earlier}
     metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
     scorer = _Scorer(metrics, run_spec, service, asked, limit)
     for strategy in found:

@@ -253,14 +253,10 @@ def _worst_cases(per_instance_stats: Mapping[Any, Sequence[Any]]) -> list[Any] |
 
 def _are_plain(stats: Sequence[Any]) -> bool:
     """Each name once, nothing perturbed."""
-    if isinstance(stats, PackedStats):
-        return _are_plain_names(stats.shape.names)
-    names = [stat.name for stat in stats]
-    return _are_plain_names(names) and all(stat.count == 0 or stat.min is not None for stat in stats)
-
-
-def _are_plain_names(names: Sequence[Any]) -> bool:
-    return len(set(names)) == len(names) and all(name.perturbation is None for name in names)
+    packed = isinstance(stats, PackedStats)
+    names = stats.shape.names if isinstance(stats, PackedStats) else [stat.name for stat in stats]
+    once = len(set(names)) == len(names) and all(name.perturbation is None for name in names)
+    return once and (packed or all(stat.count == 0 or stat.min is not None for stat in stats))
 
 
 def _lowest(run: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
