@@ -64,10 +64,10 @@ def compare(
     compared = api.compare(folders, metric=metric, margin=margin, allow=names)
     texts = texts_of_flips(compared.comparisons[0]) if how["with_texts"] and compared.comparable else None
     if how["as_json"]:
-        told = json.dumps(report.document(compared, texts), indent=2) + "\n"
+        text = json.dumps(report.document(compared, texts), indent=2) + "\n"
     else:
-        told = own_lines(report.markdown(compared) if how["as_markdown"] else report.text(compared, texts))
-    lasting(sys.stdout).write(told)
+        text = own_lines(report.markdown(compared) if how["as_markdown"] else report.text(compared, texts))
+    lasting(sys.stdout).write(text)
     if not compared.comparable:
         raise NotReportableError(f"the results cannot be compared: {_next_step(compared)}")
 

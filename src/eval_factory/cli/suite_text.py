@@ -54,7 +54,7 @@ class Row:
 
 
 def rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[Row]:
-    """A line for each cell. `room`: columns for what is told of it."""
+    """A line for each cell. `room`: columns for what stands beside its status."""
     why = {name: pause.reason for pause in status.pauses for name in pause.cells}
     return [Row(one_line(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
 
@@ -66,15 +66,15 @@ def rows_that_fit(found: Sequence[Row], most: int) -> tuple[list[Row], str]:
     by_weight = sorted(range(len(found)), key=lambda number: (_SHOWN_FIRST.index(found[number].status), number))
     kept = set(by_weight[: max(0, most - 1)])
     hidden = [row.status for number, row in enumerate(found) if number not in kept]
-    told = ", ".join(f"{hidden.count(status)} {status}" for status in _SHOWN_FIRST if status in hidden)
-    return [found[number] for number in sorted(kept)], f"and {told}"
+    names = ", ".join(f"{hidden.count(status)} {status}" for status in _SHOWN_FIRST if status in hidden)
+    return [found[number] for number in sorted(kept)], f"and {names}"
 
 
 def counts_line(status: SuiteStatus) -> str:
     """`15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
     total = len(status.cells)
-    told = ", ".join(f"{count} {name}" for name, count in status.counts.items())
-    return f"{_cells(total)}{f': {told}' if told else ''}"
+    counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
+    return f"{_cells(total)}{f': {counts}' if counts else ''}"
 
 
 def spent_line(status: SuiteStatus) -> str:
@@ -178,16 +178,16 @@ def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
         again = f" (attempt {state.attempt})" if state.attempt > 1 else ""
         text = f"{phase}{again}{f': {one_line(figures)}' if figures else ''}"
         return text if cell.job is None or cell.job.task is None else f"{text}; {one_line(cell.job.task)}"
-    told = [result_text(cell.figures)] if cell.figures is not None else []
+    parts = [result_text(cell.figures)] if cell.figures is not None else []
     if state.status == PAUSED:
-        told.append(one_line(why.get(state.name, "its endpoint is waited for")))
+        parts.append(one_line(why.get(state.name, "its endpoint is waited for")))
     elif state.reason and (state.status != WAITING or cell.job is not None):
-        told.append(one_line(state.reason))
+        parts.append(one_line(state.reason))
     if state.reused_from:
-        told.append(f"from {one_line(state.reused_from)}")
+        parts.append(f"from {one_line(state.reused_from)}")
     elif state.collected:
-        told.append("finished before")
-    return "; ".join(told)
+        parts.append("finished before")
+    return "; ".join(parts)
 
 
 def _cells(count: int) -> str:
