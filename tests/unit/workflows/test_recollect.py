@@ -18,7 +18,6 @@ from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import recollect
 from eval_factory.workflows.recollect import (
-    benchmark_files,
     recollected,
     state_of,
     stored_evaluation,
@@ -89,11 +88,6 @@ def test_what_was_recorded_of_a_moved_benchmark_is_still_checked(custom: tuple[R
     (folder.model_configs / "benchmark.yaml").unlink()
     with pytest.raises(ConfigError, match=r"benchmark\.yaml: cannot be read, nor the benchmark"):
         stored_evaluation(folder, load_result(folder.root))
-
-
-def test_files_of_a_benchmark_among_the_data() -> None:
-    data = {"data_path": "1", "data_path/a": "2", "scenarios/x/a": "3", "hub:a@1/b": "4", "data.csv": "5", "../a": "6"}
-    assert benchmark_files(data) == {"data.csv": "5", "../a": "6"}
 
 
 @pytest.mark.parametrize("runs", [[], ["../x"], ["/x"], [1], ["helm/runs/s/r", ".."]])
