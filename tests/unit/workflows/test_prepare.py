@@ -29,7 +29,15 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prepare import copy_store, data_read, find_bundle, place_data, prepare, settings_of, take_in
+from eval_factory.workflows.prepare import (
+    copy_store,
+    data_read,
+    data_settings,
+    find_bundle,
+    place_data,
+    prepare,
+    take_in,
+)
 from eval_factory.workflows.resume import DataRead
 from invented_bundle import QUESTIONS, sources
 from unit.builders import context, plan
@@ -127,7 +135,7 @@ def test_offline_without_a_bundle_the_data_have_to_be_there_already(tmp_path: Pa
 
 def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     here = of(tmp_path, offline=True)
-    settings = settings_of(here, None, {})
+    settings = data_settings(here, None, {})
     assert settings.allowed == (("host.example", 443),)
     assert settings.libraries["HF_HUB_OFFLINE"] == "1"
     with caplog.at_level(logging.INFO, "test"):
