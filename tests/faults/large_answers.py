@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.replies import RequestFailed
@@ -35,7 +35,7 @@ def main(way: str, url: str) -> None:
         role="model", url=url, model_id="m", endpoint_type="chat", key_names=(), request_timeout=120.0, max_retries=0,
         parallelism=AT_ONCE, adapter=Adapter({}, [], {}, None, "<think>", "</think>"),
     )  # fmt: skip
-    connection = connection_to(settings, env={}, redactor=Redactor(["a-key-that-is-known-0123"]), say=print)
+    (connection,) = connections_to(settings, env={}, redactor=Redactor(["a-key-that-is-known-0123"]), say=print)
     client = RetryingClient(settings, servers_at([connection], settings, has_answered=True, is_patient=False))
 
     def ask(number: int) -> str:

@@ -19,7 +19,7 @@ import pytest
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY, PAID_AGAIN
 from eval_factory.endpoint.replies import RequestFailed
@@ -51,7 +51,7 @@ class Asker:
         settings = endpoint_settings(
             url=endpoint.url, parallelism=at_once, max_retries=max_retries, request_timeout=request_timeout
         )
-        connection = connection_to(settings, env={}, redactor=Redactor(), say=self.said.append)
+        (connection,) = connections_to(settings, env={}, redactor=Redactor(), say=self.said.append)
         servers = servers_at([connection], settings, has_answered=True, is_patient=False)
         self._client = RetryingClient(settings, servers)
 

@@ -20,9 +20,7 @@ from eval_factory.endpoint.http_wire import proxy_variable
 from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
-REGARDLESS = "to ask on regardless: --overrides config.params.extra.stop_after_failures=0"
 SHOWN_CAUSES = 3
-NO_PROBE = "--no_preflight starts without asking this"
 
 
 @dataclass(frozen=True)
@@ -39,21 +37,17 @@ class StopMessages:
         """Of the key (401, 403), or of the address or the model (404)."""
         if status == 404:
             model = repr(self.settings.model_id)
-            lines = [
-                f"{self.url} answers 404: there is no such address, or no model {model}{_it_says(said)}",
-                f"  check {self._settings('url', 'model_id')}{self._with_v1()}",
-            ]
-        else:
-            lines = [
-                f"Authentication error detected: {self.url} answers {status}{_it_says(said)}",
-                f"  {self._key_advice()}",
-            ]
-        return self._of_role("\n".join(lines))
+            return self.of_role(
+                f"{self.url} answers 404: there is no such address, or no model {model}{_it_says(said)}\n"
+                f"  check {self._settings('url', 'model_id')}{self._with_v1()}"
+            )
+        asked = f"Authentication error detected: {self.url} answers {status}{_it_says(said)}"
+        return self.of_role(f"{asked}\n  {self._key_advice()}")
 
     def refused_probe(self, status: int, said: str) -> str:
-        return self._of_role(
+        return self.of_role(
             f"{self.url} refuses a first short request: HTTP {status}{_it_says(said)}\n"
-            f"  check {self._settings('model_id', 'url', 'api_key')}; {NO_PROBE}"
+            f"  check {self._settings('model_id', 'url', 'api_key')}; --no_preflight starts without asking this"
         )
 
     def none_answered(self, number: int, errors: Iterable[str]) -> str:
@@ -61,37 +55,34 @@ class StopMessages:
         for error in errors:
             causes.add(self.settings.role, error)
         known = causes.listed()
-        lines = [f"  {line_of(cause)}" for cause in known[:SHOWN_CAUSES]]
-        if rest := sum(cause.count for cause in known[SHOWN_CAUSES:]):
-            lines.append(f"  {rest} x something else")
-        told = "\n".join(lines)
-        return self._of_role(
-            f"the first {number} requests to {self.url} all failed:\n{told}\n"
-            f"  check {self._settings('url', 'model_id')}, and the server; then run the same command again\n"
-            f"  {REGARDLESS}"
-        )
+        rest = sum(cause.count for cause in known[SHOWN_CAUSES:])
+        lines = [
+            f"the first {number} requests to {self.url} all failed:",
+            *map(line_of, known[:SHOWN_CAUSES]),
+            *([f"{rest} x something else"] if rest else []),
+            f"check {self._settings('url', 'model_id')}, and the server; then run the same command again",
+            "to ask on regardless: --overrides config.params.extra.stop_after_failures=0",
+        ]
+        return self.of_role("\n  ".join(lines))
 
     def moved(self, status: int) -> str:
-        return self._of_role(f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}")
+        return self.of_role(f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}")
 
     def proxy_login(self, status: int, url: str) -> str:
-        return self._of_role(
+        return self.of_role(
             f"the proxy on the way to {self.url} answers {status}: it wants a user name and password\n"
             f"  check the variable {proxy_variable(url)}"
         )
 
     def unreachable(self, error: str) -> str:
-        return self._of_role(f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network")
+        return self.of_role(f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network")
 
     def outage(self, error: str) -> str:
-        kept = "what was answered is kept: the same command goes on"
         answers = "answer" if len(self.settings.urls) > 1 else "answers"
-        return self._of_role(f"{self.url} no longer {answers}: {error}\n  {kept}")
+        advice = "what was answered is kept: the same command goes on"
+        return self.of_role(f"{self.url} no longer {answers}: {error}\n  {advice}")
 
-    def no_token(self, error: str) -> str:
-        return self._of_role(error)
-
-    def _of_role(self, message: str) -> str:
+    def of_role(self, message: str) -> str:
         return message if self.settings.role == MODEL_ROLE else f"judge {self.settings.role}: {message}"
 
     def _settings(self, *names: str) -> str:
@@ -152,7 +143,7 @@ class Connection:
     """The way to one server, for any number of threads."""
 
     url: str
-    """The address that requests are sent to."""
+    """Where requests are sent."""
     transport: Transport
     sign_in: SignIn
     messages: StopMessages
@@ -160,26 +151,6 @@ class Connection:
     """Knows the endpoint's key or tokens."""
     name: str = ""
     """The server's URL as the configuration has it."""
-
-
-def connection_to(
-    settings: EndpointSettings,
-    *,
-    env: Mapping[str, str],
-    redactor: Redactor,
-    say: Callable[[str], None],
-    served_url: str | None = None,
-) -> Connection:
-    """The connection to the one server that the settings describe, or to the first of them.
-
-    Args:
-        say: is told how a sign-in goes, and what is odd about answers.
-        served_url: the base URL where it is another one than the settings'.
-
-    Raises:
-        PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
-    """
-    return connections_to(settings, env=env, redactor=redactor, say=say, served_url=served_url)[0]
 
 
 def connections_to(
@@ -190,21 +161,23 @@ def connections_to(
     say: Callable[[str], None],
     served_url: str | None = None,
 ) -> tuple[Connection, ...]:
-    """A connection to each server, with one sign-in for all. Arguments and errors as those of `connection_to`."""
+    """A connection to each server that the settings name, with one sign-in for all.
+
+    Args:
+        say: is told how a sign-in goes, and what is odd about answers.
+        served_url: the base URL where it is another one than the settings'.
+
+    Raises:
+        PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
+    """
     signed = sign_in(settings, env=env, redactor=redactor, say=say)
     made = []
     for configured in settings.urls:
         bases = reached(filled(configured, env), env) if served_url is None else (served_url,)
         for base in bases:
             url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
-            made.append(
-                Connection(
-                    url=url,
-                    transport=Transport(base, timeout_s=settings.request_timeout, say=say),
-                    sign_in=signed,
-                    messages=messages_of(settings, redactor.text(url), env),
-                    redactor=redactor,
-                    name=configured if len(bases) == 1 else base,
-                )
-            )
+            transport = Transport(base, timeout_s=settings.request_timeout, say=say)
+            messages = messages_of(settings, redactor.text(url), env)
+            name = configured if len(bases) == 1 else base
+            made.append(Connection(url, transport, signed, messages, redactor, name))
     return tuple(made)

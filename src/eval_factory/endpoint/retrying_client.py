@@ -346,7 +346,7 @@ class RetryingClient:
             self._outage.received()
             return reply
         except SignInError as error:
-            raise EndpointUnusable(self._messages.no_token(str(error))) from error
+            raise EndpointUnusable(self._messages.of_role(str(error))) from error
         except TransportError as error:
             if not error.silent:
                 self._outage.received()

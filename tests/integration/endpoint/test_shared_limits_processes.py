@@ -26,7 +26,7 @@ ASKS = """
 import json, sys, threading
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.connection import connection_to
+from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_at
@@ -34,7 +34,7 @@ from eval_factory.endpoint.shared_limits import SharedLimits
 
 shared, args, prompts = json.loads(sys.argv[1])
 settings = EndpointSettings.from_args(args)
-connection = connection_to(settings, env={}, redactor=Redactor(), say=print)
+(connection,) = connections_to(settings, env={}, redactor=Redactor(), say=print)
 limits = SharedLimits(SharedLimitsSettings(**shared))
 client = RetryingClient(settings, servers_at([connection], settings, shared=limits.admission))
 

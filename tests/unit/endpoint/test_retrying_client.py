@@ -29,7 +29,7 @@ from eval_factory.endpoint.replies import (
 )
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_at
-from eval_factory.endpoint.sign_in import KeySignIn
+from eval_factory.endpoint.sign_in import SignIn
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -77,7 +77,7 @@ def client_of(
     )
     url = "http://h/v1/chat/completions"
     connection = Connection(
-        url, transport, KeySignIn(None), StopMessages(settings, url, "MY_KEY"), Redactor(["the-secret-key"])
+        url, transport, SignIn(None), StopMessages(settings, url, "MY_KEY"), Redactor(["the-secret-key"])
     )
     found = servers_at(
         [connection], settings, shared=lambda _: admission, has_answered=has_answered, is_patient=is_patient
@@ -672,7 +672,7 @@ def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
 
 
 def test_a_request_with_an_old_token_was_sent_too() -> None:
-    class Renewing(KeySignIn):
+    class Renewing(SignIn):
         def renew(self, rejected: str | None) -> bool:
             return True
 

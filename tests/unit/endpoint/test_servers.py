@@ -22,7 +22,7 @@ from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import FIRST_ABSENCE_S, MAX_ABSENCE_S, Server, Servers, servers_at
-from eval_factory.endpoint.sign_in import KeySignIn
+from eval_factory.endpoint.sign_in import SignIn
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -69,9 +69,7 @@ SETTINGS = endpoint_settings(servers=("http://a/v1", "http://b/v1", "http://c/v1
 
 def connection(transport: Transport, name: str) -> Connection:
     url = f"http://{name}/v1/chat/completions"
-    return Connection(
-        url, transport, KeySignIn(None), StopMessages(SETTINGS, url, None), Redactor(), f"http://{name}/v1"
-    )
+    return Connection(url, transport, SignIn(None), StopMessages(SETTINGS, url, None), Redactor(), f"http://{name}/v1")
 
 
 def three(*transports: Transport, has_answered: bool = True) -> Servers:
