@@ -184,20 +184,6 @@ def test_a_minute_is_all_others_too() -> None:
         assert waiting.goes_on()
 
 
-def test_after_the_stop_what_waits_for_its_minute_holds_nobody_up() -> None:
-    with LimitServer({"g": LimitOf(9, None, 20)}) as server, processes(server, 2) as (one, other):
-        admission = admission_of(one)
-        admission.wait_for_rate({"max_tokens": 10})
-        first = InThread(lambda: admission.wait_for_rate({"max_tokens": 11}))
-        assert first.goes_on()
-        second = InThread(lambda: admission_of(other).wait_for_rate({"max_tokens": 10}))
-        assert second.goes_on()
-        admission.stop()
-        assert first.ended()
-        assert second.ended()
-        assert (first.raised, second.raised) == (None, None)
-
-
 def test_what_is_not_limited_is_not_asked_for() -> None:
     with LimitServer({"g": LimitOf(9)}) as server:
         limits = limits_at(server.address)
@@ -312,21 +298,6 @@ def test_one_budget_for_all() -> None:
 def test_no_budget_is_no_purse() -> None:
     with LimitServer({}) as server, processes(server, 1) as (limits,):
         assert limits.budget is None
-
-
-def test_a_process_has_one_connection_and_one_thread_for_it() -> None:
-    with LimitServer({"g": LimitOf(4), "h": LimitOf(1)}, Purse(Budget())) as server:
-        threads, files = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
-        with limits_at(server.address) as limits:
-            holding = [hold(admission_of(limits)) for _ in range(4)]
-            hold_judge = hold(admission_of(limits, "judge"))
-            assert limits.budget is not None
-            assert limits.budget.begin() is None
-            assert threading.active_count() == threads + 1 + 5
-            assert len(list(Path("/proc/self/fd").iterdir())) == files + 2  # its end and the server's
-            for thread, go in [*holding, hold_judge]:
-                go.set()
-                assert thread.ended()
 
 
 def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
