@@ -128,10 +128,7 @@ class _Origin:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """
-        Raises:
-            PrerequisiteError: the variables name no usable proxy.
-        """
+        """Raises PrerequisiteError: the variables name no usable proxy."""
         parts, proxy = parse_url(url), proxy_for(url)
         return cls(*_address(parts), parse_url(proxy) if proxy else None)
 
@@ -186,11 +183,7 @@ class Transport:
         """No answer came over plain HTTP so far, and TLS was not tried."""
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
-        """POST a JSON body.
-
-        Raises:
-            TransportError: within the attempt's time no complete answer came.
-        """
+        """POST a JSON body. Raises TransportError: within the attempt's time no complete answer came."""
         return self._ask("POST", url, json_text(body).encode("utf-8", "surrogatepass"), headers)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:

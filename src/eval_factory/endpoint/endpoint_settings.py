@@ -82,8 +82,7 @@ class EndpointSettings:
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
         """The fields of every request that hold secrets, filled in: they are sent, and kept nowhere.
 
-        Raises:
-            PrerequisiteError: a variable is not set, or holds what cannot be sent.
+        Raises PrerequisiteError: a variable is not set, or holds what cannot be sent.
         """
         added = self.adapter.params_to_add
         return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
@@ -114,8 +113,7 @@ class EndpointSettings:
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
         """The record that `to_args` wrote, of this version or of one that did not know all the fields.
 
-        Raises:
-            TypeError: a field without a default is missing, or one is not known.
+        Raises TypeError: a field without a default is missing, or one is not known.
         """
         oauth = args.get("oauth")
         parts = {

@@ -124,8 +124,7 @@ class Servers:
     def failed(self, server: Server, since: float, pause: float | None) -> bool:
         """An attempt that began at `since` (monotonic) failed. Whether another server is well.
 
-        Args:
-            pause: seconds that the server asks to wait.
+        `pause`: seconds that the server asks to wait.
         """
         with self._lock:
             now = time.monotonic()
@@ -160,8 +159,7 @@ def servers_at(
 ) -> Servers:
     """The servers of an endpoint, each with limits of its own. The last arguments are those of `Server`.
 
-    Args:
-        shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
+    `shared`: the name of limits (`limit_names`) -> these limits, as several runs have them together.
     """
     together, *names = limit_names(settings.role, len(connections))
     made = [

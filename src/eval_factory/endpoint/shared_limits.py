@@ -75,10 +75,7 @@ class LimitServer:
         return self._address
 
     def __enter__(self) -> Self:
-        """
-        Raises:
-            OSError: a socket cannot be made.
-        """
+        """Raises OSError: a socket cannot be made."""
         with ExitStack() as end:
             folder = _private_folder()
             end.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -207,10 +204,7 @@ class SharedLimits(LimitClient):
             stop(self._over)
 
     def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
-        """
-        Raises:
-            LimitsLost: the server is gone.
-        """
+        """Raises LimitsLost: the server is gone."""
         answer = super().ask(message, stop)
         if answer is None and self._is_lost:
             raise LimitsLost(LOST)
@@ -260,8 +254,7 @@ class SharedBudget:
     def begin(self) -> str | None:
         """One more request is about to be sent: it is counted. Else the name of the limit that is reached.
 
-        Raises:
-            LimitsLost: the server is gone.
+        Raises LimitsLost: the server is gone.
         """
         answer = self._limits.ask({"do": "begin", "id": self._limits.number()}, self._never)
         reached: str | None = (answer or {}).get("reached")

@@ -94,8 +94,7 @@ class OAuthSignIn(SignIn):
     ) -> None:  # fmt: skip
         """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'.
 
-        Raises:
-            PrerequisiteError: one of the variables holds what cannot be sent.
+        Raises PrerequisiteError: one of the variables holds what cannot be sent.
         """
         self.service = service = oauth.service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
