@@ -27,7 +27,7 @@ from eval_factory.cli import main
 from eval_factory.core.foreign_text import LONGEST
 from eval_factory.core.logs import FATAL, WARNING
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import limits
+from eval_factory.endpoint import servers
 from eval_factory.endpoint import sign_in as signing
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import Adapter
@@ -134,7 +134,7 @@ class Echo:
 def server() -> Iterator[Echo]:
     """Nobody waits for the end of its rate limits."""
     with Echo() as echo, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "WINDOW_S", 0.0)
+        patch.setattr(servers, "WINDOW_S", 0.0)
         yield echo
 
 
