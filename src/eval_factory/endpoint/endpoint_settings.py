@@ -41,7 +41,7 @@ class EndpointSettings:
     _: KW_ONLY
     role: str
     url: str
-    """As the user wrote it: `${NAME}` stands for a variable's value, which no file may hold. Answers are stored by it."""
+    """As the user wrote it: `${NAME}` stands for a variable's value, which no file may hold. The cache's keys have it."""
     model_id: str
     endpoint_type: str
     """chat or completions."""
@@ -176,4 +176,5 @@ def _limits_of(endpoint: EndpointSettings, run: RunEndpoints) -> Iterator[tuple[
 
 def _smaller(one: LimitOf, other: LimitOf) -> LimitOf:
     pairs = zip(vars(one).values(), vars(other).values(), strict=True)
-    return LimitOf(*(min((number for number in pair if number is not None), default=None) for pair in pairs))
+    least: list[Any] = [min((number for number in pair if number is not None), default=None) for pair in pairs]
+    return LimitOf(*least)
