@@ -41,7 +41,7 @@ class EndpointSettings:
     _: KW_ONLY
     role: str
     url: str
-    """As the user wrote it: `${NAME}` stands for a variable's value, which no file may hold. The cache's keys have it."""
+    """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's keys are made with it."""
     model_id: str
     endpoint_type: str
     """chat or completions."""

@@ -64,22 +64,16 @@ class LimitServer:
         self.connections: set[_Connection] = set()
         self.priorities = itertools.count()
         self.is_over = False
-        self._address: str | None = None
+        self.address = ""
+        """The path of its socket, once it serves."""
         self._end = ExitStack()
-
-    @property
-    def address(self) -> str:
-        """The path of its socket."""
-        if self._address is None:
-            raise RuntimeError("the server has not started")
-        return self._address
 
     def __enter__(self) -> Self:
         """Raises OSError: a socket cannot be made."""
         with ExitStack() as end:
             folder = _private_folder()
             end.callback(shutil.rmtree, folder, ignore_errors=True)
-            self._address = str(folder / SOCKET)
+            self.address = str(folder / SOCKET)
             bridge.wait_for(self._start())
             end.callback(lambda: bridge.wait_for(self._close()))
             self._end = end.pop_all()
@@ -90,7 +84,7 @@ class LimitServer:
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Connection(self), self._address, backlog=BACKLOG)
+        self._server = await loop.create_unix_server(lambda: _Connection(self), self.address, backlog=BACKLOG)
         left = None if self._budget is None else self._budget.seconds_left
         self._timer = None if left is None else loop.call_later(min(left, threading.TIMEOUT_MAX), self._end_time)
 
