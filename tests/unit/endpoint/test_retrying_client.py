@@ -13,7 +13,6 @@ import pytest
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import replies, retrying_client, servers
-from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
@@ -27,8 +26,9 @@ from eval_factory.endpoint.replies import (
     described,
 )
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_at
+from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
+from eval_factory.endpoint.stop_messages import StopMessages
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -75,12 +75,10 @@ def client_of(
         key_names=("MY_KEY",), **{name: value for name, value in given.items() if name not in OPTIONS}
     )
     url = "http://h/v1/chat/completions"
-    connection = Connection(
-        url, transport, SignIn(None), StopMessages(settings, url, "MY_KEY"), Redactor(["the-secret-key"])
-    )
-    found = servers_at(
-        [connection], settings, shared=lambda _: admission, has_answered=has_answered, is_patient=is_patient
-    )
+    messages = StopMessages(settings, url, "MY_KEY")
+    server = Server(settings, url, transport, messages, admission=admission, has_answered=has_answered)
+    server.is_patient = is_patient
+    found = Servers([server], SignIn(None), Redactor(["the-secret-key"]))
     return RetryingClient(settings, found, **{name: given[name] for name in OPTIONS & given.keys()})
 
 
@@ -620,9 +618,9 @@ def test_a_request_with_an_old_token_was_sent_too() -> None:
 
     transport, settings, url = Replies(reply(401), reply(200)), endpoint_settings(), "http://h/v1/chat/completions"
     messages = StopMessages(settings, url, "MY_KEY")
-    connection = Connection(url, transport, Renewing(None), messages, Redactor([]))
+    found = Servers([Server(settings, url, transport, messages)], Renewing(None), Redactor([]))
     told: list[tuple[str, int | None]] = []
-    asking = RetryingClient(settings, servers_at([connection], settings))
+    asking = RetryingClient(settings, found)
     asking.ask(BODY, lambda _n, outcome, error, *_: told.append((outcome, error.status)))
     assert told == [("refused", 401)]
     assert len(transport.sent) == 2

@@ -1,24 +1,17 @@
-"""How an endpoint is reached, how its requests are signed, and what a user reads when it cannot be asked.
-
-Nothing is sent before the first request.
-"""
+"""What a user reads when an endpoint cannot be asked: which role, which address, what it says, what to check."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import Redactor, filled, secret_in
-from eval_factory.core.urls import reached
-from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.connections import Transport
+from eval_factory.core.secrets import secret_in
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import proxy_variable
 from eval_factory.endpoint.openai_api import PATHS
-from eval_factory.endpoint.sign_in import SignIn, sign_in
 
 SHOWN_CAUSES = 3
 
@@ -136,48 +129,3 @@ def messages_of(settings: EndpointSettings, url: str, env: Mapping[str, str]) ->
     """`url`: the address that is asked, redacted."""
     sent = next((name for name in settings.key_names if secret_in(env, name)), None)
     return StopMessages(settings, url, sent)
-
-
-@dataclass(frozen=True)
-class Connection:
-    """The way to one server, for any number of threads."""
-
-    url: str
-    """Where requests are sent."""
-    transport: Transport
-    sign_in: SignIn
-    messages: StopMessages
-    redactor: Redactor
-    """Knows the endpoint's key or tokens."""
-    name: str = ""
-    """The server's URL as the configuration has it."""
-
-
-def connections_to(
-    settings: EndpointSettings,
-    *,
-    env: Mapping[str, str],
-    redactor: Redactor,
-    say: Callable[[str], None],
-    served_url: str | None = None,
-) -> tuple[Connection, ...]:
-    """A connection to each server that the settings name, with one sign-in for all.
-
-    Args:
-        say: is told how a sign-in goes, and what is odd about answers.
-        served_url: the base URL where it is another one than the settings'.
-
-    Raises:
-        PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
-    """
-    signed = sign_in(settings, env=env, redactor=redactor, say=say)
-    made = []
-    for configured in settings.urls:
-        bases = reached(filled(configured, env), env) if served_url is None else (served_url,)
-        for base in bases:
-            url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
-            transport = Transport(base, timeout_s=settings.request_timeout, say=say)
-            messages = messages_of(settings, redactor.text(url), env)
-            name = configured if len(bases) == 1 else base
-            made.append(Connection(url, transport, signed, messages, redactor, name))
-    return tuple(made)
