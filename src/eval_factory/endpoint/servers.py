@@ -125,6 +125,9 @@ class Servers:
     def _next(self, avoid: Server | None) -> Server:
         """The server with the fewest requests under way; in turn where several have as few."""
         with self._lock:
+            if len(self.all) == 1:
+                self.all[0].under_way += 1
+                return self.all[0]
             now, turn, number = time.monotonic(), next(self._turns), len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)

@@ -133,17 +133,6 @@ def test_what_is_no_whole_answer(answer: bytes, said: str, silent: bool) -> None
     assert (raised.value.silent, raised.value.unreachable) == (silent, False)
 
 
-def test_a_connection_that_gave_no_http_is_not_used_again() -> None:
-    """Although it is open."""
-    server = Scripted(PLAIN, b"HTTP/9 nonsense\r\n\r\n", PLAIN)
-    transport = Transport(server.url, timeout_s=TIMEOUT_S)
-    transport.post(server.url, {})
-    with pytest.raises(TransportError):
-        transport.post(server.url, {})
-    assert transport.post(server.url, {}).data == b"{}"
-    assert server.connections == 2
-
-
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: b", "a\nX-Evil: b", "a\r\n\r\nb"])
 def test_a_header_with_lines_in_it_is_refused(value: str) -> None:
     server = Scripted(PLAIN, PLAIN)
@@ -207,14 +196,6 @@ def slow() -> Iterator[str]:
 
 
 LARGE = {"prompt": "x" * (12 << 20)}
-
-
-def test_sending_has_the_time_of_the_whole_request(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not that of connecting; on a new connection and on one that is used again."""
-    monkeypatch.setattr(connections, "CONNECT_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(_SlowReader, "pause_s", 0.03)
-    asked = Transport(slow, timeout_s=60)
-    assert [asked.post(slow, LARGE).status for _ in range(2)] == [200, 200]
 
 
 def test_sending_counts_within_that_time(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.budget import Budget, Purse
 from eval_factory.endpoint import shared_limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.shared_limits import LimitServer
@@ -174,13 +173,3 @@ def test_a_socket_has_a_short_path_wherever_temporary_files_are(
             assert a.greeting["groups"] == {}
             assert (folder not in Path(server.address).parents) == short
         assert list(folder.iterdir()) == []
-
-
-def test_the_end_of_the_time_is_told_to_who_is_there_and_to_who_comes() -> None:
-    now = [0.0]
-    purse = Purse(Budget(max_wall_s=0.05), began=0.0, clock=lambda: now[0])
-    with LimitServer({}, purse) as server, asking(server, 2) as askers:
-        assert [asker.hear() for asker in askers] == [{"over": "max_wall_s"}] * 2
-        with asking(server) as (late,):
-            assert late.greeting == {"groups": {}, "budget": True}
-            assert late.hear() == {"over": "max_wall_s"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
@@ -40,10 +39,6 @@ def admission_of(limits: SharedLimits, role: str = "model") -> Admission:
 def processes(server: LimitServer, number: int) -> Iterator[list[SharedLimits]]:
     with ExitStack() as stack:
         yield [stack.enter_context(limits_at(server.address)) for _ in range(number)]
-
-
-class Failed(Exception):
-    pass
 
 
 class InThread:
@@ -134,26 +129,6 @@ def test_a_process_that_ends_gives_back_what_it_has() -> None:
         assert holding.raised is None  # it was in: what it asked comes to its end
         with pytest.raises(LimitsLost):
             take(admission_of(killed))()
-
-
-def test_an_exit_without_an_exception_is_an_answer() -> None:
-    with LimitServer({"g": LimitOf(2)}) as server, processes(server, 2) as (one, other):
-        admission = admission_of(one)
-        with contextlib.suppress(Failed), admission.slot() as slot:
-            admission.too_many(slot, None)
-            raise Failed
-        with contextlib.suppress(Failed), admission.slot():
-            raise Failed  # no answer: it stays at one place
-        holding, go = hold(admission)
-        waiting = InThread(take(admission_of(other)))
-        assert waiting.goes_on()
-        go.set()
-        assert waiting.ended()
-        assert holding.ended()
-        holding, go = hold(admission)
-        assert InThread(take(admission_of(other))).ended()  # there are two places again
-        go.set()
-        assert holding.ended()
 
 
 def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
