@@ -21,7 +21,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.framework import Framework
 
-Schema = dict[str, Any]
+_Schema = dict[str, Any]
 
 _KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """What pydantic calls limits behind a validator -> what JSON Schema calls them."""
@@ -45,7 +45,7 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 """Dotted path of a value of a run config -> what an editor shows of it."""
 
 
-def run_config_schema(framework: Framework) -> Schema:
+def run_config_schema(framework: Framework) -> _Schema:
     """What a run config may hold."""
     whole = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
@@ -53,7 +53,7 @@ def run_config_schema(framework: Framework) -> Schema:
     schema["properties"] |= _executor(framework)
     params = schema["properties"]["config"]["properties"]
     params["type"] = {**params["type"], **_types(framework)}
-    extra: Schema = params["params"]["properties"]["extra"]["properties"]
+    extra: _Schema = params["params"]["properties"]["extra"]["properties"]
     for name, about in _of_tasks(framework).items():
         extra[name]["description"] += f" {about}"
     return {
@@ -64,13 +64,13 @@ def run_config_schema(framework: Framework) -> Schema:
     }
 
 
-def _executor(framework: Framework) -> Schema:
+def _executor(framework: Framework) -> _Schema:
     whole = RunExecutorSection.model_json_schema()
     defaults = {name: framework.defaults.suite[name] for name in (EXECUTOR, SLURM)}
     return {name: _field(whole["properties"][name], name, whole["$defs"], defaults[name]) for name in KEYS}
 
 
-def _types(framework: Framework) -> Schema:
+def _types(framework: Framework) -> _Schema:
     """Names of tasks, `helm.` before them or not, and run entries."""
     names = [task.name for task in framework.evaluations]
     name = framework.framework.name
@@ -92,9 +92,9 @@ def _of_tasks(framework: Framework) -> dict[str, str]:
     return {name: f"Tasks: {', '.join(tasks)}." for name, tasks in found.items()}
 
 
-def _mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: Any) -> Schema:
+def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any) -> _Schema:
     """A model's schema with its fields, their other names and the keys that have no effect."""
-    properties: Schema = {}
+    properties: _Schema = {}
     for name, field in model["properties"].items():
         where = f"{path}.{name}" if path else name
         default = defaults.get(name) if isinstance(defaults, Mapping) else None
@@ -105,7 +105,7 @@ def _mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: A
     return {"type": "object", "properties": {**properties, **unused}, "additionalProperties": False}
 
 
-def _field(field: Schema, path: str, models: Mapping[str, Schema], default: Any) -> Schema:
+def _field(field: _Schema, path: str, models: Mapping[str, _Schema], default: Any) -> _Schema:
     described = {"description": DESCRIPTIONS[path]}
     if "$ref" in field:
         inner = _mapping(models[field["$ref"].rpartition("/")[2]], path, models, default)
@@ -116,7 +116,7 @@ def _field(field: Schema, path: str, models: Mapping[str, Schema], default: Any)
     return {**described, **plain, "anyOf": [*options, *variable, {"type": "null"}]}
 
 
-def _option(option: Schema, path: str, models: Mapping[str, Schema]) -> Schema:
+def _option(option: _Schema, path: str, models: Mapping[str, _Schema]) -> _Schema:
     name = path.rpartition(".")[2]
     found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
     if found["type"] == "string" and (pattern := _pattern(name, path)):
@@ -129,7 +129,7 @@ def _option(option: Schema, path: str, models: Mapping[str, Schema]) -> Schema:
     return found
 
 
-def _holds_no_variable(option: Schema) -> bool:
+def _holds_no_variable(option: _Schema) -> bool:
     """A text may be one anyway; a list or a mapping is none."""
     return option["type"] in ("array", "object") or (option["type"] == "string" and "enum" not in option)
 
@@ -144,7 +144,7 @@ _SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "s
 _END = r"\Z"
 
 
-def suite_schema(framework: Framework) -> Schema:
+def suite_schema(framework: Framework) -> _Schema:
     """What a suite's file may hold."""
     whole = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
@@ -176,12 +176,12 @@ def suite_schema(framework: Framework) -> Schema:
     }
 
 
-def _reference(name: str) -> Schema:
+def _reference(name: str) -> _Schema:
     """What stands at several places stands under `definitions` once; beside a bare reference nothing counts."""
     return {"allOf": [{"$ref": f"#/definitions/{name}"}]}
 
 
-def _suite_mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: Mapping[str, Any]) -> Schema:
+def _suite_mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Mapping[str, Any]) -> _Schema:
     required = model.get("required", [])
     properties = {}
     for name, field in model["properties"].items():
@@ -195,7 +195,7 @@ def _suite_mapping(model: Schema, path: str, models: Mapping[str, Schema], defau
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _suite_options(field: Schema, path: str, models: Mapping[str, Schema], *, needed: bool) -> list[Schema]:
+def _suite_options(field: _Schema, path: str, models: Mapping[str, _Schema], *, needed: bool) -> list[_Schema]:
     given = [option for option in field.get("anyOf", [field]) if option.get("type") != "null"]
     options = [_suite_option(option, path, models) for option in given]
     if path.endswith(".name"):
@@ -204,7 +204,7 @@ def _suite_options(field: Schema, path: str, models: Mapping[str, Schema], *, ne
     return [*options, *variable, *([] if needed else [{"type": "null"}])]
 
 
-def _suite_option(option: Schema, path: str, models: Mapping[str, Schema]) -> Schema:
+def _suite_option(option: _Schema, path: str, models: Mapping[str, _Schema]) -> _Schema:
     if "$ref" in option:
         return _suite_mapping(models[option["$ref"].rpartition("/")[2]], path, models, {})
     found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}

@@ -24,7 +24,7 @@ from eval_factory.tasks.custom_table import (
     becomes_nothing,
     note_on_quasi,
 )
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable_file
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
@@ -32,16 +32,16 @@ CONVERSATION_RUN_SPEC = "eval_factory_conversations"
 ENDING = ".jsonl"
 """Of a `dataset_file` that holds conversations; any other is a table."""
 MESSAGES = "messages"
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
-Form = Literal["rubric", "healthbench"]
-OWN: Form = "rubric"
-HEALTHBENCH: Form = "healthbench"
+FileForm = Literal["rubric", "healthbench"]
+OWN: FileForm = "rubric"
+HEALTHBENCH: FileForm = "healthbench"
 _ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
 _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt"}
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags"}
 _CASE_KEYS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary")
-LARGEST_POINTS = 1_000_000
+MAX_POINTS = 1_000_000
 
 Row = TypeVar("Row")
 _MESSAGE_KEYS = ("role", "content")
@@ -166,7 +166,7 @@ def check_conversations(
     try:
         read = read_conversations(file)
     except OSError as error:
-        found.problems += unreadable(file, error, "dataset_file", path).problems
+        found.problems += unreadable_file(file, error, "dataset_file", path).problems
         return []
     problems, rows = list(read.problems), list(zip(read.rows, read.lines, strict=True))
     if needing is not None:
@@ -228,7 +228,7 @@ def _notes(rows: list[tuple[Conversation, int]], name: str, *, quasi: bool) -> I
         yield note_on_quasi(f"{len(nothing)} of {len(rows)} lines of {name} (first: line {nothing[0]})")
 
 
-def read_rubric_file(path: Path, form: Form) -> MessageFile[RubricCase]:
+def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
     """Raises OSError: it cannot be read."""
     found = _read(
         path,
@@ -244,7 +244,7 @@ def read_rubric_file(path: Path, form: Form) -> MessageFile[RubricCase]:
     return found
 
 
-def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
+def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
     own, canary = form == OWN, row.get("canary")
     return RubricCase(
         row[_ID[form]],
@@ -257,7 +257,7 @@ def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
     )
 
 
-def _case_problems(row: Mapping[str, Any], form: Form) -> Iterator[str]:
+def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     own = form == OWN
     yield from name_problems(_ID[form], row.get(_ID[form]))
     yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=own)
@@ -306,8 +306,8 @@ def text_problems(where: str, value: Any) -> Iterator[str]:
 
 def name_problems(where: str, value: Any) -> Iterator[str]:
     problems = list(text_problems(where, value))
-    if not problems and (len(value) > LONGEST_NAME or any(ord(letter) < 32 for letter in value)):
-        problems.append(f"{where}: must be one line of at most {LONGEST_NAME} characters")
+    if not problems and (len(value) > MAX_NAME_LENGTH or any(ord(letter) < 32 for letter in value)):
+        problems.append(f"{where}: must be one line of at most {MAX_NAME_LENGTH} characters")
     yield from problems
 
 
@@ -358,8 +358,8 @@ def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:
         yield f"{where}.points: is missing"
     elif isinstance(points, bool) or not isinstance(points, (int, float)):
         yield f"{where}.points: must be a number; negative points are for what an answer should not do"
-    elif abs(points) > LARGEST_POINTS or (own and points == 0):
-        yield f"{where}.points: must not be 0, nor beyond {LARGEST_POINTS}"
+    elif abs(points) > MAX_POINTS or (own and points == 0):
+        yield f"{where}.points: must not be 0, nor beyond {MAX_POINTS}"
     yield from _tag_problems(f"{where}.tags", one.get("tags"))
     if own:
         yield from unknown_fields(one, ("criterion", "points", "tags"), f"{where}.")

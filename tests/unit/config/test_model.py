@@ -8,14 +8,14 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from eval_factory.config.model import (
+    MAX_COUNT,
     MAX_PARALLELISM,
-    MOST,
     NO_SHARDS,
     ApiEndpoint,
     Extra,
     Judge,
-    Line,
     Number,
+    OneLineText,
     Parallelism,
     PathText,
     Positive,
@@ -126,9 +126,9 @@ def test_what_cannot_be_a_variables_name_is_never_shown(value: str) -> None:
     [("", "must not be empty"), (" \t", "must not be empty"), ("a\nb", "one line"), ("a\x1f", "one line")],
 )
 def test_lines(value: str, said: str) -> None:
-    assert said in refusal(Line, value)
-    assert taken(Line, "a b é\x7f") == "a b é\x7f"
-    assert "valid string" in refusal(Line, 5)
+    assert said in refusal(OneLineText, value)
+    assert taken(OneLineText, "a b é\x7f") == "a b é\x7f"
+    assert "valid string" in refusal(OneLineText, 5)
 
 
 def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "least", "most", "below", "above"),
     [
-        (Positive, 1, MOST, 0, MOST + 1),
+        (Positive, 1, MAX_COUNT, 0, MAX_COUNT + 1),
         (Parallelism, 1, MAX_PARALLELISM, 0, MAX_PARALLELISM + 1),
         (Temperature, 0.0, 100.0, -0.1, 100.1),
         (TopP, 0.01, 1.0, 0.0, 1.01),

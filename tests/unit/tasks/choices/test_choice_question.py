@@ -8,12 +8,12 @@ import pytest
 from eval_factory.tasks.choice_question import (
     ChoiceQuestion,
     RowFaultError,
-    chosen,
+    cell_text,
+    chosen_options,
     groups_of,
     is_blank,
     lettered,
     options_shown,
-    text_of,
 )
 
 
@@ -39,8 +39,8 @@ def test_blank(value: Any) -> None:
 )
 def test_a_cell_that_has_to_be_filled(row: dict[str, Any], message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^{message}$"):
-        text_of(row, "q")
-    assert text_of({"q": " x "}, "q") == "x"
+        cell_text(row, "q")
+    assert cell_text({"q": " x "}, "q") == "x"
 
 
 AB = {"A": "fever", "B": "cough"}
@@ -71,7 +71,7 @@ def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -
 
 
 def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:
-    assert chosen({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
+    assert chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> No
 )
 def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^{message}$"):
-        chosen(choices, right, "label", "options")
+        chosen_options(choices, right, "label", "options")
 
 
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
