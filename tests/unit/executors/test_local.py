@@ -13,7 +13,7 @@ import pytest
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors import progress
-from eval_factory.executors.process import Finished, ProcessSpec
+from eval_factory.executors.process import FinishedProcess, ProcessSpec
 from eval_factory.executors.progress import run_shown
 
 
@@ -37,9 +37,9 @@ def spec(tmp_path: Path) -> ProcessSpec:
 
 
 def test_events_are_kept_but_those_of_progress(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished = Finished(3, ("last",))
+    finished = FinishedProcess(3, ("last",))
 
-    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
+    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
         assert (given, log) == (spec, spec.rundir.helm_log)
         for event in TOLD:
             with spec.rundir.events.open("a") as file:

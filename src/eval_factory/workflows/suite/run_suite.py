@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import LAUNCH, health_url, settings_of, variables_of, words_of
+from eval_factory.config.suite_model import LAUNCH, health_url, server_variables, variables_of, words_of
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
@@ -34,7 +34,7 @@ from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_loop import CellLoop, Work
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS
-from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, EndpointProbe
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
     finished,
     finished_below,
@@ -127,7 +127,7 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         health=health_url(serve),
         log=suite.folder.server_log(target),
         env=seen,
-        settings=settings_of(serve),
+        settings=server_variables(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
         start_time_limit_s=float(serve["start_time_limit_s"]),
         hang_time_limit_s=float(serve["hang_time_limit_s"]),
@@ -239,12 +239,12 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             for planned, roles in zip(cells, groups.of_runs, strict=True)
         }
 
-        def ask(planned: PlannedCell) -> Answer:
+        def ask(planned: PlannedCell) -> ProbeAnswer:
             """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
             if served is not None:
                 ready = served.is_ready()
-                return Answer(answered=ready, warning=None if ready else "the server does not answer")
-            return Answer(answered=True) if work.options.no_preflight else probe.model_of(planned)
+                return ProbeAnswer(answered=ready, warning=None if ready else "the server does not answer")
+            return ProbeAnswer(answered=True) if work.options.no_preflight else probe.model_of(planned)
 
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
