@@ -57,14 +57,14 @@ class FakeExecutor:
         self.screens: list[TextIO] = []
         self._ended = Execution(FinishedProcess(returncode, tuple(tail)), 2.5, tuple(told))
 
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         self.specs.append(spec)
         self.screens.append(screen)
         return self._ended
 
 
 class Interrupted(FakeExecutor):
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         raise KeyboardInterrupt
 
 
@@ -85,7 +85,7 @@ def with_key(**flags: Any) -> Evaluation:
 def run(
     here: RunContext, executor: FakeExecutor, settings: HelmRunSettings | None = None, of: Evaluation | None = None
 ) -> EndedHelmRun:
-    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), executor=executor)
+    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), run=executor.run)
 
 
 def test_each_run_has_an_id_of_its_own_and_ends_with_this_process(here: RunContext) -> None:
