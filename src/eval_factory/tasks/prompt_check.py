@@ -20,7 +20,7 @@ from eval_factory.core.jury_form import (
     SCALE,
     SCALE_PLACE,
     JuryForm,
-    form_of,
+    jury_form_of,
 )
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
@@ -48,7 +48,7 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
         *([] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)),
     ]
     problems += found
-    return HELMS_FORM if found else form_of({SCALE: scale, CRITERIA: criteria})
+    return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
 
 
 def _of_scale(where: str, scale: Any) -> Iterator[str]:

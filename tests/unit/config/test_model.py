@@ -14,8 +14,8 @@ from eval_factory.config.model import (
     ApiEndpoint,
     Extra,
     Judge,
-    Line,
     Number,
+    OneLineText,
     Parallelism,
     PathText,
     Positive,
@@ -120,9 +120,9 @@ def test_what_cannot_be_a_variables_name_is_never_shown(value: str) -> None:
     [("", "must not be empty"), (" \t", "must not be empty"), ("a\nb", "one line"), ("a\x1f", "one line")],
 )
 def test_lines(value: str, said: str) -> None:
-    assert said in refusal(Line, value)
-    assert taken(Line, "a b é\x7f") == "a b é\x7f"
-    assert "valid string" in refusal(Line, 5)
+    assert said in refusal(OneLineText, value)
+    assert taken(OneLineText, "a b é\x7f") == "a b é\x7f"
+    assert "valid string" in refusal(OneLineText, 5)
 
 
 def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:

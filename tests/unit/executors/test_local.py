@@ -13,7 +13,7 @@ import pytest
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors import progress
-from eval_factory.executors.process import Finished, ProcessSpec
+from eval_factory.executors.process import FinishedProcess, ProcessSpec
 from eval_factory.executors.progress import LocalExecutor
 
 
@@ -37,9 +37,9 @@ def spec(tmp_path: Path) -> ProcessSpec:
 
 
 def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished, heard = Finished(3, ("last",)), list[Mapping[str, Any]]()
+    finished, heard = FinishedProcess(3, ("last",)), list[Mapping[str, Any]]()
 
-    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
+    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
         assert (given, log) == (spec, spec.rundir.helm_log)
         for event in TOLD:
             with spec.rundir.events.open("a") as file:
@@ -60,9 +60,9 @@ def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monke
 
 
 def test_without_a_listener_it_waits_for_the_end_only(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_logged(_spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
+    def run_logged(_spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
         on_tick()
-        return Finished(0, ())
+        return FinishedProcess(0, ())
 
     monkeypatch.setattr(progress, "run_logged", run_logged)
     assert LocalExecutor().run(spec, io.StringIO()).events == ()

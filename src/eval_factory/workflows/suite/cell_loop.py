@@ -24,8 +24,8 @@ from eval_factory.workflows.suite.cell_outcome import (
     FAILED,
     MISSING,
     PARTIAL,
+    NextAction,
     Outcome,
-    Then,
     Tried,
     end_of,
     outcome_of,
@@ -224,9 +224,9 @@ class CellLoop:
         tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
         if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
-            outcome = Outcome(Then.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
+            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
         if cell.name in self._without_server and not end.has_result:
-            outcome = Outcome(Then.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
+            outcome = Outcome(NextAction.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
         self._without_server.discard(cell.name)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
@@ -236,20 +236,20 @@ class CellLoop:
 
     def _follow(self, run: CellRun, outcome: Outcome) -> None:
         """Do what the outcome says is done next."""
-        if outcome.then in (Then.REST, Then.STOP_TARGET):
+        if outcome.then in (NextAction.REST, NextAction.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
             self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason, again=True)
             self._waiting[run.planned.number] = run
         reason = outcome.reason or ""
-        if outcome.then is Then.STOP_TARGET:
+        if outcome.then is NextAction.STOP_TARGET:
             target = run.planned.cell.target
             others = [other for other in self._waiting.values() if other.planned.cell.target == target]
             others = [other for other in others if not self._only_collects(other)]
             self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
-        elif outcome.then in (Then.PAUSE_ENDPOINT, Then.ASK_AND_AGAIN):
+        elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
-        elif outcome.then is Then.WAIT_FOR_FOLDER:
+        elif outcome.then is NextAction.WAIT_FOR_FOLDER:
             if run.free_at is None:
                 self.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
             run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
@@ -289,7 +289,7 @@ class CellLoop:
     def _count_what_was_no_outage(self, cells: Iterable[CellRun]) -> None:
         """A cell ended because nobody answered, but somebody does: it was one of its attempts."""
         for run in list(cells):
-            if run.last is not None and run.last.then is Then.PAUSE_ENDPOINT:
+            if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                 run.attempts += 1
                 if run.attempts >= self.suite.max_attempts:
                     self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import LAUNCH, health_url, settings_of, variables_of, words_of
+from eval_factory.config.suite_model import LAUNCH, health_url, server_variables, variables_of, words_of
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
@@ -38,7 +38,7 @@ from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_loop import CellLoop
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS
-from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, EndpointProbe
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
     finished,
     finished_below,
@@ -132,7 +132,7 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         health=health_url(serve),
         log=suite.folder.server_log(target),
         env=seen,
-        settings=settings_of(serve),
+        settings=server_variables(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
         start_time_limit_s=float(serve["start_time_limit_s"]),
         hang_time_limit_s=float(serve["hang_time_limit_s"]),
@@ -164,12 +164,12 @@ def leave(work: Work, cells: Sequence[PlannedCell], status: RunStatus, exit_code
         work.reports[planned.number] = CellReport(cell.target, cell.evaluation, kept, cell.folder, exit_code, reason)
 
 
-def asks_server(server: ServedModel) -> Callable[[PlannedCell], Answer]:
+def asks_server(server: ServedModel) -> Callable[[PlannedCell], ProbeAnswer]:
     """Whether the endpoint of a cell is there: its server says so."""
 
-    def ask(_planned: PlannedCell) -> Answer:
+    def ask(_planned: PlannedCell) -> ProbeAnswer:
         ready = server.is_ready()
-        return Answer(answered=ready, warning=None if ready else "the server does not answer")
+        return ProbeAnswer(answered=ready, warning=None if ready else "the server does not answer")
 
     return ask
 
@@ -217,7 +217,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     with held(suite.folder):
         take_away(suite.folder)
         write_configs(suite)
-        redactor = redactor_of(cells, env)
+        redactor = _redactor_of(cells, env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
         tell_start(work)
         try:
@@ -229,13 +229,13 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
                 run_by_server(work, run_cells)
         except KeyboardInterrupt:
             with not_to_be_hung_up():
-                report = finish(work, interrupted=True)
+                report = _finish(work, interrupted=True)
             raise InterruptedRunError(report.summary) from None
         with not_to_be_hung_up():
-            return finish(work, interrupted=False)
+            return _finish(work, interrupted=False)
 
 
-def redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
+def _redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
     """Of all that may be secret in any cell."""
     names = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
     return Redactor.from_environment(env, [*names, HUB_TOKEN])
@@ -288,7 +288,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         asked = not work.options.no_preflight and served is None  # a server is asked by each of its cells
         if asked:
             probe.all_of(cells)
-        purse = purse_of(work)
+        purse = _purse_of(work)
         server = stack.enter_context(LimitServer(groups.limits, purse))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
@@ -312,16 +312,16 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             work.stopped = loop.stopped
 
 
-def purse_of(work: Work) -> Purse | None:
+def _purse_of(work: Work) -> Purse | None:
     """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
     if not work.suite.budget:
         return None
     return Purse(work.suite.budget, spent_before(work.cells, work.journal.say), began=work.began)
 
 
-def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:
+def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> ProbeAnswer:
     """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
-    return Answer(answered=True) if work.options.no_preflight else probe.model_of(planned)
+    return ProbeAnswer(answered=True) if work.options.no_preflight else probe.model_of(planned)
 
 
 def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:
@@ -338,7 +338,7 @@ def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, 
         loop.refuse(planned, f"not begun: {reason}")
 
 
-def finish(work: Work, *, interrupted: bool) -> SuiteReport:
+def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     """Write the table of what is there, and say how it ended."""
     suite = work.suite
     cells = tuple(work.reports.get(planned.number) or not_begun(planned) for planned in work.cells)

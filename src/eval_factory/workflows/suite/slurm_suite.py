@@ -27,7 +27,7 @@ from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, 
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.report.documents import to_yaml
-from eval_factory.workflows.context import HUB_TOKEN, is_ours, start_over
+from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -328,7 +328,7 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         )
     for planned in cells:
         rundir = planned.plan.rundir
-        if is_ours(rundir):
+        if is_our_folder(rundir):
             with rundir.locked():
                 start_over(rundir)
         shutil.rmtree(_attempts_of_old(planned, store), ignore_errors=True)

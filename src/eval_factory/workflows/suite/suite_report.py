@@ -180,10 +180,10 @@ def suite_html(report: SuiteReport) -> str:
     wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in report.cells if cell.exit_code]
     parts = [
         tables.html(tables.Table(head, rows, 3), html.MOST_ROWS),
-        *html.listed(wrong),
+        *html.html_list(wrong),
         html.paragraph(f"table: {report.folder.results_html}"),
     ]
-    return html.block(_title(report), parts)
+    return html.html_block(_title(report), parts)
 
 
 def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.jury_form import HELMS_FORM, form_of
+from eval_factory.core.jury_form import HELMS_FORM, jury_form_of
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
@@ -295,7 +295,7 @@ BLOCK = '<rubric_criteria>{"%s": ["score"]}</rubric_criteria>'
 @pytest.mark.parametrize("judge", [PLACES, f"{{RESPONSE}} {BLOCK % 'a'}"])
 def test_a_jury_with_a_scale_and_criteria_of_its_own(tmp_path: Path, judge: str) -> None:
     found = load_benchmark(write(tmp_path, {"metrics": [OWN]}, judge=judge))
-    assert found.jury_form == form_of(OWN)
+    assert found.jury_form == jury_form_of(OWN)
     plain = load_benchmark(write(tmp_path, JURY))
     assert plain.jury_form == HELMS_FORM
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import Criterion
 
 SECRET = "Mrs Example, 12 High Street"
@@ -26,7 +26,7 @@ def written(folder: Path, *rows: Any) -> Path:
     return file
 
 
-def problems(folder: Path, *rows: Any, form: Form = OWN) -> list[str]:
+def problems(folder: Path, *rows: Any, form: FileForm = OWN) -> list[str]:
     return read_rubric_file(written(folder, *rows), form).problems
 
 
