@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.choice_question import (
-    ChoiceQuestion,
-    RowFaultError,
-    chosen,
-    lettered,
-    options_shown,
-)
+from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, chosen_options, lettered, options_shown
 
 
 def test_a_question_as_a_row_of_a_table() -> None:
@@ -49,7 +43,7 @@ def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -
 
 
 def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:
-    assert chosen({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
+    assert chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +58,7 @@ def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> No
 )
 def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^{message}$"):
-        chosen(choices, right, "label", "options")
+        chosen_options(choices, right, "label", "options")
 
 
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
