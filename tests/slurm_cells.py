@@ -1,14 +1,17 @@
-"""Cells of a suite for Slurm, and a Slurm that does what a test says."""
+"""Cells of a suite for Slurm, runs as tasks of it, and a Slurm that does what a test says."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.executors.runs import RunSpec
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
+from eval_factory.executors.slurm_runs import SlurmAsks, SlurmStore, Wave
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
@@ -26,6 +29,26 @@ def cells_of(folder: Path, **changes: Any) -> tuple[Suite, tuple[PlannedCell, ..
     }  # fmt: skip
     suite = build_suite(None, document={"suite": section}, env=ENV)
     return suite, plan_cells(suite, ENV)
+
+
+RESOURCES: dict[str, Any] = {
+    "account": None, "partition": None, "qos": None, "time": None, "mem": None, "cpus": 1, "gpus": None, "extra": [],
+    "prologue": [], "container": None, "python": None, "tasks_at_once": 1,
+}  # fmt: skip
+
+
+def run_of(name: str, folder: Path = Path("/none"), **asks: Any) -> RunSpec:
+    usual = {"group": "g", "resources": RESOURCES, "at_once": 2}
+    asked = SlurmAsks(**{**usual, **asks})
+    return RunSpec(name, f"{folder}/run.yml", f"{folder}/run.log", "", asks=asdict(asked))
+
+
+def submitted(folder: SuiteDir, *names: str, **asks: Any) -> Wave:
+    """A wave of these runs, with keys."""
+    store = SlurmStore(folder)
+    wave = store.new_wave(store.begin(), [run_of(name, folder.root, **asks) for name in names])
+    store.environment(wave.number).touch()
+    return wave
 
 
 @dataclass

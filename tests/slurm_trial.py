@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.executors.slurm_runs import END
 from integration.support import CANARY, program_environment, varied_answer
 from scripted_endpoint import ScriptedEndpoint
 from virtual_slurm import VirtualSlurm
@@ -136,18 +137,21 @@ def store(folder: Path) -> Path:
 
 
 def begun(folder: Path) -> list[int]:
-    """How many attempts each cell had."""
-    return sorted(len(list(cell.glob("attempts/*"))) for cell in store(folder).glob("cells/*/*/*"))
+    """How many starts each run had."""
+    cells = store(folder).glob("starts/*/*")
+    return sorted(len([path for path in cell.glob("w*") if not path.name.endswith(END)]) for cell in cells)
 
 
 def published(folder: Path) -> int:
-    return len(list(store(folder).glob("cells/*/*/*/done.json")))
+    """Runs that a task has recorded as complete."""
+    ends = [json.loads(path.read_text("utf-8")) for path in store(folder).glob(f"runs/*/*/*{END}")]
+    return sum(end["status"] == "complete" for end in ends)
 
 
 def waves(folder: Path) -> list[int]:
-    """How many tasks each wave has."""
+    """How many runs each wave has."""
     files = sorted((store(folder) / "waves").glob("w*.json"))
-    return [len(json.loads(path.read_text("utf-8"))["keys"]) for path in files]
+    return [len(json.loads(path.read_text("utf-8"))["runs"]) for path in files]
 
 
 def processes(word: str, folder: Path) -> list[int]:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation, request_of, several
+from eval_factory.config.evaluation import Request, arguments_of, build_evaluation, several
 from eval_factory.config.load import plain_document
 from eval_factory.core.errors import (
     BusyError,
@@ -33,7 +33,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.options import DryRun, Evaluated, Options, Submitted
+from eval_factory.workflows.options import DryRun, Options, Submitted
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from eval_factory.report.reader import StoredResult, load_result
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
     from eval_factory.workflows.estimate import Estimate
+    from eval_factory.workflows.evaluate import Evaluated
     from eval_factory.workflows.reproduce import Reproduction, Reran
     from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
     from eval_factory.workflows.verify import Finding, Verified
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _AT_FIRST_USE = {
     "CellReport": "eval_factory.workflows.suite.suite_report",
     "Compared": "eval_factory.analysis.comparison",
+    "Evaluated": "eval_factory.workflows.evaluate",
     "Finding": "eval_factory.workflows.verify",
     "GateResult": "eval_factory.analysis.gate",
     "ParameterInfo": "eval_factory.tasks.task_info",
@@ -65,44 +67,12 @@ _AT_FIRST_USE = {
 """Imported when somebody asks for them: a dry run needs none, and each takes a part of its time."""
 
 __all__ = [
-    "BusyError",
-    "CellReport",
-    "Compared",
-    "ConfigError",
-    "DryRun",
-    "EvalFactoryError",
-    "Evaluated",
-    "Finding",
-    "GateResult",
-    "HelmError",
-    "InterruptedRunError",
-    "NotReportableError",
-    "Options",
-    "ParameterInfo",
-    "PrerequisiteError",
-    "Reproduction",
-    "Reran",
-    "StoredResult",
-    "Submitted",
-    "SuiteOptions",
-    "SuiteReport",
-    "TaskInfo",
-    "Verified",
-    "compare",
-    "dry_run",
-    "estimate",
-    "evaluate",
-    "export_pages",
-    "gate",
-    "list_tasks",
-    "load_result",
-    "reproduce",
-    "run_again",
-    "run_suite",
-    "served_pages",
-    "submit",
-    "verify",
-]
+    "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
+    "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
+    "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "Submitted", "SuiteOptions", "SuiteReport",
+    "TaskInfo", "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks",
+    "load_result", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -138,7 +108,7 @@ def evaluate(
         InterruptedRunError: among them; Ctrl-C, or a notebook's stop button, while helm-run works. helm-run is ended.
         KeyboardInterrupt: the same at another time.
     """
-    request = request_of(run_config, output_dir, flags, overrides)
+    request = arguments_of(run_config, output_dir, flags, overrides)
     found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
@@ -155,12 +125,8 @@ def submit(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Evaluated | Submitted:
-    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
-    request = request_of(run_config, output_dir, flags, overrides)
+    """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended."""
+    request = arguments_of(run_config, output_dir, flags, overrides)
     return _run(request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO())
 
 
@@ -176,8 +142,8 @@ def _run(
         from eval_factory.workflows.suite.slurm_run import run_as_job
 
         return run_as_job(evaluation, options, wait=wait, env=env, screen=screen)
+    from eval_factory.executors.slurm_runs import refuse_run_in_slurm
     from eval_factory.workflows.evaluate import evaluate as run
-    from eval_factory.workflows.suite.slurm_store import refuse_run_in_slurm
 
     refuse_run_in_slurm(evaluation.output_dir, env)
     return run(request, options, env=env, screen=screen, evaluation=evaluation)
@@ -212,14 +178,13 @@ def run_suite(
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
     from eval_factory.workflows.suite.suite_journal import ScreenLines
+    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
 
     given = plain_document(flags or {})
     given |= {} if preset is None else {"suite.preset": preset}
     given |= {} if output_dir is None else {"suite.output_dir": os.fspath(output_dir)}
     document = plain_document(run_config) if isinstance(run_config, Mapping) else None
     path = None if run_config is None or isinstance(run_config, Mapping) else Path(run_config)
-    from eval_factory.workflows.suite.suite_report import SuiteOptions as Chosen
-
     chosen = options or Chosen()
     suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
@@ -236,12 +201,8 @@ def dry_run(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> DryRun:
-    """The same merged, checked and rendered; nothing is started or written.
-
-    Raises:
-        ConfigError: what `evaluate` would raise of the configuration.
-    """
-    request = request_of(run_config, output_dir, flags, overrides)
+    """The same merged, checked and rendered; nothing is started or written. Raises what `evaluate` would of that."""
+    request = arguments_of(run_config, output_dir, flags, overrides)
     from eval_factory.workflows.dry_run import dry_run as look
 
     return look(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
@@ -255,14 +216,10 @@ def estimate(
     overrides: Iterable[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Estimate:
-    """What a run will ask, take and cost; no endpoint is asked, nothing is downloaded.
-
-    Raises:
-        ConfigError: what `evaluate` would raise of the configuration.
-    """
+    """What a run will ask, take and cost; no endpoint is asked, nothing is downloaded."""
     from eval_factory.workflows.estimate import estimate as look
 
-    request = request_of(run_config, output_dir, flags, overrides)
+    request = arguments_of(run_config, output_dir, flags, overrides)
     return look(build_evaluation(request, load_framework(), _env(env)), _env(env))
 
 
@@ -316,14 +273,14 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
         EvalFactoryError: with the exit code of what went wrong. A limit that is not kept raises nothing: `outcome`,
             and `exit_code`, say so.
     """
-    from eval_factory.analysis.gate import hold
-    from eval_factory.analysis.gate_policy import check as check_lock
+    from eval_factory.analysis.gate import evaluate_policy
+    from eval_factory.analysis.gate_policy import check_lock as check_lock
     from eval_factory.analysis.gate_policy import load_policy
 
     read = load_policy(Path(policy))
     locked_at = check_lock(read)
     held, against = ([Path(one) for one in several(folders)] for folders in (candidates, baselines))
-    return hold(read, held, against, locked_at)
+    return evaluate_policy(read, held, against, locked_at)
 
 
 def verify(folder: Path | str) -> Verified:
@@ -354,11 +311,7 @@ def reproduce(
 def run_again(
     folder: Path | str, output_dir: Path | str, *, env: Mapping[str, str] | None = None, screen: TextIO | None = None
 ) -> Reran:
-    """Do the evaluation of an output folder again, in another folder, and compare the two.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
+    """Do the evaluation of an output folder again, in another folder, and compare the two."""
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.reproduce import run_again as run
 
@@ -372,16 +325,11 @@ def export_pages(
     env: Mapping[str, str] | None = None,
     screen: TextIO | None = None,
 ) -> Pages:
-    """Write HELM's own web pages of output folders as files, into a folder that is new or empty.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
+    """Write HELM's own web pages of output folders as files, into a folder that is new or empty."""
     from eval_factory.workflows.view import export
 
-    return export(
-        [Path(folder) for folder in several(folders)], Path(target), env=_env(env), screen=screen or io.StringIO()
-    )
+    paths = [Path(folder) for folder in several(folders)]
+    return export(paths, Path(target), env=_env(env), screen=screen or io.StringIO())
 
 
 def served_pages(
@@ -395,15 +343,11 @@ def served_pages(
 
     Args:
         port: of 127.0.0.1; 0 for any that is free.
-
-    Raises:
-        EvalFactoryError: when the context is entered; with the exit code of what went wrong.
     """
     from eval_factory.workflows.view import served
 
-    return served(
-        [Path(folder) for folder in several(folders)], port=port, env=_env(env), screen=screen or io.StringIO()
-    )
+    paths = [Path(folder) for folder in several(folders)]
+    return served(paths, port=port, env=_env(env), screen=screen or io.StringIO())
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

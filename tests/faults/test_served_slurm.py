@@ -57,7 +57,7 @@ def test_one_task_does_all_cells_of_a_model(served: Served) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row["status"] for row in table(folder / "out")] == ["complete", "complete"]
     (wave,) = [json.loads(path.read_text()) for path in (folder / "out/.suite/slurm/waves").glob("w*.json")]
-    assert (len(wave["keys"]), wave["together"]) == (2, True)
+    assert (len(wave["runs"]), wave["together"]) == (2, True)
     log = (folder / "out/.suite/slurm/logs/w1/0.log").read_text()
     assert log.count("starting the server of small on port") == 1
 

@@ -131,7 +131,7 @@ def test_a_full_disk_costs_nothing_that_was_answered(cluster: VirtualSlurm, smal
         full = run_suite(file, cluster, "--wait")
         assert full.returncode == 3, full.stdout + full.stderr
         assert "No space left on device" in full.stdout + full.stderr
-        assert "same command again" in full.stdout + full.stderr
+        assert "the same command" in full.stdout + full.stderr
         assert opens.asked == ANSWERED + IN_FLIGHT
         ballast.unlink()
         until(lambda: not cluster.tasks())

@@ -254,17 +254,6 @@ def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lea
     assert endpoint.requests == []
 
 
-def test_data_of_the_users_own_that_have_changed_are_another_run(
-    endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path
-) -> None:
-    assert lead(endpoint.url, "--max_eval_instances", "4", conf=ONE).returncode == 0
-    (tmp_path / "questions.jsonl").write_text("\n".join(json.dumps(question(number)) for number in (50, 51, 52)))
-    changed = lead(endpoint.url, "--max_eval_instances", "4", conf=ONE)
-    assert changed.returncode == 0, changed.stderr
-    assert len(endpoint.requests) == 7
-    assert [row["requested"] for row in rows_of(changed)] == [3]
-
-
 def test_an_interrupted_leaderboard_goes_on(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
     answer = endpoint.answer
 
@@ -308,34 +297,6 @@ def test_an_entry_that_cannot_be_run_costs_itself_only(endpoint: ScriptedEndpoin
     assert [row["state"] for row in rows_of(outcome)] == ["in the tables", "failed", "failed"]
     assert len(endpoint.requests) == 4
     assert (tables_of(outcome) / "groups").is_dir()
-
-
-def test_two_entries_whose_runs_helm_gives_one_name(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    """HELM's expander for the temperature leaves the name alone: each has a folder of its own all the same."""
-    conf = """entries: [
-      {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
-      {description: "custom_mcqa:path=QUESTIONS,model=text,temperature=0.5", priority: 1}
-    ]"""
-    outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
-    assert outcome.returncode == 0, outcome.stderr
-    assert "2 runs in the tables, 0 kept out, 0 failed" in outcome.stdout
-    assert Counter(request["temperature"] for request in endpoint.requests) == {0.0: 4, 0.5: 4}
-    assert len(runs_in(outcome)) == 2
-
-
-def test_entries_whose_data_are_not_there(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    ehrshot = '{description: "ehrshot:model=x/y,subject=guo_readmission,data_path=/no/such/data", priority: 1}'
-    mine = '{description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}'
-    alone = lead(endpoint.url, conf=f"entries: [{ehrshot}]", name="medhelm_gated")
-    assert alone.returncode == 3, alone.stderr
-    assert "data_path /no/such/data does not exist; 1 entries need it" in alone.stderr
-    assert "nothing was asked" in alone.stderr
-    assert endpoint.requests == []
-    beside = lead(endpoint.url, "--max_eval_instances", "4", conf=f"entries: [{ehrshot}, {mine}]")
-    assert beside.returncode == 3, beside.stderr
-    assert "1 runs in the tables, 0 kept out, 1 failed" in beside.stdout
-    assert "1 of 2 runs failed, for want of data or a package" in beside.stderr
-    assert len(endpoint.requests) == 4
 
 
 def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:
@@ -420,43 +381,6 @@ def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> N
     assert probed.returncode == 3
     assert "401" in probed.stdout
     assert endpoint.probes == 1
-
-
-def test_a_model_that_is_refused_in_the_middle_leaves_the_others_alone(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    reply = endpoint.reply
-
-    def refuses(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        status, answer = reply(path, headers, body)
-        if body["model"] == "refused" and sum(request["model"] == "refused" for request in endpoint.requests) > 2:
-            return 401, {"error": {"message": "the contract has ended"}}
-        return status, answer
-
-    endpoint.reply = refuses  # type: ignore[method-assign]
-    outcome = lead(
-        endpoint.url, "--max_eval_instances", "4", "--parallelism", "1", conf=ONE, models=("refused", "other")
-    )
-    assert outcome.returncode == 3, outcome.stderr
-    assert "401" in outcome.stdout
-    assert "lite: 1 runs in the tables, 0 kept out, 1 failed" in outcome.stdout
-    states = Counter((row["model_id"], row["state"]) for row in rows_of(outcome))
-    assert states == {("refused", "failed"): 1, ("other", "in the tables"): 1}
-    assert len(runs_in(outcome)) == 1
-
-    endpoint.reply = reply  # type: ignore[method-assign]
-    again = lead(endpoint.url, "--max_eval_instances", "4", "--parallelism", "1", conf=ONE, models=("refused", "other"))
-    assert again.returncode == 0, again.stderr
-    assert again.stderr.count("finished before") == 1
-    assert "lite: 2 runs in the tables, 0 kept out, 0 failed" in again.stdout
-
-
-def test_the_embedded_endpoint_needs_no_key(lead: Lead, tmp_path: Path) -> None:
-    argv = command(tmp_path, "demo://baseline", "--max_eval_instances", "3")
-    del argv[argv.index("--api-key-name") : argv.index("--api-key-name") + 2]
-    finished = subprocess.run(
-        argv, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path, check=False
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert "3 runs in the tables" in finished.stdout
 
 
 def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(root: Path, tmp_path: Path) -> None:

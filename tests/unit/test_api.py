@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import io
 import os
@@ -66,12 +65,6 @@ def test_what_is_not_said_is_this_process_and_no_screen(name: str, asked: list[A
     assert options == Options()
     assert others["env"] is os.environ
     assert others["screen"].getvalue() == ""
-
-
-def test_an_empty_environment_is_not_this_processes(asked: list[Any]) -> None:
-    with pytest.raises(Asked):
-        api.evaluate(env={})
-    assert asked[0][2]["env"] == {}
 
 
 def test_who_evaluates_is_never_given_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,14 +134,6 @@ def test_the_package_offers_what_is_used_most() -> None:
         _ = eval_factory.evaluat  # type: ignore[attr-defined]
 
 
-def test_what_type_checkers_see_is_what_is_offered() -> None:
-    tree = ast.parse(Path(eval_factory.__file__).read_text("utf-8"))
-    guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    imported = [alias.name for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names]
-    assert [*imported, "__version__"] == sorted(set(eval_factory.__all__), key=[*imported, "__version__"].index)
-    assert sorted(eval_factory.__all__) == eval_factory.__all__
-
-
 def test_every_error_of_an_exit_code_can_be_caught_by_its_name() -> None:
     classes = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
     known = {name for name in classes if getattr(errors, name).__module__ == errors.__name__}
@@ -169,12 +154,6 @@ def test_a_mapping_is_a_run_config_and_stays_as_it_is() -> None:
     assert "limit_samples: 7" in found.text
     assert "api_key: MY_KEY" in found.text
     assert given == DOCUMENT
-
-
-def test_a_mapping_and_a_file_say_the_same(tmp_path: Path) -> None:
-    file = tmp_path / "x.yml"
-    file.write_text(yaml.safe_dump(DOCUMENT))
-    assert api.dry_run(DOCUMENT, env={}).text == api.dry_run(file, env={}).text
 
 
 def test_what_is_wrong_with_a_mapping_is_said_without_a_file(tmp_path: Path) -> None:
@@ -201,14 +180,6 @@ def test_the_output_folder_is_over_file_and_flags(name: str, asked: list[Any]) -
         assert request.run_config is None
         assert request.overrides == ("x=1,y=2",)
     assert flags["config.output_dir"] == "b"
-
-
-def test_flags_are_what_a_file_would_hold(asked: list[Any]) -> None:
-    with pytest.raises(Asked):
-        api.evaluate(flags={"config.output_dir": Path("a")})
-    assert asked[0][0].flags == {"config.output_dir": "a"}
-    with pytest.raises(ConfigError, match=r"^config.type: is of the type set;"):
-        api.evaluate(flags={"config.type": {1}})
 
 
 def test_tasks() -> None:
@@ -276,14 +247,6 @@ def test_how_a_suite_is_run_and_where_it_is_shown(suites: list[Any]) -> None:
     assert screen.getvalue() == "said\n"
 
 
-@pytest.mark.parametrize("overrides", [("suite.params.temperature=0.5",), "suite.params.temperature=0.5"])
-def test_overrides_of_a_suite_go_over_everything_else(suites: list[Any], overrides: Any) -> None:
-    flags = {"suite.params.temperature": 1.0}
-    with pytest.raises(Asked):
-        api.run_suite(SUITE, flags=flags, options=SuiteOptions(overrides=overrides), env={})
-    assert suites[0][0].cells[0].document["config"]["params"]["temperature"] == 0.5
-
-
 def test_folders_to_reuse_may_be_texts(suites: list[Any]) -> None:
     texts: Any = ("x", "y")
     with pytest.raises(Asked):
@@ -335,33 +298,6 @@ def test_what_is_wrong_is_raised_and_ends_no_process(
 
 
 ENDS = {"exit", "quit", "sys.exit", "os._exit", "os.abort"}
-
-
-def ends_a_process(file: Path) -> list[str]:
-    """What in a file would end the process that imports it, and imports of click, which does."""
-    found = []
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.Call):
-            found += [called] if (called := ast.unparse(node.func)) in ENDS else []
-        elif isinstance(node, ast.Name) and node.id == "SystemExit":
-            found.append(node.id)
-        elif isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name in ("click", "argparse")]
-        elif isinstance(node, ast.ImportFrom) and node.module in ("click", "argparse"):
-            found.append(node.module)
-    return found
-
-
-def test_nothing_below_the_api_ends_the_process() -> None:
-    """`cli` does; what runs inside helm-run, or as a process of its own, may."""
-    package = Path(eval_factory.__file__).parent
-    suite = ("cell_process.py", "slurm_worker.py")
-    own_processes = {package / "__main__.py", *(package / "workflows" / "suite" / name for name in suite)}
-    own_processes |= {package / "executors" / "served.py", package / "core" / "this_process.py"}
-    files = {file for file in package.rglob("*.py") if file.relative_to(package).parts[0] not in ("cli", "helm_plugin")}
-    ending = {file.relative_to(package).as_posix(): ends_a_process(file) for file in files - own_processes}
-    assert {name: found for name, found in ending.items() if found} == {}
-    assert all(ends_a_process(file) for file in (package / "cli" / "main.py", max(own_processes)))
 
 
 def test_an_estimate_is_of_the_merged_configuration(monkeypatch: pytest.MonkeyPatch) -> None:

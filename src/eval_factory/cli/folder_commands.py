@@ -19,12 +19,13 @@ from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.report.every_eval_ever import RELATIONSHIPS
 
 if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
     from eval_factory.core.annotations import Sample
 
+RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+"""Of who evaluated to the model's developer, as the schema of Every Eval Ever has them."""
 MOST_SHOWN = 20
 """Findings of one file; `--json` has all."""
 
@@ -46,7 +47,7 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
         click.echo(json.dumps([_record(one) for one in found], indent=2))
     else:
         for one in found:
-            click.echo(own_lines(shown(one)))
+            click.echo(own_lines(verified_lines(one)))
     ctx.exit(max(one.exit_code for one in found))
 
 
@@ -55,7 +56,7 @@ def _record(one: Verified) -> dict[str, object]:
     return {**record, "folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code}
 
 
-def shown(one: Verified) -> str:
+def verified_lines(one: Verified) -> str:
     """The outcome of one folder, then a line for each finding and note."""
     if one.findings:
         outcome = f"altered: {len(one.findings)} finding{'s' * (len(one.findings) != 1)}"

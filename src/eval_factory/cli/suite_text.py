@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.cli.folder_commands import MOST_SHOWN
+from eval_factory.core import formats
 from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line, own_lines
+from eval_factory.core.formats import money
 from eval_factory.core.rundir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
-from eval_factory.report.sentences import money
 from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import (
@@ -44,7 +45,7 @@ _SHOWN_FIRST = (RUNNING, PAUSED, FAILED, PARTIAL, WAITING, MISSING, COMPLETE)
 
 
 @dataclass(frozen=True)
-class Row:
+class CellRow:
     """A cell's line."""
 
     name: str
@@ -52,13 +53,13 @@ class Row:
     what: str
 
 
-def rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[Row]:
+def cell_rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[CellRow]:
     """A line for each cell. `room`: columns for what is told of it."""
     why = {name: pause.reason for pause in status.pauses for name in pause.cells}
-    return [Row(_clean(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
+    return [CellRow(_clean(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
 
 
-def rows_that_fit(found: Sequence[Row], most: int) -> tuple[list[Row], str]:
+def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
     """At most so many lines, in their order, and what the others are: what goes on or went wrong stays the longest."""
     if len(found) <= most:
         return list(found), ""
@@ -97,7 +98,7 @@ def going_line(status: SuiteStatus) -> str:
         return line
     done, total, failed = (sum(count[name] for count in counts) for name in ("done", "total", "failed"))
     left = [progress.left_s for progress in asking if progress.left_s]
-    line += f": {done}/{total} requests, {sum(progress.rate for progress in asking):.1f}/s, {failed} failed"
+    line += f": {done}/{total} requests, {formats.rate(sum(progress.rate for progress in asking))}, {failed} failed"
     return line + (f", {duration(max(left))} left" if left else "")
 
 
@@ -124,7 +125,7 @@ def state_line(status: SuiteStatus, now: float) -> str:
 
 def status_lines(status: SuiteStatus, now: float) -> list[str]:
     """All of it."""
-    found = rows(status)
+    found = cell_rows(status)
     name = max((len(row.name) for row in found), default=0)
     return [
         state_line(status, now),
@@ -160,9 +161,9 @@ def result_text(figures: CellFigures) -> str:
     """`exact_match 0.7100 (0.6000 .. 0.8200), n 100`."""
     if figures.value is None:
         return f"{_clean(figures.main_metric)} could not be computed"
-    text = f"{_clean(figures.main_metric)} {figures.value:.4f}"
+    text = f"{_clean(figures.main_metric)} {formats.score(figures.value)}"
     if figures.ci_low is not None and figures.ci_high is not None:
-        text += f" ({figures.ci_low:.4f} .. {figures.ci_high:.4f})"
+        text += f" ({formats.between(figures.ci_low, figures.ci_high)})"
     return text + f", n {figures.n}" + ("" if figures.reportable else ", not reportable")
 
 

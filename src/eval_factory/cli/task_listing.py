@@ -14,6 +14,7 @@ import click
 import yaml
 
 from eval_factory.cli.console import show_table
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.errata import load_errata
@@ -276,10 +277,10 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            from eval_factory.tasks.own_data import described  # imports the readers of all formats
+            from eval_factory.tasks.own_data import described_layout  # imports the readers of all formats
 
             layout = [file_layout(entry) for entry in rule["layout"]]
-            yield from (f"  {line}" for line in described(layout, {}))
+            yield from (f"  {line}" for line in described_layout(layout, {}))
 
 
 def _commented(lines: Iterable[str]) -> Iterable[str]:
@@ -301,11 +302,11 @@ def _published(record: Record) -> str:
 
 
 def _count(number: int | None) -> str:
-    return "" if number is None else f"{number:,}"
+    return formats.count(number)
 
 
 def _size(megabytes: float | None) -> str:
-    return "" if megabytes is None else f"{megabytes:,.1f} MB" if megabytes < 10 else f"{megabytes:,.0f} MB"
+    return "" if megabytes is None else formats.megabytes(megabytes)
 
 
 def _arguments(record: Record) -> str:

@@ -1,10 +1,6 @@
 """Everything a user said, in every way it can be said, as one validated evaluation.
 
 All mistakes are collected and shown at once, each with where it was written and what was probably meant.
-
-Which file `benchmark` names: from the current folder, or beside the file that names it.
-
-What a program gives in place of a command line, in the shape that the configuration takes.
 """
 
 from __future__ import annotations
@@ -18,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from eval_factory.config import foreign_keys, run_executor
-from eval_factory.config.load import interpolate, load_run_config, parse_overrides, plain_document
-from eval_factory.config.merge import Source, Sources, merge
+from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
+from eval_factory.config.merge import Source, ValueSources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
@@ -88,7 +84,7 @@ class Evaluation:
     task: Task
     framework: Framework
     run: RunConfig
-    sources: Sources
+    sources: ValueSources
     benchmark: Benchmark | None = None
     """The custom benchmark, if it is one; `task` is then made for it."""
     warnings: tuple[str, ...] = ()
@@ -156,15 +152,11 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    foreign = foreign_keys.take_out(user_layers)
-    executor = run_executor.take_out(user_layers, framework, problems)
+    foreign = foreign_keys.take_keys(user_layers)
+    executor = run_executor.take_executor(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
-    framework_layer = {"config": framework.defaults.config, "target": framework.defaults.target}
-    layers = [
-        (Source.FRAMEWORK, framework_layer),
-        (Source.TASK, _task_layer(task)),
-        *user_layers,
-    ]
+    defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
+    layers = [(Source.FRAMEWORK, defaults), (Source.TASK, _task_layer(task)), *user_layers]
     for _, tree in layers:
         canonical_names(tree, problems)
     problems += foreign_keys.problems_of(foreign, task, framework)
@@ -191,23 +183,12 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
         layers.append((Source.FILE, plain_document(request.document)))
     elif request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
-    flags: dict[str, Any] = {}
-    for path, value in request.flags.items():
-        _set(flags, path, value)
-    layers.append((Source.FLAG, flags))
-    layers.append((Source.OVERRIDE, parse_overrides(request.overrides)))
+    layers += [(Source.FLAG, nested(request.flags)), (Source.OVERRIDE, parse_overrides(request.overrides))]
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]
     unwritable = [(source.value, path) for source, tree in layers for path in not_writable(tree)]
     if unwritable:
         raise ConfigError([f"{source}: {path}: contains bytes that are not UTF-8" for source, path in unwritable])
     return [(source, tree) for source, tree in layers if tree]
-
-
-def _set(tree: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for name in parents:
-        tree = tree.setdefault(name, {})
-    tree[last] = value
 
 
 def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
@@ -254,7 +235,9 @@ def task_named(name: str | None, framework: Framework, problems: list[str]) -> T
     return task
 
 
-def _validated(merged: dict[str, Any], sources: Sources, request: Request, problems: list[str]) -> RunConfig | None:
+def _validated(
+    merged: dict[str, Any], sources: ValueSources, request: Request, problems: list[str]
+) -> RunConfig | None:
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
@@ -266,7 +249,7 @@ def _validated(merged: dict[str, Any], sources: Sources, request: Request, probl
         return None
 
 
-def _explained(path: str, detail: Any, sources: Sources, request: Request) -> str:
+def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
     where = _origin(path, sources, request)
     if detail["type"] == "missing":
         return f"{path}: is missing{_how_to_give(path)}"
@@ -291,7 +274,7 @@ def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> di
     return found
 
 
-def _origin(path: str, sources: Sources, request: Request) -> str:
+def _origin(path: str, sources: ValueSources, request: Request) -> str:
     source = next((s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None)
     if source is Source.FILE and request.run_config is not None:
         return f"{request.run_config}: "
@@ -310,7 +293,7 @@ def _how_to_give(path: str) -> str:
 
 
 def _with_benchmark(
-    run: RunConfig, sources: Sources, request: Request, problems: list[str]
+    run: RunConfig, sources: ValueSources, request: Request, problems: list[str]
 ) -> tuple[RunConfig, Benchmark | None]:
     """The run with the benchmark's absolute path, and the benchmark itself where it is one."""
     given = run.config.params.extra.benchmark
@@ -363,7 +346,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
 _Given = TypeVar("_Given")
 
 
-def request_of(
+def arguments_of(
     run_config: Path | str | Mapping[str, Any] | None,
     output_dir: Path | str | None,
     flags: Mapping[str, Any] | None,

@@ -1,7 +1,4 @@
-"""A run config with `${NAME}` from the environment, and `--overrides`.
-
-A run config that a program has at hand, as the plain values that a YAML file would hold.
-"""
+"""A run config as plain values: of a file with `${NAME}` from the environment, of `--overrides`, of a mapping."""
 
 from __future__ import annotations
 
@@ -141,12 +138,17 @@ def _split_outside_quotes(text: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """`{config.params.top_p: 1}` as `{config: {params: {top_p: 1}}}`."""
+    tree: dict[str, Any] = {}
+    for path, value in flat.items():
+        _put(tree, path.split("."), value)
+    return tree
+
+
 def _put(tree: dict[str, Any], names: list[str], value: Any) -> None:
     for name in names[:-1]:
-        child = tree.setdefault(name, {})
-        if not isinstance(child, dict):
-            child = tree[name] = {}
-        tree = child
+        tree[name] = tree = tree[name] if isinstance(tree.get(name), dict) else {}
     tree[names[-1]] = value
 
 

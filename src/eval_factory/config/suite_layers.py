@@ -1,14 +1,9 @@
 """All that says something about a suite, weakest first: preset, `extends`, the file, flags, `--overrides`.
 
-What the folders of a suite are called: of an evaluation that has no name of its own, and of its variants.
-
-A layer of a suite in the one form in which layers are merged, and the merging.
-
-Every evaluation has a name and a task that is known, selections stand for what they select, and paths are absolute.
-Mappings are merged, lists replaced; but of `evaluations`, `targets` and `variants` entries with the same name are
-merged, and new ones are put behind. A null takes back what a weaker layer says and leaves the default.
-
-What is wrong with the shape of a suite's file, in words: each key with its whole path, all mistakes at once.
+Each layer is checked and brought into one form: every evaluation has a name and a task that is known, selections stand
+for what they select, and paths are absolute. Then mappings are merged and lists replaced; but of `evaluations`,
+`targets` and `variants` entries with the same name are merged, and new ones are put behind. A null takes back what a
+weaker layer says and leaves the default.
 """
 
 from __future__ import annotations
@@ -19,7 +14,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +21,12 @@ from pydantic import BaseModel, ValidationError
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
-from eval_factory.config.load import interpolate, parse_overrides
+from eval_factory.config.load import interpolate, nested, parse_overrides
 from eval_factory.config.merge import Source, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.rules import BENCHMARK
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.wrong_values import explained
+from eval_factory.config.wrong_values import explained_finding
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
@@ -53,19 +47,20 @@ def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
     try:
         SuiteSection.model_validate(tree)
     except ValidationError as error:
-        yield from (explained(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
+        yield from (explained_finding(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
 
 
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
     """What is wrong with the parameters and the endpoints in a section of sound shape."""
     for where, params in params_of(tree):
-        yield from _problems_of_params(params, where, framework)
+        yield from _problems_of(params, where, "config.params", Params, framework)
     for name in HANDED:
         if tree.get(name) is not None and name in Extra.model_fields:
-            for problem in _problems_of_params({"extra": {name: tree[name]}}, TOP, framework):
+            for problem in _problems_of({"extra": {name: tree[name]}}, TOP, "config.params", Params, framework):
                 yield problem.replace(f"{TOP}.extra.{name}", f"{TOP}.{name}")
     for number, target in enumerate(tree.get("targets") or []):
-        yield from _problems_of_endpoint(target.get("api_endpoint") or {}, endpoint_at(number), framework)
+        endpoint = target.get("api_endpoint") or {}
+        yield from _problems_of(endpoint, endpoint_at(number), "target.api_endpoint", ApiEndpoint, framework)
 
 
 def endpoint_at(number: int) -> str:
@@ -82,40 +77,33 @@ def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{TOP}.{kind}[{number}].params", entry["params"]
 
 
-def _problems_of_params(params: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
-    defaults = {"config": {"params": framework.defaults.config["params"]}}
-    given = {"config": {"params": deepcopy(dict(params))}}
-    foreign_keys.take_out([(Source.FILE, given)])
-    whole, _ = merge([(Source.FRAMEWORK, defaults), (Source.FILE, given)])
-    yield from _problems_of(whole["config"]["params"], where, Params)
-
-
-def _problems_of_endpoint(endpoint: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
-    given = {"target": {"api_endpoint": deepcopy(dict(endpoint))}}
-    canonical_names(given, [])  # two different ones are found where layers are brought into one form
-    foreign_keys.take_out([(Source.FILE, given)])
-    whole, _ = merge([(Source.FRAMEWORK, {"target": framework.defaults.target}), (Source.FILE, given)])
-    merged = whole["target"]["api_endpoint"]
-    for (name,) in _GIVEN_ELSEWHERE:
-        if merged.get(name) is None:
-            merged.pop(name, None)
-    yield from _problems_of(merged, where, ApiEndpoint)
-
-
-def _problems_of(tree: Mapping[str, Any], where: str, model: type[BaseModel]) -> Iterator[str]:
+def _problems_of(
+    given: Mapping[str, Any], where: str, place: str, model: type[BaseModel], framework: Framework
+) -> Iterator[str]:
+    """`place`: where a run config has what stands at `where` in the suite."""
+    tree = nested({place: deepcopy(dict(given))})
+    canonical_names(tree, [])  # two different ones are found where layers are brought into one form
+    foreign_keys.take_keys([(Source.FILE, tree)])
+    defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
+    whole: Any = merge([(Source.FRAMEWORK, defaults), (Source.FILE, tree)])[0]
+    for name in place.split("."):
+        whole = whole[name]
+    for (name,) in _GIVEN_ELSEWHERE if model is ApiEndpoint else ():
+        if whole.get(name) is None:
+            whole.pop(name, None)
     try:
-        model.model_validate(tree)
+        model.model_validate(whole)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
-                yield explained(where, detail, model)
+                yield explained_finding(where, detail, model)
 
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
-MOST_EXTENDED = 20
+MAX_EXTENDED = 20
 COPY_IT = "a suite extends a file of its own folder, or below it: copy the file there"
 _OF_RUN_CONFIGS = ("config", "target")
-_ENDING = ".yml"
+_PRESETS = Path(__file__).with_name("presets")
 NO_PRESET = (None, "none")
 """These take back the preset that a weaker layer chooses."""
 
@@ -140,34 +128,26 @@ class SuiteLayer:
         return f"{self.origin}: " if self.origin else ""
 
 
-@dataclass(frozen=True)
-class SuiteSources:
-    """What the user gave."""
-
-    path: Path | None
-    document: Mapping[str, Any] | None
-    flags: Mapping[str, Any]
-    """Dotted path (`suite.params.limit_samples`) -> value."""
-    overrides: tuple[str, ...]
-
-
-def read_layers(sources: SuiteSources, env: Mapping[str, str], problems: list[str]) -> list[SuiteLayer]:
+def read_layers(
+    given: Path | Mapping[str, Any] | None,
+    flags: Mapping[str, Any],
+    overrides: tuple[str, ...],
+    env: Mapping[str, str],
+    problems: list[str],
+) -> list[SuiteLayer]:
     """The layers, weakest first; `problems` gets what is wrong with variables and top keys.
+
+    Args:
+        given: the file, or what a file would hold.
+        flags: dotted path (`suite.params.limit_samples`) -> value.
 
     Raises:
         ConfigError: a file cannot be read, or extends itself; an override is none.
     """
-    flags: dict[str, Any] = {}
-    for path, value in sources.flags.items():
-        *parents, last = path.split(".")
-        tree = flags
-        for name in parents:
-            tree = tree.setdefault(name, {})
-        tree[last] = value
     said = [
-        *_files(sources, env, problems),
-        _layer(Source.FLAG.value, flags, env, problems, wins=True),
-        _layer(Source.OVERRIDE.value, parse_overrides(sources.overrides), env, problems, wins=True),
+        *_files(given, env, problems),
+        _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),
+        _layer(Source.OVERRIDE.value, parse_overrides(overrides), env, problems, wins=True),
     ]
     chosen = next((layer for layer in reversed(said) if "preset" in layer.tree), None)
     wanted = chosen is not None and chosen.tree["preset"] not in NO_PRESET
@@ -177,12 +157,7 @@ def read_layers(sources: SuiteSources, env: Mapping[str, str], problems: list[st
 
 def preset_names() -> list[str]:
     """The suites that come with eval-factory."""
-    found = (Path(entry.name) for entry in _presets().iterdir())
-    return sorted(path.stem for path in found if path.suffix == _ENDING)
-
-
-def _presets() -> Path:
-    return Path(str(resources.files("eval_factory.config"))) / "presets"
+    return sorted(path.stem for path in _PRESETS.glob("*.yml"))
 
 
 def _preset(chosen: SuiteLayer, env: Mapping[str, str], problems: list[str]) -> list[SuiteLayer]:
@@ -194,20 +169,17 @@ def _preset(chosen: SuiteLayer, env: Mapping[str, str], problems: list[str]) -> 
         hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         problems.append(f"{chosen.begin}{TOP}.preset: there is no preset {shown}{hint}")
         return []
-    path = _presets() / f"{name}{_ENDING}"
+    path = _PRESETS / f"{name}.yml"
     layer = _layer(f"preset {name}", load_mapping(path, NEEDS), env, problems, folder=path.parent, is_preset=True)
     return [layer]
 
 
-def _files(sources: SuiteSources, env: Mapping[str, str], problems: list[str]) -> Iterable[SuiteLayer]:
+def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], problems: list[str]) -> Iterable[SuiteLayer]:
     """The file and those that it extends, the last extended one first."""
-    if sources.document is not None:
-        found = [_layer("", dict(sources.document), env, problems)]
-        seen: list[Path] = []
-    elif sources.path is not None:
-        found, seen = [_file(sources.path, env, problems)], [sources.path]
-    else:
+    if given is None:
         return []
+    found = [_file(given, env, problems) if isinstance(given, Path) else _layer("", dict(given), env, problems)]
+    seen = [given] if isinstance(given, Path) else []
     base = found[0].folder or Path.cwd()
     while (extended := found[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
@@ -217,8 +189,8 @@ def _files(sources: SuiteSources, env: Mapping[str, str], problems: list[str]) -
         if os.path.realpath(path) in [os.path.realpath(known) for known in seen[:-1]]:
             way = " extends ".join(map(str, seen))
             raise ConfigError(f"{seen[0]}: {TOP}.extends: a file must not extend itself: {way}")
-        if len(seen) > MOST_EXTENDED:
-            raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MOST_EXTENDED} files extend one another")
+        if len(seen) > MAX_EXTENDED:
+            raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MAX_EXTENDED} files extend one another")
         if not is_within(path, base):
             raise ConfigError(f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}")
         try:
@@ -300,7 +272,9 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
     for where, params in params_of(tree):
         _absolute_paths(params, where, layer, found)
     for number, target in enumerate(tree.get("targets") or []):
-        _one_name_of_the_key(target, endpoint_at(number), found)
+        twice: list[str] = []
+        canonical_names({"target": target}, twice)
+        found += [problem.replace("target.api_endpoint", endpoint_at(number), 1) for problem in twice]
     if tree.get("evaluations"):
         tree["evaluations"] = list(_evaluations(tree["evaluations"], framework, found))
     if tree.get("output_dir"):
@@ -326,12 +300,6 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
             given = str(layer.folder / given)
         path = find_benchmark(given, layer.folder, f"{where}.extra.{BENCHMARK}", found)
         extra[BENCHMARK] = given if path is None else str(path)
-
-
-def _one_name_of_the_key(target: dict[str, Any], where: str, found: list[str]) -> None:
-    problems: list[str] = []
-    canonical_names({"target": target}, problems)
-    found += [problem.replace("target.api_endpoint", where, 1) for problem in problems]
 
 
 def _evaluations(entries: Sequence[Any], framework: Framework, found: list[str]) -> Iterator[dict[str, Any]]:

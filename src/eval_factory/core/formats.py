@@ -82,6 +82,11 @@ def mean_rating(value: float | None, *, missing: str = "") -> str:
     return missing if value is None else decimals(rounded(value), 2)
 
 
+def bias(value: float) -> str:
+    """A mean difference of marks: +0.412."""
+    return decimals(rounded(value), 3, sign="+")
+
+
 def p_value(value: float | None, *, missing: str = "") -> str:
     """Two significant digits: 0.034, < 0.0001."""
     if value is None:
@@ -108,6 +113,11 @@ def seconds(value: float | None, *, missing: str = "") -> str:
 def hours(value: float) -> str:
     """A time that is only estimated: 1.5 h, 30.0 min."""
     return f"{decimals(value, 1)} h" if value >= 1 else f"{decimals(value * MINUTES_OF_HOUR, 1)} min"
+
+
+def megabytes(value: float) -> str:
+    """1.5 MB, 1,234 MB."""
+    return f"{decimals(value, 1)} MB" if value < 10 else f"{count(by_hand(value, 0))} MB"
 
 
 def rate(per_second: float) -> str:

@@ -39,14 +39,14 @@ def run_entry(plan: Plan) -> str:
         arguments["config_path"] = str(plan.rundir.model_configs / names.BENCHMARK)
     elif plan.judges:
         arguments["jury_config_path"] = str(plan.rundir.model_configs / names.JUDGES)
-    if plan.evaluation.run.config.params.extra.criteria_per_request is not None:
-        arguments["criteria_per_request"] = plan.evaluation.run.config.params.extra.criteria_per_request
-    if plan.evaluation.run.config.params.extra.shuffle_choices is not None:
-        arguments["shuffle_choices"] = plan.evaluation.run.config.params.extra.shuffle_choices
-    if plan.evaluation.num_output_tokens is not None:
-        arguments["num_output_tokens"] = plan.evaluation.num_output_tokens
-    if plan.evaluation.run.config.params.temperature is not None:
-        arguments["temperature"] = plan.evaluation.run.config.params.temperature
+    params = plan.evaluation.run.config.params
+    chosen = {
+        "criteria_per_request": params.extra.criteria_per_request,
+        "shuffle_choices": params.extra.shuffle_choices,
+        "num_output_tokens": plan.evaluation.num_output_tokens,
+        "temperature": params.temperature,
+    }
+    arguments |= {name: value for name, value in chosen.items() if value is not None}
     arguments["model"] = deployment_of(plan.model)
     joined = ",".join(f"{key}={value}" for key, value in arguments.items())
     return f"{plan.evaluation.task.helm.run_spec}:{joined}"

@@ -48,10 +48,7 @@ def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
         deployment["tokenizer_name"] = names.LENGTH_TOKENIZER
         deployment["max_sequence_length"] = endpoint.max_length
         deployment["max_sequence_and_generated_tokens_length"] = endpoint.max_length
-    deployment["client_spec"] = {
-        "class_name": names.CLIENT_CLASS,
-        "args": {**endpoint.to_args(), "cache_db": cache_db},
-    }
+    deployment["client_spec"] = {"class_name": names.CLIENT_CLASS, "args": {**endpoint.to_args(), "cache_db": cache_db}}
     return deployment
 
 
@@ -70,18 +67,7 @@ def roles_by_deployment(endpoints: Iterable[EndpointPlan]) -> dict[str, str]:
 
 def model_metadata(endpoints: tuple[EndpointPlan, ...]) -> str:
     """model_metadata.yaml."""
-    models = [
-        {
-            "name": deployment_of(endpoint),
-            "display_name": endpoint.model_id,
-            "description": f"{endpoint.model_id} ({endpoint.role})",
-            "creator_organization_name": names.ORGANIZATION,
-            "access": "limited",
-            "release_date": None,
-            "tags": list(names.TAGS),
-        }
-        for endpoint in endpoints
-    ]
+    models = [names.model_entry(deployment_of(one), one.model_id, f"{one.model_id} ({one.role})") for one in endpoints]
     return _dump({"models": models})
 
 
@@ -96,9 +82,9 @@ def _named(judges: tuple[EndpointPlan, ...]) -> list[dict[str, str]]:
 
 def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Path) -> dict[str, str]:
     """benchmark.yaml, and the judges' prompt beside it where its scale or criteria are filled in."""
-    given = own.judge_prompt_file
-    if given is not None and own.jury_form.places:
-        text = given.read_text(encoding="utf-8")
+    prompt = own.judge_prompt_file
+    if prompt is not None and own.jury_form.places:
+        text = prompt.read_text(encoding="utf-8")
         filled = own.jury_form.filled(text)
         if filled != text:
             own = replace(own, judge_prompt_file=folder / names.JUDGE_PROMPT)
@@ -109,7 +95,7 @@ def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Pa
 def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
     """benchmark.yaml for HELM's configurable benchmark: absolute paths, and our judges by their deployments.
 
-    HELM passes over the jury's scale and criteria; our plug-in and the collector read them (`benchmark_file.py`).
+    HELM passes over the jury's scale and criteria; our plug-in and the collector read them (`jury_form_in`).
     """
     from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 

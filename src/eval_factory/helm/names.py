@@ -90,6 +90,19 @@ def deployment_name(slug: str) -> str:
     return f"{ORGANIZATION}/{slug}"
 
 
+def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
+    """A model in HELM's model_metadata.yaml."""
+    return {
+        "name": name,
+        "display_name": shown,
+        "description": description,
+        "creator_organization_name": ORGANIZATION,
+        "access": "limited",
+        "release_date": None,
+        "tags": list(TAGS),
+    }
+
+
 def asked_run_specs(argv: list[str]) -> set[str]:
     """Names of the run specs on helm-run's command line and in the conf files that it names.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eval_factory.helm.metric_facts import facts_of
-from eval_factory.helm.names import ORGANIZATION, TAGS
+from eval_factory.helm.names import model_entry
 
 SCHEMA_FILE = "schema_medhelm.yaml"
 MAIN, ALL_OF = "main_metric", "all_metrics_of_"
@@ -24,7 +24,7 @@ OTHERS = "other_evaluations"
 
 _PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
-_LONGEST_NAME = 80
+_MAX_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def is_plain(metric: str) -> bool:
     return _PLAIN.fullmatch(metric) is not None
 
 
-def plain_name(name: str, longest: int = _LONGEST_NAME) -> str:
+def plain_name(name: str, longest: int = _MAX_NAME) -> str:
     """A name of that length at most that can stand in a file name, on every system, and in a template."""
     return _NOT_IN_A_FILE_NAME.sub("_", name).lstrip(".")[:longest] or "_"
 
@@ -76,20 +76,7 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
 
 def page_models(display_names: Mapping[str, str]) -> dict[str, Any]:
     """The document model_metadata.yaml: HELM's name of each model -> how the pages call it."""
-    return {
-        "models": [
-            {
-                "name": name,
-                "display_name": shown,
-                "description": shown,
-                "creator_organization_name": ORGANIZATION,
-                "access": "limited",
-                "release_date": None,
-                "tags": list(TAGS),
-            }
-            for name, shown in display_names.items()
-        ]
-    }
+    return {"models": [model_entry(name, shown, shown) for name, shown in display_names.items()]}
 
 
 def _with_members(groups: Iterable[Mapping[str, Any]], used: set[str]) -> list[dict[str, Any]]:

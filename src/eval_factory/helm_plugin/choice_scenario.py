@@ -23,9 +23,8 @@ from helm.benchmark.scenarios.scenario import (
 )
 from helm.common.general import ensure_file_downloaded
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.helm_plugin.conversation_scenario import refuse_problems
 from eval_factory.tasks.choice_question import ChoiceQuestion
-from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
 
 MAX_TOKENS = 5
@@ -50,8 +49,7 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
     def get_instances(self, output_path: str) -> list[Instance]:
         file = self._downloaded(Path(output_path)) if self._own is None else Path(self._own)
         read = read_choice_file(file, self._published.partition(":")[0])
-        if read.problems:
-            raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(read.problems)])
+        refuse_problems(file, read.problems)
         return [_instance(question) for question in read.of_tier(self._tier)]
 
     def _downloaded(self, folder: Path) -> Path:
@@ -86,9 +84,9 @@ def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str
         max_tokens=MAX_TOKENS,
         max_train_instances=0,
     )
-    told = ",".join(f"{key}={value}" for key, value in arguments.items())
+    given = ",".join(f"{key}={value}" for key, value in arguments.items())
     return RunSpec(
-        name=f"{name}:{told}" if told else name,
+        name=f"{name}:{given}" if given else name,
         scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=scenario),
         adapter_spec=adapter_spec,
         metric_specs=get_exact_match_metric_specs(),
@@ -96,10 +94,17 @@ def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str
     )
 
 
-@run_spec_function("medxpertqa_text")  # type: ignore[untyped-decorator]
-def medxpertqa_text(data_path: str | None = None) -> RunSpec:
-    """MedXpertQA Text."""
-    return _run_spec("medxpertqa_text", {}, "medxpertqa", tier=EVERY_TIER, data_path=data_path)
+def _register(name: str, published: str) -> None:
+    """The run spec of one published file."""
+
+    @run_spec_function(name)  # type: ignore[untyped-decorator]
+    def whole_file(data_path: str | None = None) -> RunSpec:
+        return _run_spec(name, {}, published, tier=EVERY_TIER, data_path=data_path)
+
+
+_register("medxpertqa_text", "medxpertqa")
+_register("metamedqa", "metamedqa")
+_register("longhealth", "longhealth")  # task 1 over all documents of a patient
 
 
 @run_spec_function("careqa")  # type: ignore[untyped-decorator]
@@ -113,15 +118,3 @@ def careqa(language: str = "en", data_path: str | None = None) -> RunSpec:
 def afrimed_qa(subset: str = "expert", data_path: str | None = None) -> RunSpec:
     """AfriMed-QA, its multiple-choice questions."""
     return _run_spec("afrimed_qa", {"subset": subset}, "afrimed_qa", tier=subset, data_path=data_path)
-
-
-@run_spec_function("metamedqa")  # type: ignore[untyped-decorator]
-def metamedqa(data_path: str | None = None) -> RunSpec:
-    """MetaMedQA."""
-    return _run_spec("metamedqa", {}, "metamedqa", tier=EVERY_TIER, data_path=data_path)
-
-
-@run_spec_function("longhealth")  # type: ignore[untyped-decorator]
-def longhealth(data_path: str | None = None) -> RunSpec:
-    """LongHealth, task 1 over all documents of a patient."""
-    return _run_spec("longhealth", {}, "longhealth", tier=EVERY_TIER, data_path=data_path)

@@ -1,8 +1,6 @@
 """Conversations of a custom benchmark as HELM's instances, sent turn by turn. Importing this registers their run spec.
 
 Metrics and juries are those of HELM's configurable benchmark, which by itself sends one prompt an instance.
-
-Conversations as HELM has them: what an instance of one is made of, and the adapter that sends its turns.
 """
 
 from __future__ import annotations
@@ -42,9 +40,15 @@ def input_of(messages: Sequence[Mapping[str, str]]) -> Input:
     return Input(text=conversation_text(messages), messages=[dict(one) for one in messages])
 
 
-def right_answers(answer: str | None) -> list[Reference]:
+def right_replies(answer: str | None) -> list[Reference]:
     """None where nobody has said what is right."""
     return [] if answer is None else [Reference(Output(text=answer), tags=[CORRECT_TAG])]
+
+
+def refuse_problems(file: Path, problems: Sequence[str]) -> None:
+    """Raises PrerequisiteError where there are any."""
+    if problems:
+        raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
 
 
 class ConversationScenario(Scenario):  # type: ignore[misc]
@@ -58,8 +62,7 @@ class ConversationScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
         read = read_conversations(self._file)
-        if read.problems:
-            raise PrerequisiteError([f"{self._file}: {problem}" for problem in shortened(read.problems)])
+        refuse_problems(self._file, read.problems)
         return [_instance(row) for row in read.rows]
 
 
@@ -67,7 +70,7 @@ def _instance(row: Conversation) -> Instance:
     wrong = [Reference(Output(text=answer), tags=[]) for answer in row.incorrect]
     return Instance(
         input=input_of(row.messages),
-        references=[*right_answers(row.correct), *wrong],
+        references=[*right_replies(row.correct), *wrong],
         split=TEST_SPLIT,
         id=row.id,
         extra_data=dict(row.others) or None,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from pathlib import Path
 
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
 # This module is the first of ours that helm-run imports.
-network_guard.take_settings_of_the_file(sys.argv, os.environ)
-network_guard.guard_from_environment()
+network_guard.take_settings_and_guard()
 apply_patches(Stage.LOGGING)
 
 

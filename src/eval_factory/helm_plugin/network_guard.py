@@ -1,10 +1,8 @@
-"""`offline`: helm-run may connect to the endpoints' hosts and nowhere else.
+"""What a helm-run of ours does first: takes its run's settings, and `offline` connects to the endpoints' hosts alone.
 
 The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
 no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
-(`data/run_data.py`); the plug-in sets the guard up inside helm-run.
-
-The settings of a run, for a helm-run that somebody starts by hand: taken from the file beside the model files.
+(`data/run_data.py`).
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ class BlockedConnectionError(ConnectionError):
     """Something in helm-run wanted a host that is not an endpoint's."""
 
 
-def shown(place: tuple[str, int | None]) -> str:
+def _shown(place: tuple[str, int | None]) -> str:
     host, port = place
     host = f"[{host}]" if ":" in host else host
     return host if port is None else f"{host}:{port}"
 
 
-class Guard:
+class NetworkGuard:
     """Decides on connections and remembers what it refused."""
 
     def __init__(self, allowed: Iterable[Place]) -> None:
@@ -111,11 +109,11 @@ class Guard:
             self._refuse((f"a socket of the family {name}", None))
 
     def _refuse(self, place: tuple[str, int | None]) -> None:
-        self.blocked.append(shown(place))
-        self.tell(shown(place))
-        allowed = ", ".join(shown((host, port)) for host, ports in list(self._ports.items()) for port in sorted(ports))
+        self.blocked.append(_shown(place))
+        self.tell(_shown(place))
+        allowed = ", ".join(_shown((host, port)) for host, ports in list(self._ports.items()) for port in sorted(ports))
         raise BlockedConnectionError(
-            f"offline: {shown(place)} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
+            f"offline: {_shown(place)} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
         )
 
 
@@ -126,10 +124,10 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-_guard: Guard | None = None
+_guard: NetworkGuard | None = None
 
 
-def guard() -> Guard | None:
+def guard() -> NetworkGuard | None:
     """The guard of this process, if it is offline."""
     return _guard
 
@@ -140,12 +138,12 @@ def guard_from_environment(env: Mapping[str, str] | None = None) -> None:
     settings = HelmRunSettings.from_environment(os.environ if env is None else env)
     if settings.allowed is None or _guard is not None:
         return
-    _guard = Guard(settings.allowed)
+    _guard = NetworkGuard(settings.allowed)
     _learn_addresses(_guard)
     sys.addaudithook(_guard.audit)
 
 
-def _learn_addresses(known: Guard) -> None:
+def _learn_addresses(known: NetworkGuard) -> None:
     """A connection names an address: what an allowed name stands for is noted as it is looked up."""
     look_up = socket.getaddrinfo
 
@@ -157,11 +155,18 @@ def _learn_addresses(known: Guard) -> None:
     socket.getaddrinfo = getaddrinfo
 
 
-def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
-    """Set the variables in `env`, over those of the shell, unless eval-factory itself started this process.
+def take_settings_and_guard() -> None:
+    """Raises:
+    ValueError: the file of settings is not ours.
+    """
+    take_settings_of_the_file(sys.argv, os.environ)
+    guard_from_environment()
 
-    Raises:
-        ValueError: the file is not ours.
+
+def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:
+    """Of a helm-run that somebody starts by hand: set the variables of the file beside the model files in `env`.
+
+    They go before those of the shell; where eval-factory itself started this process, all are set already.
     """
     if HelmRunSettings.from_environment(env).run_id is not None:
         return

@@ -5,10 +5,10 @@ What is patched stands in `patches/patch_registry.py`.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import eval_factory.demo.benchmark
@@ -24,20 +24,10 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
 
-class _Discarded(io.TextIOBase):
-    """Where scenarios' bare prints go: some print whole rows of the data."""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-
 def discard_bare_prints() -> None:
-    """Loggers keep the stream that they were given; only `print` is silenced."""
+    """Some scenarios print whole rows of the data. Loggers keep the stream that they were given."""
     if not logging.getLogger("helm").isEnabledFor(logging.INFO):
-        sys.stdout = _Discarded()
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115 - to the end
 
 
 def patch_helm() -> None:
@@ -66,8 +56,7 @@ def patch_what_a_bare_run_imports() -> None:
 
 
 end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
-network_guard.take_settings_of_the_file(sys.argv, os.environ)
-network_guard.guard_from_environment()
+network_guard.take_settings_and_guard()
 patch_helm()
 if "--runner-class-name" not in sys.argv:
     patch_what_a_bare_run_imports()

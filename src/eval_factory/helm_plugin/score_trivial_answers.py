@@ -32,7 +32,7 @@ from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
 from eval_factory.helm.packages import HELM
 from eval_factory.helm.trivial_answers import (
     VERSION,
-    Question,
+    AskedQuestion,
     Strategy,
     StrategyScores,
     TrivialScores,
@@ -41,6 +41,7 @@ from eval_factory.helm.trivial_answers import (
     with_answer,
 )
 from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.patches.slim_scoring import EXECUTED
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_scores import known_floors
@@ -60,8 +61,6 @@ FORMS = {
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
 }
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
-EXECUTED = frozenset({"pass", "code_eval_acc"})
-"""Names of HELM's basic metrics that execute the answer."""
 
 
 def clock_for(run_spec: RunSpec) -> Clock:
@@ -111,8 +110,8 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     questions = [_question(one, sources) for one in asked]
     found = strategies(questions, form, by=sources.what, overlap=any(map(_compares_words, specs)))
     before = read_trivial_scores(helm_dir)
-    kept = before.strategies if before is not None and before.data_sha256 == sha256 else []
-    done = {scored.name: scored for scored in kept}
+    earlier = before.strategies if before is not None and before.data_sha256 == sha256 else []
+    done = {scored.name: scored for scored in earlier}
     metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
     scorer = _Scorer(metrics, run_spec, service, asked, limit)
     for strategy in found:
@@ -123,7 +122,9 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
             break
     return TrivialScores(
         data_sha256=sha256,
-        lower_is_better=sorted(_lower_is_better(metrics)),
+        lower_is_better=sorted(
+            {one.name for metric in metrics for one in metric.get_metadata() if one.lower_is_better}
+        ),
         questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
         strategies=list(done.values()),
         left_out=[strategy.name for strategy in found if strategy.name not in done],
@@ -183,10 +184,10 @@ def _sources_of(run_spec: RunSpec) -> ClusterRule:
     return next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
 
 
-def _question(state: RequestState, sources: ClusterRule) -> Question:
+def _question(state: RequestState, sources: ClusterRule) -> AskedQuestion:
     instance = state.instance
     source = sources.found_in(instance.input.text, instance.extra_data or {})
-    return Question(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
+    return AskedQuestion(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
 
 
 def _right(state: RequestState) -> tuple[str, ...]:
@@ -204,32 +205,19 @@ def _sha256(
     found = hashlib.sha256()
     name = run_spec.name.partition(":")[0]
     head = [VERSION, version(HELM), name, adapter.method, adapter.output_mapping_pattern]
-    metrics = [[spec.class_name, spec.args, _database_of(spec)] for spec in specs]
+    metrics = [
+        [spec.class_name, spec.args, sql_execution.database_state() if spec.class_name == SQL else None]
+        for spec in specs
+    ]
     found.update(json.dumps([*head, metrics, sources.what, sources.field, sources.text], sort_keys=True).encode())
     for state in asked:
         limit.check()
         instance = state.instance
         references = [[one.output.text, one.tags] for one in instance.references]
-        parts = [
-            instance.id,
-            instance.split,
-            instance.input.text,
-            references,
-            state.output_mapping,
-            instance.extra_data,
-        ]
+        asked_as = [instance.id, instance.split, instance.input.text]
+        parts = [*asked_as, references, state.output_mapping, instance.extra_data]
         found.update(json.dumps(parts, sort_keys=True, default=str).encode())
     return found.hexdigest()
-
-
-def _database_of(spec: Any) -> str | None:
-    if spec.class_name != SQL:
-        return None
-    return sql_execution.database_state()
-
-
-def _lower_is_better(metrics: Sequence[Any]) -> set[str]:
-    return {one.name for metric in metrics for one in metric.get_metadata() if one.lower_is_better}
 
 
 class _Scorer:
@@ -249,7 +237,7 @@ class _Scorer:
         self._alike = self._first_alike()
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
-            self._executed = sql_execution.annotation_of
+            self._executed = sql_execution.query_annotation_of
 
     def score(self, strategy: Strategy) -> StrategyScores:
         """Raises OutOfTime."""

@@ -1,6 +1,4 @@
-"""A drawing as records of what is on it, which are written as SVG and as PNG alike. Lengths are 1/96 inch.
-
-A drawing -> SVG: inside a page, whose colours it takes, or as a file of its own.
+"""A drawing as records of what is on it, from which its SVG and its PNG are made alike. Lengths are 1/96 inch.
 
 Colours are those of M. Okabe and K. Ito, Color Universal Design, 2008 (https://jfly.uni-koeln.de/color/), which readers
 with any colour vision tell apart. No colour alone means anything: what differs has another shape, hatching or words.
@@ -141,20 +139,10 @@ def hatching(x: float, y: float, width: float, height: float, colour: Colour) ->
 
 
 COLOURS: Mapping[Colour, str] = {
-    "ink": "#000000",
-    "faint": "#5f5f5f",
-    "grid": "#dcdcdc",
-    "data": "#0072b2",
-    "second": "#d55e00",
-    "paper": "#ffffff",
-}
+    "ink": "#000000", "faint": "#5f5f5f", "grid": "#dcdcdc", "data": "#0072b2", "second": "#d55e00", "paper": "#ffffff",
+}  # fmt: skip
 """On white."""
-DARK_COLOURS: Mapping[Colour, str] = {
-    "faint": "#b0b0b0",
-    "grid": "#484848",
-    "data": "#56b4e9",
-    "second": "#e69f00",
-}
+DARK_COLOURS: Mapping[Colour, str] = {"faint": "#b0b0b0", "grid": "#484848", "data": "#56b4e9", "second": "#e69f00"}
 """In a page that is dark."""
 DASH = 5.0
 """Length of a dash, and of the gap behind it."""
@@ -195,15 +183,6 @@ def _template() -> Template:
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, finalize=lambda value: printable(value) if isinstance(value, str) else value,
     )  # fmt: skip
-    environment.filters["n"] = length
-    environment.globals["kind_of"] = _kind
+    environment.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")  # a hundredth of a pixel
+    environment.globals["kind_of"] = lambda shape: type(shape).__name__
     return environment.get_template("plot.svg.j2")
-
-
-def length(value: float) -> str:
-    """To a hundredth of a pixel, the same on every machine."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _kind(shape: Shape) -> str:
-    return type(shape).__name__

@@ -2,13 +2,9 @@
 
 Files lie where its collection wants them: `data/<collection>/<developer>/<model>/<uuid>.json`, samples beside it.
 
-What the community schema Every Eval Ever 0.3.0 demands of a record; each is checked before it is written.
-
 `schemas/every_eval_ever.schema.json` holds the facts of the published `eval.schema.json` and
 `instance_level_eval.schema.json` (github.com/evaleval/every_eval_ever, MIT) in our own words: required fields, types,
 enumerations. It is narrower than they are: a field that is never written here is not allowed.
-
-Instances of a stored result -> samples of Every Eval Ever: prompts, references and answers, one line each.
 """
 
 from __future__ import annotations
@@ -37,7 +33,7 @@ RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluates to the model's developer, as the schema has them."""
 
 
-def check(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
+def check_record(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
     """Raises `jsonschema.ValidationError` where a record is not what the schema demands: a defect of ours."""
     _validator(kind).validate(record)
 
@@ -49,10 +45,6 @@ def _validator(kind: str) -> Any:
     path = resources.files("eval_factory.report") / "schemas" / "every_eval_ever.schema.json"
     definitions = json.loads(path.read_text(encoding="utf-8"))["definitions"]
     return jsonschema.Draft7Validator({"$ref": f"#/definitions/{kind}", "definitions": definitions})
-
-
-CORRECT = "correct"
-"""HELM's tag of a reference that is right."""
 
 
 def result_id(stored: StoredResult, metric: str) -> str:
@@ -87,26 +79,25 @@ def _is_best(value: float, score: Score) -> bool:
 
 
 def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
-    right = [reference["text"] for reference in instance.references if CORRECT in reference["tags"]]
+    right = [reference["text"] for reference in instance.references if "correct" in reference["tags"]]
     options = [reference["text"] for reference in instance.references]
     completion = instance.completion or ""
+    # as the schema's own converters make it, so that samples of several programs are found to be the same
+    hashed = json.dumps({"raw": instance.prompt, "reference": right}, sort_keys=True, separators=(",", ":"))
     sample: dict[str, Any] = {
         "sample_id": instance.id if not instance.trial else f"{instance.id}#{instance.trial}",
-        "sample_hash": _hash_of(instance.prompt, right),
+        "sample_hash": hashlib.sha256(hashed.encode()).hexdigest(),
         "interaction_type": "single_turn",
         "input": {"raw": instance.prompt, "reference": right},
         "output": {"raw": [completion]},
-        "answer_attribution": [
-            {
-                "turn_idx": 0,
-                "source": "output.raw",
-                "extracted_value": completion,
-                "extraction_method": f"helm.{metric}",
-                "is_terminal": True,
-            }
-        ],
-        "metadata": {"split": instance.split, **_finish(instance)},
-    }
+        "answer_attribution": [{
+            "turn_idx": 0, "source": "output.raw", "extracted_value": completion,
+            "extraction_method": f"helm.{metric}", "is_terminal": True,
+        }],
+        "metadata": {"split": instance.split},
+    }  # fmt: skip
+    if instance.finish_reason is not None:
+        sample["metadata"]["finish_reason"] = instance.finish_reason
     if len(options) > len(right) > 0:
         sample["input"]["choices"] = options
     tokens = instance.prompt_tokens, instance.completion_tokens
@@ -116,16 +107,6 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
     if instance.latency_s is not None:
         sample["performance"] = {"latency_ms": round(instance.latency_s * 1000, 3)}
     return sample
-
-
-def _finish(instance: InstanceRecord) -> dict[str, str]:
-    return {} if instance.finish_reason is None else {"finish_reason": instance.finish_reason}
-
-
-def _hash_of(prompt: str, references: list[str]) -> str:
-    """As the schema's own converters make it, so that samples of several programs are found to be the same."""
-    text = json.dumps({"raw": prompt, "reference": references}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 LEVEL = 0.95
@@ -144,29 +125,6 @@ class Publisher:
     """Who made the model; taken from a model id such as `org/model` where it is None."""
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Names and paths of one record."""
-
-    collection: str
-    developer: str
-    model: str
-    id: str
-    """A UUID of the form of version 4, made of the result: a second export writes the same file."""
-
-    @property
-    def folder(self) -> Path:
-        return Path("data", self.collection, self.developer, self.model)
-
-    @property
-    def aggregate(self) -> Path:
-        return self.folder / f"{self.id}.json"
-
-    @property
-    def samples(self) -> Path:
-        return self.folder / f"{self.id}_samples.jsonl"
-
-
 def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, now: float) -> list[Path]:
     """Write the record of a result, and its samples where the task's data are public.
 
@@ -177,16 +135,20 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     Raises:
         ConfigError: the model's developer is not known, or no score can be exported.
     """
-    place = _place_of(stored, publisher)
+    developer, model = _names_of_model(stored, publisher)
+    # a UUID of the form of version 4, made of the result: a second export writes the same file
+    name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
+    place = Path("data", *map(_component, (stored.result.task, developer, model)))
     record = aggregate(stored, publisher, now=now)
-    samples = folder / place.samples
+    samples = place / f"{name}_samples.jsonl"
     if stored_facts.texts_may_leave(stored):
-        record |= _write_samples(stored, record, samples, place)
+        record |= _write_samples(stored, record, folder, samples)
     else:
-        samples.unlink(missing_ok=True)
-    check(record, "aggregate")
-    write_atomic(folder / place.aggregate, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    return [folder / place.aggregate, *([samples] if "detailed_evaluation_results" in record else [])]
+        (folder / samples).unlink(missing_ok=True)
+    check_record(record, "aggregate")
+    path = folder / place / f"{name}.json"
+    write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
 
 
 def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
@@ -202,30 +164,16 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
         "evaluation_id": f"{result.task}/{stored_facts.model_id(stored)}/{stored_facts.result_digest(stored)[:16]}",
         "retrieved_timestamp": str(int(now)),
         "source_metadata": {
-            "source_name": "eval-factory",
-            "source_type": "evaluation_run",
-            "source_organization_name": publisher.organization,
-            "evaluator_relationship": publisher.relationship,
+            "source_name": "eval-factory", "source_type": "evaluation_run",
+            "source_organization_name": publisher.organization, "evaluator_relationship": publisher.relationship,
         },
         "eval_library": {
-            "name": "helm",
-            "version": provenance.helm or "unknown",
+            "name": "helm", "version": provenance.helm or "unknown",
             "additional_details": {"eval_factory": provenance.eval_factory, "run_identity": provenance.run_identity},
         },
         "model_info": _model_info(stored, publisher),
         "evaluation_results": results,
-    }
-
-
-def _place_of(stored: StoredResult, publisher: Publisher) -> _Place:
-    developer, model = _names_of_model(stored, publisher)
-    digest = bytes.fromhex(stored_facts.result_digest(stored))
-    return _Place(
-        _component(_dataset_name(stored)),
-        _component(developer),
-        _component(model),
-        str(uuid.UUID(bytes=digest[:16], version=4)),
-    )
+    }  # fmt: skip
 
 
 def _component(name: str) -> str:
@@ -267,10 +215,6 @@ def _is_exported(stored: StoredResult, name: str) -> bool:
         return False
     is_main = name == stored.result.main_metric and stored_facts.task_of(stored) is not None
     return is_main or score.higher_is_better is not None
-
-
-def _result_id(stored: StoredResult, name: str) -> str:
-    return f"{stored.result.task}/{name}"
 
 
 def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
@@ -315,7 +259,7 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
         "prompts_sha256": provenance.prompts_sha256,
     }
     if not stored.result.reportable:
-        details["not_reportable"] = stored_facts.why_not_reportable(stored)
+        details["not_reportable"] = stored_facts.stored_reasons(stored)
     if name in validity.bounds:
         details["bounds"] = " .. ".join(str(bound) for bound in validity.bounds[name])
     judges = sorted(validity.judges)
@@ -333,12 +277,8 @@ def _uncertainty(score: Score) -> dict[str, Any]:
     if stats.stddev is not None:
         found["standard_deviation"] = stats.stddev
     if stats.ci_low is not None and stats.ci_high is not None:
-        found["confidence_interval"] = {
-            "lower": stats.ci_low,
-            "upper": stats.ci_high,
-            "confidence_level": LEVEL,
-            "method": stats.ci_method or "unknown",
-        }
+        ends = {"lower": stats.ci_low, "upper": stats.ci_high}
+        found["confidence_interval"] = {**ends, "confidence_level": LEVEL, "method": stats.ci_method or "unknown"}
     return found
 
 
@@ -356,14 +296,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _dataset_name(stored: StoredResult) -> str:
-    return stored.result.task
-
-
 def _source_data(stored: StoredResult) -> dict[str, Any]:
     """Where the data are from, as far as framework.yml says an address."""
     task = stored_facts.task_of(stored)
-    name = _dataset_name(stored)
+    name = stored.result.task
     if task is None or not stored_facts.texts_may_leave(stored):
         return {"dataset_name": name, "source_type": "other"}
     return {"dataset_name": name, **_address(task), "additional_details": {"source": task.about.source}}
@@ -379,28 +315,21 @@ def _address(task: Task) -> dict[str, Any]:
     return {"source_type": "other"}
 
 
-def _write_samples(stored: StoredResult, record: Mapping[str, Any], path: Path, place: _Place) -> dict[str, Any]:
+def _write_samples(stored: StoredResult, record: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
     """The field of the record that tells of the file; nothing where there is no sample."""
     digest, rows = hashlib.sha256(), 0
     main = result_id(stored, stored.result.main_metric)
     if main not in (result["evaluation_result_id"] for result in record["evaluation_results"]):
         return {}
-    with atomic_file(path) as file:
+    with atomic_file(folder / file) as lines:
         for sample in samples_of(stored, record):
-            check(sample, "instance")
+            check_record(sample, "instance")
             line = json_line(sample) + "\n"
             digest.update(line.encode())
-            file.write(line)
+            lines.write(line)
             rows += 1
     if not rows:
-        path.unlink()
+        (folder / file).unlink()
         return {}
-    return {
-        "detailed_evaluation_results": {
-            "format": "jsonl",
-            "file_path": place.samples.as_posix(),
-            "hash_algorithm": "sha256",
-            "checksum": digest.hexdigest(),
-            "total_rows": rows,
-        }
-    }
+    about = {"format": "jsonl", "file_path": file.as_posix(), "hash_algorithm": "sha256"}
+    return {"detailed_evaluation_results": {**about, "checksum": digest.hexdigest(), "total_rows": rows}}

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import stored_facts
@@ -44,7 +45,7 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
             f"{stored.folder}: the data of {task.name} are no data set of the Hugging Face Hub ({task.about.source}),"
             " and it keeps results for its own data sets only\n  'eval-factory export eee' takes every benchmark"
         )
-    reason = stored_facts.why_not_reportable(stored)
+    reason = stored_facts.stored_reasons(stored)
     if reason and not allow_not_reportable:
         raise NotReportableError(
             f"{stored.folder}: the score may not be reported: {reason}\n"
@@ -88,7 +89,7 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str 
         f"{result.main_metric} by HELM {result.provenance.helm}, run by eval-factory {result.provenance.eval_factory}"
     ]
     if stats.ci_low is not None and stats.ci_high is not None:
-        parts.append(f"95 % interval {stats.ci_low:.4g} to {stats.ci_high:.4g}")
+        parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
     parts.append(f"{instances.scored} instances scored" + _of_all(task))
     if revision is None:  # the pinned one is what the run was told to read
         parts.append("at an unknown revision of the data")

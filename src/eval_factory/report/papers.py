@@ -17,11 +17,13 @@ from xml.etree import ElementTree as ET
 
 from jinja2 import Environment, Template
 
+from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
-from eval_factory.report.markdown_report import code, prose, table
-from eval_factory.report.sentences import counted, number, of_criteria
+from eval_factory.core.tables import Table, code, markdown, prose
+from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.run_specs import load_index
 
@@ -90,11 +92,11 @@ def _environment() -> Environment:
     environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "line": lambda value: one_line(str(value)),
-        "listed": lambda words: listed(list(words)),
+        "listed": lambda words: enumerated(list(words)),
         "counted": counted,
-        "comma": lambda count: f"{count:,}",
+        "comma": formats.count,
         "was": lambda count: "was" if count == 1 else "were",
-        "number": number,
+        "number": formats.score,
         "short": lambda value: f"{value:g}",
         "score": _score,
         "settings": settings,
@@ -153,7 +155,7 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
         "judges_named": "; ".join(_judges(result, judges)),
         "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
         "kappas": [
-            f"{one_line(pair)} {kappa:.3f}"
+            f"{one_line(pair)} {formats.coefficient(kappa)}"
             for pair, kappa in (validity.jury.weighted_kappa if validity.jury else {}).items() if kappa is not None
         ],
         "interval": forms()["intervals"].get(main.stats.ci_method) if main is not None else None,
@@ -197,23 +199,24 @@ def _deviations(result: TaskResult) -> list[str] | None:
     return [one_line(one.in_words("leaderboard:")) for one in record.deviations]
 
 
-def listed(words: Sequence[str]) -> str:
+def enumerated(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
 def settings(sent: Mapping[str, Any]) -> str:
     """Of a request, beside model and question."""
-    return listed([f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]) or "no settings"
+    return (
+        enumerated([f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]) or "no settings"
+    )
 
 
 def _score(score: Score) -> str:
-    low, high = score.stats.ci_low, score.stats.ci_high
-    interval = "" if low is None or high is None else f" (95 % interval {number(low)} to {number(high)})"
-    return f"{number(score.value)}{interval}"
+    interval = formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
+    return f"{formats.score(score.value)} (95 % interval {interval})" if interval else formats.score(score.value)
 
 
-Said = Callable[[str], list[str]]
+_Said = Callable[[str], list[str]]
 """A template -> its sentences; of several runs, those that hold for some with the names of these."""
 
 
@@ -223,7 +226,7 @@ def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[
     return methods_of(Described(result, config, target, cite).said, cite)
 
 
-def methods_of(said: Said, cite: Citations, more: Iterable[str] = ()) -> str:
+def methods_of(said: _Said, cite: Citations, more: Iterable[str] = ()) -> str:
     """`more`: further paragraphs; looked at last, so that sources are numbered as they are read."""
     paragraphs = [said("\n".join(f"{{{{ say('{name}') }}}}" for name in names)) for names in forms()["methods"]]
     told = [*filter(None, map(" ".join, paragraphs)), *filter(None, more)]
@@ -239,7 +242,7 @@ def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     return tripod_of(said, said, cite, of)
 
 
-def tripod_of(said: Said, each: Said, cite: Citations, of: str, more: Said = lambda _: []) -> str:
+def tripod_of(said: _Said, each: _Said, cite: Citations, of: str, more: _Said = lambda _: []) -> str:
     """`each`: as `said`, run by run. `of`: what was run. `more`: item -> further sentences, of a comparison."""
     source, lines, left = cite("tripod_llm"), [], []
     for place, item in forms()["tripod_llm"].items():
@@ -266,7 +269,7 @@ def tripod_of(said: Said, each: Said, cite: Citations, of: str, more: Said = lam
         *lines,
         "## Left for the authors",
         "",
-        *table(["item", "topic"], left, numbers=0),
+        *markdown(Table(["item", "topic"], left)),
         "",
         "## References",
         "",

@@ -1,9 +1,4 @@
-"""Plots of estimates with their intervals: one score, groups of instances, differences between two results.
-
-Values -> places on a drawing, with round numbers at the ticks, and numbers as a reader wants them.
-
-Plots of counts: how values are distributed, and bars with their numbers.
-"""
+"""The kinds of plots: estimates with their intervals, how values are distributed, and bars with their numbers."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from eval_factory.core import formats
 from eval_factory.report.drawing import (
     FONT_SIZE,
     WIDTH,
@@ -56,19 +52,15 @@ class Axis:
         """With as many digits as the axis' length is worth: 0.712 of 0 to 1, 3.85 of 1 to 5."""
         span = self.high - self.low
         digits = next((digits for most, digits in _DIGITS_OF_SPAN if span <= most), 0)
-        if 0 < span < 0.02 or span >= 1e6:
-            return f"{value:.4g}"
-        shown = f"{value:.{digits}f}"
-        return shown.removeprefix("-") if float(shown) == 0 else shown
+        return formats.short(value) if 0 < span < 0.02 or span >= 1e6 else formats.decimals(value, digits)
 
     def ticks(self) -> list[float]:
-        step = _round_step((self.high - self.low) / TICKS)
+        rough = (self.high - self.low) / TICKS
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in _ROUND_STEPS if power * factor >= rough * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, min(last, first + _MOST_TICKS) + 1)]
-
-    def tick_text(self, value: float) -> str:
-        return f"{0.0 if abs(value) < 1e-9 * (self.high - self.low) else value:.6g}"
 
     def shapes(self, top: float, bottom: float, name: str) -> Iterator[Shape]:
         """Grid lines from `top` to the axis at `bottom`; below it numbers and the axis' name."""
@@ -76,7 +68,8 @@ class Axis:
             x = self.x(tick)
             yield Line(x, top, x, bottom, "grid")
             yield Line(x, bottom, x, bottom + 4, "ink")
-            yield Text(x, bottom + 6 + FONT_SIZE, self.tick_text(tick), "middle")
+            shown = f"{0.0 if abs(tick) < 1e-9 * (self.high - self.low) else tick:.6g}"
+            yield Text(x, bottom + 6 + FONT_SIZE, shown, "middle")
         yield Line(self.left, bottom, self.right, bottom, "ink")
         middle = (self.left + self.right) / 2
         yield label(middle, bottom + 40, name, 2 * min(middle, WIDTH - middle) - 16, anchor="middle")
@@ -97,11 +90,6 @@ def axis_of(
     return Axis(low, high, left, right)
 
 
-def _round_step(rough: float) -> float:
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(power * factor for factor in _ROUND_STEPS if power * factor >= rough * (1 - 1e-9))
-
-
 MOST_ROWS = 30
 """Groups that a dot plot shows: the largest ones."""
 ROW = 24.0
@@ -117,7 +105,7 @@ _MIDDLE = 0.35 * FONT_SIZE
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PlottedValue:
     """A value with its interval, as far as there is one."""
 
     label: str
@@ -153,7 +141,7 @@ class Mark:
 
 def interval_plot(
     title: str,
-    score: Estimate,
+    score: PlottedValue,
     *,
     scale: tuple[float, float] | None,
     marks: Sequence[Mark] = (),
@@ -184,17 +172,17 @@ def interval_plot(
     if bounds is not None:
         said = f"if all that is missing were wrong, right: {axis.number(bounds[0])}, {axis.number(bounds[1])}"
         shapes += _band(axis, bounds, middle - 11, 22.0, said)
-        shapes += _swatch(axis.left, row)
+        shapes += _hatched(axis.left, row - 6, 24.0, 12.0)
         shapes.append(_beside(axis, axis.left + 20, row, said, on_the_right=True))
         told.append(said)
     shapes += _dot(axis, score, middle)
     shapes.append(_over(axis, score.told(axis), score.value, middle - 20))
-    return Drawing(title, _sentences(told), bottom + LABEL_HEIGHT, tuple(shapes))
+    return Drawing(title, "; ".join(told) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def dot_plot(
     title: str,
-    rows: Sequence[Estimate],
+    rows: Sequence[PlottedValue],
     *,
     axis_label: str,
     scale: tuple[float, float] | None = None,
@@ -211,10 +199,14 @@ def dot_plot(
     """
     shown = sorted(rows, key=lambda row: -(row.count or 0))[:most]
     shown.sort(key=lambda row: (-row.value, row.label))
-    axis = _axis_of_rows(shown, scale, whole)
+    values = [value for row in shown for value in (row.value, *(row.interval or ()))]
+    axis = axis_of([*values, whole], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
     top = 30.0 if whole is not None else 12.0
     bottom = top + ROW * len(shown) + 4
-    shapes = [*axis.shapes(top - 4, bottom, axis_label), *_whole(axis, whole, top, bottom)]
+    shapes = [*axis.shapes(top - 4, bottom, axis_label)]
+    if whole is not None:
+        shapes.append(Line(axis.x(whole), top - 4, axis.x(whole), bottom, "ink", 1.5, dashed=True))
+        shapes.append(_over(axis, f"all: {axis.number(whole)}", whole, top - 10))
     for number, row in enumerate(shown):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
     told = [f"{row.label} ({row.count} instances): {row.told(axis)}" for row in shown]
@@ -222,12 +214,12 @@ def dot_plot(
         told.insert(0, f"all instances: {axis.number(whole)}")
     foot = list(_foot(shown, len(rows) - len(shown), elsewhere))
     shapes += [Text(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]
-    return Drawing(title, _sentences([*told, *foot]), bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
+    return Drawing(title, "; ".join([*told, *foot]) + ".", bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
 
 
 def difference_plot(
     title: str,
-    rows: Sequence[Estimate],
+    rows: Sequence[PlottedValue],
     *,
     names: tuple[str, str],
     axis_label: str,
@@ -258,7 +250,7 @@ def difference_plot(
         shapes += _row(axis, row, top + ROW * (number + 0.5))
     told.append(f"{upper} is better above zero, {lower} below")
     height = bottom + LABEL_HEIGHT + (ROW if margin is not None else 0)
-    return Drawing(title, _sentences(told), height, tuple(shapes))
+    return Drawing(title, "; ".join(told) + ".", height, tuple(shapes))
 
 
 def _sides(axis: Axis, lower: str, upper: str, y: float) -> Iterator[Shape]:
@@ -269,12 +261,7 @@ def _sides(axis: Axis, lower: str, upper: str, y: float) -> Iterator[Shape]:
     yield Text(zero + 8, y, f"{right} is better", title="" if right == upper else upper)
 
 
-def _axis_of_rows(rows: Sequence[Estimate], scale: tuple[float, float] | None, whole: float | None) -> Axis:
-    values = [value for row in rows for value in (row.value, *(row.interval or ()))]
-    return axis_of([*values, whole], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
-
-
-def _row(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
+def _row(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     yield label(_LEFT, y + _MIDDLE, row.label, _LABEL_ROOM - 12)
     if row.count is not None:
         yield Text(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
@@ -282,7 +269,7 @@ def _row(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
     yield Text(axis.right + 12, y + _MIDDLE, row.told(axis))
 
 
-def _dot(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
+def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     """A whisker with ends, and a dot; a diamond where it stands out."""
     if row.interval is not None:
         low, high = (axis.x(end) for end in row.interval)
@@ -295,26 +282,24 @@ def _dot(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
         yield Circle(axis.x(row.value), y, 5.5, "data", said)
 
 
-def _whole(axis: Axis, whole: float | None, top: float, bottom: float) -> Iterator[Shape]:
-    if whole is not None:
-        yield Line(axis.x(whole), top - 4, axis.x(whole), bottom, "ink", 1.5, dashed=True)
-        yield _over(axis, f"all: {axis.number(whole)}", whole, top - 10)
-
-
-def _foot(shown: Sequence[Estimate], hidden: int, elsewhere: int) -> Iterator[str]:
+def _foot(shown: Sequence[PlottedValue], hidden: int, elsewhere: int) -> Iterator[str]:
     if any(row.stands_out for row in shown):
         yield "diamond: differs from the rest of the instances (p < 0.05, Holm)"
     if hidden:
-        yield "1 smaller group is not shown" if hidden == 1 else f"{hidden} smaller groups are not shown"
+        yield f"{formats.counted(hidden, 'smaller group')} {'is' if hidden == 1 else 'are'} not shown"
     if elsewhere:
-        who = "1 instance is" if elsewhere == 1 else f"{elsewhere} instances are"
+        who = f"{formats.counted(elsewhere, 'instance')} {'is' if elsewhere == 1 else 'are'}"
         yield f"{who} in groups too small for a score, or in none"
 
 
 def _band(axis: Axis, ends: tuple[float, float], y: float, height: float, said: str) -> Iterator[Shape]:
     left, right = axis.x(ends[0]), axis.x(ends[1])
-    yield Rect(left, y, right - left, height, "grid", said)
-    yield from hatching(left, y, right - left, height, "faint")
+    return _hatched(left, y, right - left, height, said)
+
+
+def _hatched(x: float, y: float, width: float, height: float, said: str = "") -> Iterator[Shape]:
+    yield Rect(x, y, width, height, "grid", said)
+    yield from hatching(x, y, width, height, "faint")
 
 
 def _over(axis: Axis, text: str, value: float, y: float) -> Text:
@@ -346,15 +331,6 @@ def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) ->
     if on_the_right:
         return label(x + _GAP, y + _MIDDLE, text, axis.right - x - _GAP)
     return label(x - _GAP, y + _MIDDLE, text, x - _GAP - axis.left, anchor="end")
-
-
-def _swatch(x: float, y: float) -> Iterator[Shape]:
-    yield Rect(x, y - 6, 24.0, 12.0, "grid")
-    yield from hatching(x, y - 6, 24.0, 12.0, "faint")
-
-
-def _sentences(told: Sequence[str]) -> str:
-    return "; ".join(told) + "."
 
 
 BINS = 20
@@ -414,9 +390,8 @@ def histogram(
     for number, mark in enumerate(marks):
         x, y = axis.x(mark.value), 14.0 + 18.0 * number
         text = f"{mark.label}: {axis.number(mark.value)}"
-        half = text_width(text) / 2
         shapes.append(Line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
-        shapes.append(Text(min(max(x, axis.left + half), axis.right - half), y, text, "middle"))
+        shapes.append(_over(axis, text, mark.value, y))
     told = [f"{len(finite)} values", *(_told(axis, one) for one in bins if one.count)]
     told += [f"{mark.label}: {axis.number(mark.value)}" for mark in marks]
     if left_out := len(values) - len(finite):
@@ -447,7 +422,10 @@ def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
 
 def _columns(axis: Axis, bins: Sequence[Bin], bottom: float, *, distinct: bool) -> Iterator[Shape]:
     most = max((one.count for one in bins), default=1)
-    width = _width_of_column(axis, bins) if distinct else (axis.right - axis.left) / BINS - 1
+    width = (axis.right - axis.left) / BINS - 1
+    if distinct:  # columns do not touch, however close two values are
+        gaps = [axis.x(right.middle) - axis.x(left.middle) for left, right in pairwise(bins)]
+        width = max(2.0, min([_ROOM_OF_A_COUNT, *(gap - 2 for gap in gaps)]))
     for one in bins:
         if not one.count:
             continue
@@ -456,13 +434,6 @@ def _columns(axis: Axis, bins: Sequence[Bin], bottom: float, *, distinct: bool) 
         yield Rect(x - width / 2, bottom - height, width, height, "data", _told(axis, one))
         if width >= text_width(str(one.count)) - 4:
             yield Text(x, bottom - height - 4, str(one.count), "middle")
-
-
-def _width_of_column(axis: Axis, bins: Sequence[Bin]) -> float:
-    """Columns do not touch, however close two values are."""
-    places = [axis.x(one.middle) for one in bins]
-    gaps = [right - left for left, right in pairwise(places)]
-    return max(2.0, min(_ROOM_OF_A_COUNT, *(gap - 2 for gap in gaps))) if gaps else _ROOM_OF_A_COUNT
 
 
 def _bar(axis: Axis, row: Bar, y: float) -> Iterator[Shape]:

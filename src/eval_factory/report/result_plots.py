@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from eval_factory.core import formats
 from eval_factory.core.results import Floor, InstanceRecord, Instances, Score, TaskResult, Validity
 from eval_factory.report.drawing import Drawing
-from eval_factory.report.plot_kinds import Bar, Estimate, Mark, bars, dot_plot, histogram, interval_plot
+from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
 
 SCORE, DISTRIBUTION, LATENCY, VALIDITY, JUDGES = "score", "distribution", "latency", "validity", "judges"
@@ -33,14 +34,27 @@ class InstanceNumbers:
     ratings: dict[str, list[float]] = field(default_factory=dict)
     """Judge -> its ratings."""
 
+    def add(self, record: InstanceRecord, main: Score | None) -> None:
+        """`main`: the main score; None where it could not be computed."""
+        value = None if main is None or record.error is not None else record.metrics.get(main.metric)
+        if main and value is not None and (record.split, record.perturbation) == (main.split or "", main.perturbation):
+            self.values.append(value)
+        if record.latency_s is not None:
+            self.latencies.append(record.latency_s)
+        for judge, rating in record.judges.items():
+            self.ratings.setdefault(judge, []).append(rating)
+
 
 def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict[str, Drawing]:
     """Name -> drawing, in the order in which a reader wants them; only what there is something to show of.
 
     Args:
-        numbers: what `numbers_of` found in the instances, where they have been gone through already.
+        numbers: of the instances, where they have been gone through already.
     """
-    numbers = numbers or numbers_of(result.instances, result.scores.get(result.main_metric))
+    if numbers is None:
+        numbers = InstanceNumbers()
+        for record in result.instances:
+            numbers.add(record, result.scores.get(result.main_metric))
     found: dict[str, Drawing] = {}
     for name, label in ((SCORE, result.main_metric), (f"{SCORE}-corrected", f"{result.main_metric}{CORRECTED}")):
         if label in result.scores:
@@ -49,23 +63,6 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         if (drawing := groups_plot(result, group_field)) is not None:
             found[name] = drawing
     return {**found, **dict(_of_instances(result, numbers)), VALIDITY: validity_plot(result.validity)}
-
-
-def numbers_of(instances: Iterable[InstanceRecord], main: Score | None) -> InstanceNumbers:
-    """
-    Args:
-        main: the main score; None where it could not be computed.
-    """
-    found = InstanceNumbers()
-    for record in instances:
-        value = None if main is None or record.error is not None else record.metrics.get(main.metric)
-        if main and value is not None and (record.split, record.perturbation) == (main.split or "", main.perturbation):
-            found.values.append(value)
-        if record.latency_s is not None:
-            found.latencies.append(record.latency_s)
-        for judge, rating in record.judges.items():
-            found.ratings.setdefault(judge, []).append(rating)
-    return found
 
 
 def score_plot(result: TaskResult, label: str) -> Drawing:
@@ -127,10 +124,10 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         yield LATENCY, histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
 
 
-def _estimate(label: str, score: Score) -> Estimate:
+def _estimate(label: str, score: Score) -> PlottedValue:
     stats = score.stats
     stands_out = stats.p_holm is not None and stats.p_holm < ALPHA
-    return Estimate(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
+    return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
 
 
 def _marks(floor: Floor) -> Iterator[Mark]:
@@ -152,7 +149,8 @@ def _counts(instances: Instances) -> Iterator[tuple[str, int]]:
 
 def _rating(judge: str, mean: float, validity: Validity) -> str:
     counts = validity.judges.get(judge)
-    return f"{mean:.2f}" if counts is None else f"{mean:.2f} ({counts.scored} of {counts.asked})"
+    shown = formats.mean_rating(mean)
+    return shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
 
 
 def _latency_marks(latencies: list[float]) -> Iterator[Mark]:

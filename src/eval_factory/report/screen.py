@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
+from eval_factory.core.formats import counted
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
@@ -15,13 +17,13 @@ MOST_CAUSES = 5
 MOST_DEVIATIONS = 3
 
 
-def summary(result: TaskResult, rundir: RunDir) -> str:
+def result_summary(result: TaskResult, rundir: RunDir) -> str:
     """The main score, how sure it is, what went wrong and what to do, where the rest is."""
     validity = result.validity
     lines = [
         _main_score(result),
         *(f"  {told}" for told in _corrected(result)),
-        *_clinicians(result),
+        *([] if result.clinicians is None else [f"  {clinician_headline(result.clinicians)}"]),
         *_floor(result),
         *(f"  {line}" for line in [choice_order_line(result)] if line is not None),
         *_other_splits(result),
@@ -34,7 +36,7 @@ def summary(result: TaskResult, rundir: RunDir) -> str:
         *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),
     ]
     if (more := len(validity.notes) - MOST_NOTES) > 0:
-        lines.append(f"  {more} more {_plural(more, 'note')} of less weight: validity.notes, report.html")
+        lines.append(f"  {counted(more, 'more note')} of less weight: validity.notes, report.html")
     return "\n".join([*lines, f"  results: {rundir.evaluation_config}"])
 
 
@@ -49,24 +51,19 @@ def _main_score(result: TaskResult) -> str:
         return f"{result.task}: {result.main_metric} could not be computed"
     over = ""
     if len(result.validity.splits) > 1 and score.split:
-        over = f" over the {_instances_of(score.stats.count)} of split {score.split}"
+        over = f" over the {counted(score.stats.count, 'instance')} of split {score.split}"
     elif score.stats.count != result.validity.instances.scored:
-        over = f" over {_instances_of(score.stats.count)}"
-    return f"{result.task}: {result.main_metric} = {score.value:.4f}{over}{_interval(score)}"
+        over = f" over {counted(score.stats.count, 'instance')}"
+    return f"{result.task}: {result.main_metric} = {formats.score(score.value)}{over}{_interval(score)}"
 
 
 def _corrected(result: TaskResult) -> Iterator[str]:
     """HELM's value has a known defect where there is another one beside it."""
     helms, score = (result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED))
     if helms is not None and score is not None:
-        count = score.stats.count
-        over = f" over {_instances_of(count)}" if count != helms.stats.count else ""
-        yield f"corrected = {score.value:.4f}{over}{_interval(score)}"
-
-
-def _clinicians(result: TaskResult) -> Iterator[str]:
-    if result.clinicians is not None:
-        yield f"  {clinician_headline(result.clinicians)}"
+        differs = score.stats.count != helms.stats.count
+        over = f" over {counted(score.stats.count, 'instance')}" if differs else ""
+        yield f"corrected = {formats.score(score.value)}{over}{_interval(score)}"
 
 
 def _floor(result: TaskResult) -> Iterator[str]:
@@ -74,15 +71,14 @@ def _floor(result: TaskResult) -> Iterator[str]:
     floors = result.validity.floors
     if (floor := floors.get(result.main_metric)) is None:
         return
-    line = f"  best trivial answer: {floor.named} {floor.value:.4f}"
+    line = f"  best trivial answer: {floor.named} {formats.score(floor.value)}"
     corrected = floors.get(f"{result.main_metric}{CORRECTED}")
-    yield line if corrected is None else f"{line}; corrected: {corrected.named} {corrected.value:.4f}"
+    yield line if corrected is None else f"{line}; corrected: {corrected.named} {formats.score(corrected.value)}"
 
 
 def _interval(score: Score) -> str:
-    if score.stats.ci_low is None or score.stats.ci_high is None:
-        return ""
-    return f"  (95 % interval {score.stats.ci_low:.4f} .. {score.stats.ci_high:.4f})"
+    between = formats.between(score.stats.ci_low, score.stats.ci_high)
+    return f"  (95 % interval {between})" if between else ""
 
 
 def _other_splits(result: TaskResult) -> Iterator[str]:
@@ -93,8 +89,12 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
         if other == split:
             continue
         label = f"{main.metric}@{other}" if main else ""
-        told = f": {label} = {result.scores[label].value:.4f}" if label in result.scores else " have no such score"
-        yield f"  split {other}: {_instances_of(count)} more{told}"
+        told = (
+            f": {label} = {formats.score(result.scores[label].value)}"
+            if label in result.scores
+            else " have no such score"
+        )
+        yield f"  split {other}: {counted(count, 'instance')} more{told}"
 
 
 def _instances(result: TaskResult) -> str:
@@ -109,7 +109,7 @@ def _instances(result: TaskResult) -> str:
     if counts.unreadable:
         line += f"; {counts.unreadable} answers say nothing that can be scored"
     if asked and asked != counts.requested:
-        line += f" ({_instances_of(asked)}, each trial and perturbation counted)"
+        line += f" ({counted(asked, 'instance')}, each trial and perturbation counted)"
     return line
 
 
@@ -121,13 +121,13 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
             who = "failed" if cause.is_of_the_model else f"judge {cause.role}"
             yield f"  {who}: {line_of(cause)}"
     if more := len(causes) - len(shown):
-        yield f"  {more} more {_plural(more, 'cause')} of failures: validity.failures, report.html"
+        yield f"  {counted(more, 'more cause')} of failures: validity.failures, report.html"
 
 
 def _jury(jury: JuryReport | None) -> Iterator[str]:
     if jury is not None and jury.means:
-        means = ", ".join(f"{judge} {mean:.2f}" for judge, mean in jury.means.items())
-        alpha = "not defined" if jury.krippendorff_alpha is None else f"{jury.krippendorff_alpha:.3f}"
+        means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
+        alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
         yield f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
 
 
@@ -137,7 +137,7 @@ def _usage(usage: Usage) -> Iterator[str]:
     if len(usage.this_run.roles) > 1:
         yield from (f"    {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
     if usage.runs > 1:
-        yield f"  with the {usage.runs - 1} {_plural(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
+        yield f"  with the {counted(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
     if (cost := cost_line(usage)) is not None:
         yield f"  {cost}"
 
@@ -162,11 +162,3 @@ def _spent(spent: Spent) -> str:
     if spent.prompt_tokens is not None and spent.completion_tokens is not None:
         tokens = f"; {spent.prompt_tokens} prompt and {spent.completion_tokens} completion tokens"
     return f"{spent.requests} sent, {spent.cached} from the cache, {spent.retries} retries{tokens}"
-
-
-def _instances_of(count: int) -> str:
-    return f"{count} {_plural(count, 'instance')}"
-
-
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"

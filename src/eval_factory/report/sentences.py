@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from eval_factory.core import formats
+from eval_factory.core.formats import counted, money
 from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import (
     ALL_ORDERS,
@@ -16,7 +18,6 @@ from eval_factory.core.results import (
     JudgeAgreement,
     RubricReport,
     Score,
-    Share,
     TaskResult,
     Usage,
 )
@@ -75,26 +76,17 @@ class Scaled(Protocol):
 def amount(value: float, score: Scaled) -> str:
     """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412."""
     if score.unit == _SHARE and score.scale == (0.0, 1.0):
-        return f"{value * 100:.1f} %"
+        return formats.percent(value)
     if score.unit == "rating" and score.scale is not None:
-        return f"{value:.2f} of {score.scale[1]:g}"
-    return f"{value:.4g}"
+        return f"{formats.decimals(value, 2)} of {score.scale[1]:g}"
+    return formats.short(value)
 
 
-def interval(score: Score) -> str:
+def interval_text(score: Score) -> str:
     low, high = score.stats.ci_low, score.stats.ci_high
     if low is None or high is None:
         return ""
     return f"{amount(low, score)} to {amount(high, score)}"
-
-
-def number(value: float) -> str:
-    """A score as every page shows it."""
-    return f"{value:.4f}"
-
-
-def counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def measured(result: TaskResult, who: str = "The model") -> str:
@@ -137,9 +129,9 @@ def how_sure(result: TaskResult) -> str:
     score = result.scores.get(result.main_metric)
     if score is None:
         return ""
-    if not interval(score):
+    if not interval_text(score):
         return "There are too few instances for an interval: how far chance moved this score is not known."
-    between = interval(score).replace(" to ", " and ")
+    between = interval_text(score).replace(" to ", " and ")
     return f"With 95 % confidence the score on all such questions is between {between}."
 
 
@@ -195,11 +187,11 @@ def chance_may_explain(result: TaskResult) -> bool:
     return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
 
 
-def corrected(result: TaskResult) -> Score | None:
+def corrected_score(result: TaskResult) -> Score | None:
     return result.scores.get(f"{result.main_metric}{CORRECTED}")
 
 
-def leaderboard(result: TaskResult) -> str:
+def leaderboard_sentence(result: TaskResult) -> str:
     record = result.comparability
     if record is None:
         return ""
@@ -222,17 +214,13 @@ def rubric_headline(found: RubricReport) -> str:
 
 def _agreement(found: RubricReport) -> Iterator[str]:
     if found.krippendorff_alpha is not None:
-        yield f"agreement of the judges (Krippendorff's alpha): {found.krippendorff_alpha:.3f}"
+        yield f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}"
     if found.unanimous is not None:
-        yield f"all judges say the same of {100 * found.unanimous:.1f} %"
+        yield f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}"
 
 
 def of_criteria(count: int) -> str:
-    return f"{count:,} criteri{'on' if count == 1 else 'a'}"
-
-
-DIGITS = 4
-"""Significant digits of an amount below a dollar; cents of one above."""
+    return counted(count, "criterion", "criteria")
 
 
 def cost_line(usage: Usage) -> str | None:
@@ -250,21 +238,14 @@ def cost_line(usage: Usage) -> str | None:
     return f"{line}; without the {ever.unpriced_requests} answers whose cost is not known{why}"
 
 
-def money(dollars: float) -> str:
-    """0.01234 USD, 12.34 USD."""
-    shown = f"{dollars:,.2f}" if dollars >= 1 else f"{dollars:.{DIGITS}g}"
-    return f"{shown} USD"
-
-
 def clinician_headline(found: Clinicians) -> str:
     """One line: the corrected score, or how many ratings it lacks."""
-    by = f"{found.rated} of {found.answers} answers rated by {_raters(found.raters)}"
+    by = f"{found.rated} of {found.answers} answers rated by {counted(found.raters, 'rater')}"
     if found.corrected is not None:
         one = found.corrected
-        interval = f"95 % interval {one.ci_low:.4f} .. {one.ci_high:.4f}"
-        return (
-            f"corrected by clinicians = {one.value:.4f}  ({interval}); without correction {one.judge_value:.4f}; {by}"
-        )
+        interval = f"95 % interval {formats.between(one.ci_low, one.ci_high)}"
+        value, without = (formats.score(formats.rounded(score)) for score in (one.value, one.judge_value))
+        return f"corrected by clinicians = {value}  ({interval}); without correction {without}; {by}"
     if found.too_few is not None:
         return f"no score corrected by clinicians: {found.too_few.needed} rated answers are needed; {by}"
     return by
@@ -283,7 +264,7 @@ def clinician_lines(found: Clinicians) -> Iterator[str]:
 def agreement_text(one: Agreement) -> str:
     """The measures that are defined."""
     named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
-    told = ", ".join(f"{name} {value:.2f}" for name, value in named.items() if value is not None)
+    told = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
     return f"{told or 'not defined'} (n = {one.n})"
 
 
@@ -292,40 +273,34 @@ def bias_text(one: JudgeAgreement) -> str:
     if one.bias is None:
         return "bias not known"
     if one.bias_low is None or one.bias_high is None:
-        return f"bias {one.bias:+.3f}"
-    return f"bias {one.bias:+.3f} ({one.bias_low:+.3f} .. {one.bias_high:+.3f})"
-
-
-def _raters(count: int) -> str:
-    return f"{count} rater{'s' * (count != 1)}"
+        return f"bias {formats.bias(one.bias)}"
+    return f"bias {formats.bias(one.bias)} ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
 
 
 def choice_order_line(result: TaskResult) -> str | None:
-    """None where questions were asked in one order only."""
+    """What becomes of the answers when choices stand in another order; None where there was one order only."""
     record = result.validity.choice_orders
     if record is None:
         return None
     kept = sum(record.kept.values())
-    left = f"; {_questions(kept)} left as they are" if kept else ""
-    if record.changed is None:
+    left = f"; {counted(kept, 'question')} left as they are" if kept else ""
+    changed = record.changed
+    if changed is None:
         return f"order of the choices: no question was answered in two orders{left}"
+    interval, right = "", ""
+    if changed.ci_low is not None and changed.ci_high is not None:
+        interval = f" (95 % interval {_percent(changed.ci_low)} .. {_percent(changed.ci_high)})"
+    if record.right_in_all is not None:
+        right = f", {_percent(record.right_in_all.value)} right in every order"
     score = result.scores.get(result.main_metric + ALL_ORDERS)
-    over = "" if score is None else f"; {result.main_metric} over all orders {score.value:.4f}"
-    right = "" if record.right_in_all is None else f", {record.right_in_all.value:.0%} right in every order"
-    return (
-        f"order of the choices ({record.orders} orders, {_questions(record.changed.count)}): the answer changes with it"
-        f" for {record.changed.value:.0%}{_interval(record.changed)}{right}{over}{left}"
-    )
+    over = "" if score is None else f"; {result.main_metric} over all orders {formats.score(score.value)}"
+    asked = f"{record.orders} orders, {counted(changed.count, 'question')}"
+    changes = f"the answer changes with it for {_percent(changed.value)}"
+    return f"order of the choices ({asked}): {changes}{interval}{right}{over}{left}"
 
 
-def _interval(share: Share) -> str:
-    if share.ci_low is None or share.ci_high is None:
-        return ""
-    return f" (95 % interval {share.ci_low:.0%} .. {share.ci_high:.0%})"
-
-
-def _questions(count: int) -> str:
-    return f"{count:,} question" if count == 1 else f"{count:,} questions"
+def _percent(share: float) -> str:
+    return formats.percent(formats.rounded(share), 0)
 
 
 def usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.failure_causes import Causes
+from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
@@ -37,7 +38,6 @@ from eval_factory.scoring.request_states import (
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
-from eval_factory.tasks.prompt_check import jury_form_of
 
 LONGEST_LABEL = 80
 LARGE = 2.0
@@ -143,8 +143,9 @@ class Tally:
         """`sources`: id of an instance -> its source, as an earlier collection found it."""
         helm = plan.evaluation.task.helm
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
+        benchmark = plan.evaluation.benchmark
         return cls(
-            ratings=Ratings(form=jury_form_of(plan.evaluation.benchmark)),
+            ratings=Ratings(form=HELMS_FORM if benchmark is None else benchmark.jury_form),
             sources=Clusters.of(helm.cluster, data, sources),
             is_quasi=any(stat.name.name in QUASI_METRICS for stat in run.stats),
         )

@@ -1,6 +1,6 @@
-"""The problems that were found in a user's files, and the messages about a file that cannot be read.
+"""The problems of a user's files, the messages about one that cannot be read, and the rows of a CSV table.
 
-The rows of a user's CSV table, read here by the check and by the run, so that both see the same cells.
+The check and the run read tables here, so that both see the same cells.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {
 """First bytes -> what such a file is, and what it is to be instead."""
 
 
-MOST_PROBLEMS_SHOWN = 10
+MAX_PROBLEMS_SHOWN = 10
 """Of one file."""
 
 
@@ -37,8 +37,8 @@ def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> l
     Args:
         where: what that line begins with, such as the file where the others name it.
     """
-    more = len(problems) - MOST_PROBLEMS_SHOWN
-    return [*problems[:MOST_PROBLEMS_SHOWN], *([f"{where}{more} more mistakes in {inside}"] if more > 0 else [])]
+    more = len(problems) - MAX_PROBLEMS_SHOWN
+    return [*problems[:MAX_PROBLEMS_SHOWN], *([f"{where}{more} more mistakes in {inside}"] if more > 0 else [])]
 
 
 @dataclass
@@ -52,7 +52,7 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise unreadable(path, error, what, named_in) from None
+        raise unreadable_file(path, error, what, named_in) from None
     except UnicodeDecodeError:
         raise not_utf8(path) from None
     if "\0" in text:
@@ -65,7 +65,7 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     return text
 
 
-def unreadable(path: Path, error: OSError, what: str, named_in: Path) -> ConfigError:
+def unreadable_file(path: Path, error: OSError, what: str, named_in: Path) -> ConfigError:
     if isinstance(error, FileNotFoundError):
         return ConfigError(f"{path}: there is no such file; {named_in} names it as {what} (relative to its own folder)")
     return ConfigError(f"{path}: cannot be read: {error.strerror} ({named_in} names it as {what})")
@@ -94,7 +94,7 @@ def not_utf8(path: Path) -> ConfigError:
     return ConfigError(f"{path}: is not UTF-8")
 
 
-LONGEST_CELL = 2**31 - 1
+MAX_CELL_LENGTH = 2**31 - 1
 _NUL = "\udc00"
 """Stands in for a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a surrogate pair."""
 
@@ -114,14 +114,14 @@ class TableError(ValueError):
         """Index of the cell in its row, where it is one cell's fault."""
 
 
-def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
+def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """(number of the line where it ends, cells) of the first line and of each row below it; empty lines are no rows.
 
     Raises:
         OSError, UnicodeDecodeError
         TableError: it is not CSV, or holds a NUL.
     """
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(MAX_CELL_LENGTH)
     begins = 1
     with file.open(encoding="utf-8-sig", newline="") as opened:
         reader = csv.reader((line.replace("\0", _NUL) for line in opened), strict=True)
@@ -137,9 +137,9 @@ def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
             raise _explained(file, begins, reader.line_num, error) from None
 
 
-def columns_of(file: Path) -> list[str]:
+def table_columns(file: Path) -> list[str]:
     """What the first line names. Raises as `rows_of`, and TableError where there is none."""
-    for _, header in rows_of(file):
+    for _, header in table_rows(file):
         return header
     raise TableError(1, "is empty; its first line names the columns")
 
@@ -147,7 +147,7 @@ def columns_of(file: Path) -> list[str]:
 def rows_below(file: Path) -> Iterator[list[str]]:
     """The rows below the names of the columns. Raises as `rows_of`, and TableError where a row has other cells."""
     header: list[str] = []
-    for line, row in rows_of(file):
+    for line, row in table_rows(file):
         if not header:
             header = row
         elif len(row) != len(header):

@@ -1,7 +1,4 @@
-"""What trivial answers score on public data sets, read whole: computed once, by scripts/make_known_floors.py.
-
-What MedHELM's leaderboard ran, as far as HELM's files say it: `medhelm_leaderboard.yml`, read and checked.
-"""
+"""What is known of scores beforehand: what trivial answers score, and what MedHELM's leaderboard ran."""
 
 from __future__ import annotations
 

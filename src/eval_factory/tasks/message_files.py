@@ -1,24 +1,18 @@
-"""Rows of a custom benchmark that are conversations: JSON lines in the place of a CSV table and its prompt.
+"""JSON lines with conversations in them: rows of a custom benchmark, and rubric cases (our own form, HealthBench's).
 
-Read here by the check and by the run, so that both see the same. Messages never quote what a field holds: it may be a
-patient's.
-
-Fields of a line of JSON that holds a conversation, checked: messages name the field and never what it holds.
-
-Files of rubric cases, JSON lines: our own form and HealthBench's, checked with line and field.
-
-Messages name the field and never quote what it holds: it may be a patient's. Of published data only that is refused
-without which no score can be computed; in a file of the user's own whatever looks like a slip, too.
+Read here by the check and by the run, so that both see the same: each mistake with its line and field. Messages never
+quote what a field holds: it may be a patient's. Of published data only that is refused without which no score can be
+computed; in a file of the user's own whatever looks like a slip, too.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.custom_table import (
@@ -30,11 +24,251 @@ from eval_factory.tasks.custom_table import (
     becomes_nothing,
     note_on_quasi,
 )
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable_file
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
+CONVERSATION_RUN_SPEC = "eval_factory_conversations"
+"""The run spec of our plug-in that runs them."""
+ENDING = ".jsonl"
+"""Of a `dataset_file` that holds conversations; any other is a table."""
+MESSAGES = "messages"
+MAX_NAME_LENGTH = 200
+
+FileForm = Literal["rubric", "healthbench"]
+OWN: FileForm = "rubric"
+HEALTHBENCH: FileForm = "healthbench"
+_ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
+_MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt"}
+_TAGS = {OWN: "tags", HEALTHBENCH: "example_tags"}
+_CASE_KEYS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary")
+MAX_POINTS = 1_000_000
+
+Row = TypeVar("Row")
 _MESSAGE_KEYS = ("role", "content")
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
+
+
+@dataclass
+class MessageFile(Generic[Row]):
+    """The rows of a file, and what is wrong with it: each problem with its line."""
+
+    rows: list[Row] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    """Of each row its line."""
+    problems: list[str] = field(default_factory=list)
+
+    def without(self, values: Iterable[object]) -> tuple[int, int] | None:
+        """Where only some rows have a value: the line of the first that has none, and how many have one."""
+        given = list(values)
+        there = sum(value is not None for value in given)
+        return (self.lines[given.index(None)], there) if 0 < there < len(given) else None
+
+
+def _read(
+    file: Path,
+    id_key: str,
+    first_key: str,
+    nouns: tuple[str, str],
+    problems_of: Callable[[Mapping[str, Any]], Iterable[str]],
+    row_of: Callable[[Mapping[str, Any]], Row],
+) -> MessageFile[Row]:
+    """All rows, and every mistake: `line 3: messages.0.role: ...`. Empty lines are no rows.
+
+    Args:
+        id_key: the field that tells a row from all others, where rows have it.
+        first_key: shows what a line looks like.
+        nouns: what the file holds, and what a row is in the results.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    found: MessageFile[Row] = MessageFile()
+    kind = other_kind(file)
+    if kind is not None:
+        found.problems.append(kind)
+        return found
+    first: dict[str, int] = {}
+    try:
+        with file.open(encoding="utf-8-sig") as opened:
+            for number, line in enumerate(opened, start=1):
+                if not line.strip():
+                    continue
+                row = object_in(line, first_key)
+                if isinstance(row, str):
+                    found.problems.append(f"line {number}: {row}")
+                    continue
+                problems, name = list(problems_of(row)), row.get(id_key)
+                if isinstance(name, str) and first.setdefault(name, number) != number:
+                    same = f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
+                    problems.append(f"{id_key}: {same}")
+                found.problems += [f"line {number}: {problem}" for problem in problems]
+                if not problems:
+                    found.rows.append(row_of(row))
+                    found.lines.append(number)
+    except UnicodeDecodeError:
+        found.problems += [problem.removeprefix(f"{file}: ") for problem in not_utf8(file).problems]
+        return found
+    if not found.rows and not found.problems:
+        found.problems.append(f"has no {nouns[0]}; each line is a JSON object")
+    return found
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One line of a file that was checked."""
+
+    messages: tuple[Mapping[str, str], ...]
+    """Each with `role` and `content`; the last is the user's."""
+    id: str | None = None
+    correct: str | None = None
+    incorrect: tuple[str, ...] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Its other fields, `cluster` among them, as texts; they stay with the instance."""
+
+
+def holds_conversations(dataset_file: object) -> bool:
+    return isinstance(dataset_file, str) and dataset_file.lower().endswith(ENDING)
+
+
+def read_conversations(file: Path) -> MessageFile[Conversation]:
+    """Raises OSError: it cannot be read."""
+    found = _read(file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation)
+    ids, clusters = [row.id for row in found.rows], [row.others.get(CLUSTER) for row in found.rows]
+    for name, values in ((ID, ids), (CLUSTER, clusters)):
+        if gap := found.without(values):
+            have = f"and {gap[1]} other lines have one; all have it or none has"
+            found.problems.append(f"line {gap[0]}: {name}: is missing, {have}")
+    return found
+
+
+def fields_of(rows: Iterable[Conversation]) -> list[str]:
+    """Those that all rows have, of those that mean something; of incorrect answers, some."""
+    rows = list(rows)
+    has = {
+        ID: [row.id is not None for row in rows],
+        CORRECT: [row.correct is not None for row in rows],
+        INCORRECT: [any(row.incorrect for row in rows)],
+        CLUSTER: [CLUSTER in row.others for row in rows],
+    }
+    return [name for name, there in has.items() if rows and all(there)]
+
+
+def check_conversations(
+    path: Path, file: Path, needing: str | None, found: Findings, *, quasi: bool
+) -> list[Conversation]:
+    """What is wrong in the file, and what is noted of it.
+
+    Args:
+        path: the benchmark's YAML, which names the file.
+        needing: the metric that cannot do without right answers, if one cannot.
+        quasi: the benchmark has HELM's quasi metrics.
+    """
+    try:
+        read = read_conversations(file)
+    except OSError as error:
+        found.problems += unreadable_file(file, error, "dataset_file", path).problems
+        return []
+    problems, rows = list(read.problems), list(zip(read.rows, read.lines, strict=True))
+    if needing is not None:
+        lines = [line for row, line in rows if row.correct is None]
+        problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
+    if quasi:
+        answers = RightAnswers()
+        for row, line in rows:
+            if row.correct is not None:
+                asked = row.messages[-1]["content"]
+                problems += answers.problems_of(f"line {line}: ", asked, row.correct, row.incorrect)
+        problems += answers.in_other_words()
+    found.problems += [f"{file}: {problem}" for problem in shortened(problems, inside="its lines")]
+    found.notes += _notes(rows, file.name, quasi=quasi)
+    return read.rows
+
+
+def _conversation(row: Mapping[str, Any]) -> Conversation:
+    known = (ID, MESSAGES, CORRECT, INCORRECT)
+    return Conversation(
+        _messages(row[MESSAGES]),
+        row.get(ID),
+        row.get(CORRECT),
+        tuple(row.get(INCORRECT) or ()),
+        {name: str(value) for name, value in row.items() if name not in known and value is not None},
+    )
+
+
+def _messages(told: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+    return tuple({"role": one["role"], "content": one["content"]} for one in told)
+
+
+def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    yield from message_problems(MESSAGES, row.get(MESSAGES), own=True)
+    for name in (ID, CLUSTER):
+        if row.get(name) is not None:
+            yield from name_problems(name, row[name])
+    correct, incorrect = row.get(CORRECT), row.get(INCORRECT)
+    if correct is not None:
+        yield from text_problems(CORRECT, correct)
+    if incorrect is not None and not isinstance(incorrect, list):
+        yield f'{INCORRECT}: must be a list of texts such as ["B", "C"]'
+    for number, answer in enumerate(incorrect if isinstance(incorrect, list) else []):
+        yield from text_problems(f"{INCORRECT}.{number}", answer)
+        if isinstance(answer, str) and isinstance(correct, str) and answer.strip() == correct.strip():
+            yield f"{INCORRECT}.{number}: is the {CORRECT}"
+    for name, value in row.items():
+        if isinstance(value, (list, dict)) and name not in (MESSAGES, INCORRECT, ID, CLUSTER, CORRECT):
+            yield f"{name}: must be text or a number; it stays with the instance as one"
+
+
+def _notes(rows: list[tuple[Conversation, int]], name: str, *, quasi: bool) -> Iterator[str]:
+    different = {tuple((one["role"], one["content"]) for one in row.messages) for row, _ in rows}
+    repeated = len(rows) - len(different)
+    if repeated:
+        yield f"{repeated} of {len(rows)} conversations of {name} are those of an earlier line: counted each time"
+    nothing = [line for row, line in rows if becomes_nothing(row.correct or "x")]
+    if quasi and nothing:
+        yield note_on_quasi(f"{len(nothing)} of {len(rows)} lines of {name} (first: line {nothing[0]})")
+
+
+def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
+    """Raises OSError: it cannot be read."""
+    found = _read(
+        path,
+        _ID[form],
+        _ID[form],
+        ("cases", "case"),
+        lambda row: _case_problems(row, form),
+        lambda row: _case(row, form),
+    )
+    if gap := found.without([case.cluster for case in found.rows]):
+        have = f"and {gap[1]} other cases have one; a case that shares nothing gets a name of its own"
+        found.problems.append(f"line {gap[0]}: cluster: is missing, {have}")
+    return found
+
+
+def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
+    own, canary = form == OWN, row.get("canary")
+    return RubricCase(
+        row[_ID[form]],
+        _messages(row[_MESSAGES[form]]),
+        tuple(Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ())) for one in row["rubrics"]),
+        reference=row.get("reference") if own else None,
+        cluster=row.get("cluster") if own else None,
+        tags=tuple(row.get(_TAGS[form]) or ()),
+        canary=canary if isinstance(canary, str) else None,
+    )
+
+
+def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
+    own = form == OWN
+    yield from name_problems(_ID[form], row.get(_ID[form]))
+    yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=own)
+    yield from _rubric_problems(row.get("rubrics"), own=own)
+    yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
+    if own:
+        yield from unknown_fields(row, _CASE_KEYS)
+        if row.get("reference") is not None:
+            yield from text_problems("reference", row["reference"])
+        if row.get("cluster") is not None:
+            yield from name_problems("cluster", row["cluster"])
 
 
 def object_in(line: str, first_key: str) -> dict[str, Any] | str:
@@ -70,10 +304,10 @@ def text_problems(where: str, value: Any) -> Iterator[str]:
         yield f"{where}: holds half a surrogate pair (\\ud800 to \\udfff), which is no character"
 
 
-def name_problems(where: str, value: Any, longest: int) -> Iterator[str]:
+def name_problems(where: str, value: Any) -> Iterator[str]:
     problems = list(text_problems(where, value))
-    if not problems and (len(value) > longest or any(ord(letter) < 32 for letter in value)):
-        problems.append(f"{where}: must be one line of at most {longest} characters")
+    if not problems and (len(value) > MAX_NAME_LENGTH or any(ord(letter) < 32 for letter in value)):
+        problems.append(f"{where}: must be one line of at most {MAX_NAME_LENGTH} characters")
     yield from problems
 
 
@@ -100,299 +334,6 @@ def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
         yield f"{where}.{len(value) - 1}.role: the last message must be the user's: it is what the model answers"
 
 
-CONVERSATION_RUN_SPEC = "eval_factory_conversations"
-"""The run spec of our plug-in that runs them."""
-
-ENDING = ".jsonl"
-"""Of a `dataset_file` that holds conversations; any other is a table."""
-
-MESSAGES = "messages"
-LONGEST_NAME = 200
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """One line of a file that was checked."""
-
-    messages: tuple[Mapping[str, str], ...]
-    """Each with `role` and `content`; the last is the user's."""
-    id: str | None = None
-    correct: str | None = None
-    incorrect: tuple[str, ...] = ()
-    others: Mapping[str, str] = field(default_factory=dict)
-    """Its other fields, `cluster` among them, as texts; they stay with the instance."""
-
-
-@dataclass
-class ConversationFile:
-    """The conversations of a file, and what is wrong with it: each problem with its line."""
-
-    rows: list[Conversation] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    """Of each row its line."""
-    problems: list[str] = field(default_factory=list)
-
-    def fields(self) -> list[str]:
-        """Those that all rows have, of those that mean something."""
-        has = {
-            ID: [row.id is not None for row in self.rows],
-            CORRECT: [row.correct is not None for row in self.rows],
-            INCORRECT: [bool(row.incorrect) for row in self.rows],
-            CLUSTER: [CLUSTER in row.others for row in self.rows],
-        }
-        return [name for name, there in has.items() if there and (all(there) or (name == INCORRECT and any(there)))]
-
-
-def holds_conversations(dataset_file: object) -> bool:
-    return isinstance(dataset_file, str) and dataset_file.lower().endswith(ENDING)
-
-
-def read_conversations(file: Path) -> ConversationFile:
-    """All rows, and every mistake: `line 3: messages.0.role: ...`. Empty lines are no rows.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    found = ConversationFile()
-    kind = other_kind(file)
-    if kind is not None:
-        found.problems.append(kind)
-        return found
-    first: dict[str, int] = {}
-    try:
-        with file.open(encoding="utf-8-sig") as opened:
-            for number, line in enumerate(opened, start=1):
-                if line.strip():
-                    _add_line(found, line, number, first)
-    except UnicodeDecodeError:
-        found.problems += [problem.removeprefix(f"{file}: ") for problem in not_utf8(file).problems]
-        return found
-    if not found.rows and not found.problems:
-        found.problems.append("has no conversations; each line is a JSON object")
-    found.problems += _gaps(found)
-    return found
-
-
-def check_conversations(
-    path: Path, file: Path, needing: str | None, found: Findings, *, quasi: bool
-) -> ConversationFile:
-    """What is wrong in the file, and what is noted of it.
-
-    Args:
-        path: the benchmark's YAML, which names the file.
-        needing: the metric that cannot do without right answers, if one cannot.
-        quasi: the benchmark has HELM's quasi metrics.
-    """
-    try:
-        read = read_conversations(file)
-    except OSError as error:
-        found.problems += unreadable(file, error, "dataset_file", path).problems
-        return ConversationFile()
-    problems = list(read.problems)
-    if needing is not None:
-        lines = [line for row, line in zip(read.rows, read.lines, strict=True) if row.correct is None]
-        problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
-    if quasi:
-        problems += _answers_without_option(read)
-    found.problems += [f"{file}: {problem}" for problem in shortened(problems, inside="its lines")]
-    found.notes += _notes(read, file.name, quasi=quasi)
-    return read
-
-
-def _add_line(found: ConversationFile, line: str, number: int, first: dict[str, int]) -> None:
-    where = f"line {number}"
-    row = object_in(line, MESSAGES)
-    if isinstance(row, str):
-        found.problems.append(f"{where}: {row}")
-        return
-    problems = list(_problems_of(row))
-    name = row.get(ID)
-    if isinstance(name, str) and name in first:
-        problems.append(f"{ID}: is the same as in line {first[name]}; it names the instance in the results")
-    elif isinstance(name, str):
-        first[name] = number
-    found.problems += [f"{where}: {problem}" for problem in problems]
-    if not problems:
-        found.rows.append(_conversation(row))
-        found.lines.append(number)
-
-
-def _conversation(row: Mapping[str, Any]) -> Conversation:
-    known = (ID, MESSAGES, CORRECT, INCORRECT)
-    return Conversation(
-        tuple({"role": one["role"], "content": one["content"]} for one in row[MESSAGES]),
-        row.get(ID),
-        row.get(CORRECT),
-        tuple(row.get(INCORRECT) or ()),
-        {name: str(value) for name, value in row.items() if name not in known and value is not None},
-    )
-
-
-def _problems_of(row: Mapping[str, Any]) -> Iterator[str]:
-    yield from message_problems(MESSAGES, row.get(MESSAGES), own=True)
-    for name in (ID, CLUSTER):
-        if row.get(name) is not None:
-            yield from name_problems(name, row[name], LONGEST_NAME)
-    correct = row.get(CORRECT)
-    if correct is not None:
-        yield from text_problems(CORRECT, correct)
-    yield from _incorrect_problems(row.get(INCORRECT), correct)
-    for name, value in row.items():
-        if isinstance(value, (list, dict)) and name not in (MESSAGES, INCORRECT, ID, CLUSTER, CORRECT):
-            yield f"{name}: must be text or a number; it stays with the instance as one"
-
-
-def _incorrect_problems(value: Any, correct: Any) -> Iterator[str]:
-    if value is None:
-        return
-    if not isinstance(value, list):
-        yield f'{INCORRECT}: must be a list of texts such as ["B", "C"]'
-        return
-    for number, answer in enumerate(value):
-        yield from text_problems(f"{INCORRECT}.{number}", answer)
-        if isinstance(answer, str) and isinstance(correct, str) and answer.strip() == correct.strip():
-            yield f"{INCORRECT}.{number}: is the {CORRECT}"
-
-
-def _gaps(found: ConversationFile) -> Iterator[str]:
-    """Fields that only some rows have, where all or none must."""
-    for name, values in (
-        (ID, [row.id for row in found.rows]),
-        (CLUSTER, [row.others.get(CLUSTER) for row in found.rows]),
-    ):
-        there = sum(value is not None for value in values)
-        if 0 < there < len(values):
-            line = found.lines[values.index(None)]
-            yield f"line {line}: {name}: is missing, and {there} other lines have one; all have it or none has"
-
-
-def _answers_without_option(read: ConversationFile) -> list[str]:
-    answers, found = RightAnswers(), list[str]()
-    for row, line in zip(read.rows, read.lines, strict=True):
-        asked = row.messages[-1]["content"]
-        if row.correct is not None:
-            found += answers.problems_of(f"line {line}: ", asked, row.correct, row.incorrect)
-    return found + answers.in_other_words()
-
-
-def _notes(read: ConversationFile, name: str, *, quasi: bool) -> Iterator[str]:
-    different = {tuple((one["role"], one["content"]) for one in row.messages) for row in read.rows}
-    repeated = len(read.rows) - len(different)
-    if repeated:
-        yield f"{repeated} of {len(read.rows)} conversations of {name} are those of an earlier line: counted each time"
-    nothing = [line for row, line in zip(read.rows, read.lines, strict=True) if becomes_nothing(row.correct or "x")]
-    if quasi and nothing:
-        yield note_on_quasi(f"{len(nothing)} of {len(read.rows)} lines of {name} (first: line {nothing[0]})")
-
-
-Form = Literal["rubric", "healthbench"]
-OWN: Form = "rubric"
-HEALTHBENCH: Form = "healthbench"
-
-_ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
-_MESSAGES = {OWN: "messages", HEALTHBENCH: "prompt"}
-_TAGS = {OWN: "tags", HEALTHBENCH: "example_tags"}
-_CRITERION_KEYS = ("criterion", "points", "tags")
-LARGEST_POINTS = 1_000_000
-LONGEST_ID, LONGEST_TAG = 200, 200
-
-
-@dataclass
-class RubricFile:
-    """The cases of a file, and what is wrong with it: each problem with its line."""
-
-    cases: list[RubricCase] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def has_clusters(self) -> bool:
-        return any(case.cluster is not None for case in self.cases)
-
-
-def read_rubric_file(path: Path, form: Form) -> RubricFile:
-    """All cases, and every mistake: `line 3: rubrics.0.points: ...`. Empty lines are no cases.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    found = RubricFile()
-    kind = other_kind(path)
-    if kind is not None:
-        found.problems.append(kind)
-        return found
-    first: dict[str, int] = {}
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    _add_line_of_rubric_file(found, line, number, form, first)
-    except UnicodeDecodeError:
-        found.problems += [problem.removeprefix(f"{path}: ") for problem in not_utf8(path).problems]
-        return found
-    if not found.cases and not found.problems:
-        found.problems.append("has no cases; each line is a JSON object")
-    clusters = sum(case.cluster is not None for case in found.cases)
-    if 0 < clusters < len(found.cases):
-        without = next(case for case in found.cases if case.cluster is None)
-        found.problems.append(
-            f"line {first[without.id]}: cluster: is missing, and {clusters} other cases have one; a case that shares"
-            " nothing gets a name of its own"
-        )
-    return found
-
-
-def faults_of(path: Path, form: Form) -> list[str]:
-    """The first mistakes, and how many more there are."""
-    problems = read_rubric_file(path, form).problems
-    return shortened(problems)
-
-
-def _add_line_of_rubric_file(found: RubricFile, line: str, number: int, form: Form, first: dict[str, int]) -> None:
-    where = f"line {number}"
-    row = object_in(line, _ID[form])
-    if isinstance(row, str):
-        found.problems.append(f"{where}: {row}")
-        return
-    problems = list(_problems_of_of_rubric_file(row, form))
-    name = row.get(_ID[form])
-    if isinstance(name, str) and name in first:
-        problems.append(f"{_ID[form]}: is the same as in line {first[name]}; it names the case in the results")
-    elif isinstance(name, str):
-        first[name] = number
-    found.problems += [f"{where}: {problem}" for problem in problems]
-    if not problems:
-        found.cases.append(_case(row, form))
-
-
-def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
-    criteria = tuple(Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ())) for one in row["rubrics"])
-    messages = tuple({"role": one["role"], "content": one["content"]} for one in row[_MESSAGES[form]])
-    own = form == OWN
-    canary = row.get("canary")
-    return RubricCase(
-        row[_ID[form]],
-        messages,
-        criteria,
-        reference=row.get("reference") if own else None,
-        cluster=row.get("cluster") if own else None,
-        tags=tuple(row.get(_TAGS[form]) or ()),
-        canary=canary if isinstance(canary, str) else None,
-    )
-
-
-def _problems_of_of_rubric_file(row: Mapping[str, Any], form: Form) -> Iterator[str]:
-    yield from name_problems(_ID[form], row.get(_ID[form]), LONGEST_ID)
-    yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=form == OWN)
-    yield from _rubric_problems(row.get("rubrics"), own=form == OWN)
-    yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
-    if form == OWN:
-        yield from unknown_fields(row, ("id", "messages", "rubrics", "reference", "cluster", "tags", "canary"))
-        if row.get("reference") is not None:
-            yield from text_problems("reference", row["reference"])
-        if row.get("cluster") is not None:
-            yield from name_problems("cluster", row["cluster"], LONGEST_ID)
-
-
 def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
     if not isinstance(value, list) or not value:
         yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
@@ -417,11 +358,11 @@ def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:
         yield f"{where}.points: is missing"
     elif isinstance(points, bool) or not isinstance(points, (int, float)):
         yield f"{where}.points: must be a number; negative points are for what an answer should not do"
-    elif abs(points) > LARGEST_POINTS or (own and points == 0):
-        yield f"{where}.points: must not be 0, nor beyond {LARGEST_POINTS}"
+    elif abs(points) > MAX_POINTS or (own and points == 0):
+        yield f"{where}.points: must not be 0, nor beyond {MAX_POINTS}"
     yield from _tag_problems(f"{where}.tags", one.get("tags"))
     if own:
-        yield from unknown_fields(one, _CRITERION_KEYS, f"{where}.")
+        yield from unknown_fields(one, ("criterion", "points", "tags"), f"{where}.")
 
 
 def _tag_problems(where: str, value: Any) -> Iterator[str]:
@@ -431,4 +372,4 @@ def _tag_problems(where: str, value: Any) -> Iterator[str]:
         yield f'{where}: must be a list of texts such as ["axis:accuracy"]'
         return
     for number, tag in enumerate(value):
-        yield from name_problems(f"{where}.{number}", tag, LONGEST_TAG)
+        yield from name_problems(f"{where}.{number}", tag)

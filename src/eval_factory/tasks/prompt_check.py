@@ -1,7 +1,4 @@
-"""`scale` and `criteria` of a jury's metric in benchmark.yaml, checked: what may stand there, and what is wrong.
-
-The prompts of a custom benchmark: what is in their braces.
-"""
+"""What a custom benchmark's prompts hold in their braces, and `scale` and `criteria` of its jury's metric: checked."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import string
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.jury_form import (
@@ -23,16 +20,13 @@ from eval_factory.core.jury_form import (
     SCALE,
     SCALE_PLACE,
     JuryForm,
-    form_of,
+    jury_form_of,
 )
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 
-if TYPE_CHECKING:
-    from eval_factory.tasks.custom_benchmark import Benchmark
-
-MOST_STEPS = 100
-LONGEST_NAME, LONGEST_TEXT = 80, 1000
+MAX_STEPS = 100
+MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?\Z")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
@@ -54,12 +48,7 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
         *([] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)),
     ]
     problems += found
-    return HELMS_FORM if found else form_of({SCALE: scale, CRITERIA: criteria})
-
-
-def jury_form_of(benchmark: Benchmark | None) -> JuryForm:
-    """Of a run: HELM's, but for a custom benchmark that says its own."""
-    return HELMS_FORM if benchmark is None else benchmark.jury_form
+    return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
 
 
 def _of_scale(where: str, scale: Any) -> Iterator[str]:
@@ -71,8 +60,8 @@ def _of_scale(where: str, scale: Any) -> Iterator[str]:
             yield f"{where}.{name}: must be a whole number; {_SCALE_FORM}"
             return
     lowest, highest = min(scale.values()), max(scale.values())
-    if highest - lowest > MOST_STEPS:
-        yield f"{where}: from {lowest} to {highest} are more than {MOST_STEPS} steps; use a coarser scale"
+    if highest - lowest > MAX_STEPS:
+        yield f"{where}: from {lowest} to {highest} are more than {MAX_STEPS} steps; use a coarser scale"
     elif scale.keys() != {MIN, MAX}:
         yield from _of_labels(where, scale)
     elif scale[MIN] >= scale[MAX]:
@@ -86,7 +75,7 @@ def _of_labels(where: str, labels: Mapping[Any, int]) -> Iterator[str]:
         elif _NUMBER.match(name.strip()):
             yield f"{where}.{name}: must be a word, not a number; {_SCALE_FORM}"
         else:
-            yield from _of_text(f"{where}.{name}", name, LONGEST_NAME)
+            yield from _of_text(f"{where}.{name}", name, MAX_NAME_LENGTH)
     words = Counter(str(name).casefold() for name in labels)
     yield from (f"{where}.{word}: stands there twice but for capitals" for word, times in words.items() if times > 1)
     values = Counter(labels.values())
@@ -107,9 +96,9 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
                 hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
                 yield f"{where}.{number}: unknown key {key}{hint}"
         name, told = one.get("name"), one.get("description", "")
-        yield from _of_text(f"{where}.{number}.name", name, LONGEST_NAME)
+        yield from _of_text(f"{where}.{number}.name", name, MAX_NAME_LENGTH)
         if told != "":
-            yield from _of_text(f"{where}.{number}.description", told, LONGEST_TEXT)
+            yield from _of_text(f"{where}.{number}.description", told, MAX_TEXT_LENGTH)
         names[str(name)] += 1
     yield from (f"{where}: {name} is listed {times} times" for name, times in names.items() if times > 1)
 
@@ -166,21 +155,8 @@ def _line_of(text: str, part: str) -> int:
 
 def _line_of_lone_brace(text: str) -> int:
     """Where a brace stands that opens nothing or closes nothing."""
-    opened: int | None = None
-    position = 0
-    while position < len(text):
-        character = text[position]
-        doubled = opened is None and text[position : position + 2] in ("{{", "}}")
-        if character == "{" and not doubled:
-            if opened is not None:
-                break
-            opened = position
-        elif character == "}" and not doubled:
-            if opened is None:
-                return text.count("\n", 0, position) + 1
-            opened = None
-        position += 2 if doubled else 1
-    return text.count("\n", 0, opened if opened is not None else position) + 1
+    without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
+    return text.count("\n", 0, re.search(r"[{}]|\Z", without_pairs).start()) + 1  # type: ignore[union-attr]
 
 
 def check_judge_prompt(

@@ -1,6 +1,6 @@
-"""A case of a rubric benchmark: a conversation, and the criteria that its answer is judged by.
+"""A case of a rubric benchmark: a conversation, the criteria that its answer is judged by, and its score.
 
-HealthBench's published files (Arora et al. 2025, arXiv 2505.08775; MIT).
+HealthBench: Arora et al. 2025, arXiv 2505.08775; MIT.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made anew with them.
-
-How many answers people have to rate for an interval of a wanted width: `annotate plan`.
+"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made anew with them; and
+how many ratings an interval of a wanted width takes.
 """
 
 from __future__ import annotations
@@ -14,34 +13,42 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from eval_factory.analysis.annotation_sample import (
+from eval_factory.analysis.annotation_sheets import (
     Candidate,
     Draw,
     Layer,
+    csv_sheet,
     drawn,
+    drawn_sample,
     group_field,
     layers_of,
-    order_of,
-    sample_of,
+    rater_order,
+    read_returns,
 )
-from eval_factory.analysis.annotation_sheets import csv_sheet, read_returns
-from eval_factory.core.annotations import AnswerKey, Asked, Sample, Shown, asked_of, read_annotations, read_sample
+from eval_factory.core import formats
+from eval_factory.core.annotations import AnswerKey, Asked, Sample, ShownAnswer, asked_of, read_annotations, read_sample
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Clinicians, InstanceRecord, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.tables import Table, screen
 from eval_factory.report.checksums import ChecksumsError, digests_of, forget_checksums, read_checksums, write_checksums
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
 from eval_factory.scoring.prediction_powered import LEAST_RATED, Expected, half_width_of, needed_for
-from eval_factory.workflows.recollect import recollected, state_of
+from eval_factory.workflows.recollect import last_state, recollected
 from eval_factory.workflows.resume import remember_result
 
 MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
 MOST_RATERS = 50
+CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
+SHARES = (0.1, 0.05, 0.03)
+"""Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
+LEAST_FOR_CORRELATION = 10
+"""Answers that have to be rated before their correlation with the judge is taken for known."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ def export_sheets(folder: Path, options: SheetOptions) -> Exported:
         if before := _listed(rundir):
             _write_checksums_of(rundir, [kept], before, stored.result.provenance)
     for name in names:
-        order = order_of([one.code for one in chosen.sample.answers], chosen.sample.id, name)
+        order = rater_order([one.code for one in chosen.sample.answers], chosen.sample.id, name)
         for kind, write in (("csv", csv_sheet), ("html", rater_form)):
             text = write(chosen.sample, name, order, chosen.shown, with_reference=options.with_reference)
             write_atomic(options.out / f"rater_{name}.{kind}", text, mode=PRIVATE)
@@ -126,7 +133,7 @@ def export_sheets(folder: Path, options: SheetOptions) -> Exported:
 @dataclass(frozen=True)
 class _Chosen:
     sample: Sample
-    shown: dict[str, Shown] = field(repr=False)
+    shown: dict[str, ShownAnswer] = field(repr=False)
     """Code -> what a rater sees."""
 
 
@@ -138,7 +145,7 @@ def _chosen(stored: StoredResult, options: SheetOptions, draw: Draw, rated: froz
     places = {key: (number, chance) for key, number, chance in drawn(layers, rated, draw)}
     picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
     chosen = [(asked.shown(picked[key]), *place) for key, place in places.items()]
-    sample = sample_of(asked, layers, chosen, draw)
+    sample = drawn_sample(asked, layers, chosen, draw)
     return _Chosen(sample, {one.code: told for one, (told, _, _) in zip(sample.answers, chosen, strict=True)})
 
 
@@ -247,7 +254,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
     """
     names = {rundir.attestation.name, *(path.relative_to(rundir.root).as_posix() for path in changed)}
     known = {name: digest for name, digest in before.items() if name not in names}
-    state, result = state_of(rundir), load_result(rundir.root).result
+    state, result = last_state(rundir), load_result(rundir.root).result
     runs = [rundir.root / name for name in state.runs]
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):
@@ -280,11 +287,15 @@ def _given_back_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[
         shutil.rmtree(before, ignore_errors=True)
 
 
-CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
-SHARES = (0.1, 0.05, 0.03)
-"""Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
-LEAST_FOR_CORRELATION = 10
-"""Answers that have to be rated before their correlation with the judge is taken for known."""
+def plan_of(folder: Path, half_width: float | None) -> Planned:
+    """
+    Raises:
+        ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale.
+        PrerequisiteError: there is no result.
+    """
+    if half_width is not None and not half_width > 0:
+        raise ConfigError(f"--half_width {half_width:g}: give a number above 0, in units of the score")
+    return planned(known_of(folder), half_width)
 
 
 @dataclass(frozen=True)
@@ -324,15 +335,18 @@ class Planned:
         """As a table."""
         known, expected = self.known, self.known.expected
         source = f"from {known.rated} rated answers" if known.correlation is not None else "from the judges' scores"
-        spread = f"mean {expected.mean:.4g}, standard deviation {expected.stddev:.4g} ({source})"
+        spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
         lines = [
             f"{known.metric}: {expected.answers} answers, {spread}",
             "answers to rate for a 95 % interval of the corrected score of this half width:",
         ]
-        head = ["correlation of judge and people", *(f"+/- {width:.3g}" for width in self.half_widths), "all rated"]
-        cells = [head, *(list(_cells(row)) for row in self.rows)]
-        widths = [max(len(row[place]) for row in cells) for place in range(len(head))]
-        lines += ["  " + "  ".join(one.rjust(width) for one, width in zip(row, widths, strict=True)) for row in cells]
+        head = [
+            "correlation of judge and people",
+            *(f"+/- {formats.significant(width, 3)}" for width in self.half_widths),
+            "all rated",
+        ]
+        table = Table(head, [list(_cells(row)) for row in self.rows], len(head))
+        lines += [f"  {line}" for line in screen(table)]
         lines.append(
             f"-: rating every answer would not do, more questions would; fewer than {LEAST_RATED} are not used"
         )
@@ -340,20 +354,9 @@ class Planned:
 
 
 def _cells(row: PlanRow) -> Iterator[str]:
-    yield f"{row.correlation:.2f}{' (measured)' if row.measured else ''}"
+    yield f"{formats.decimals(row.correlation, 2)}{' (measured)' if row.measured else ''}"
     yield from ("-" if count is None else str(count) for count in row.needed)
-    yield "-" if math.isinf(row.least_width) else f"+/- {row.least_width:.3g}"
-
-
-def plan_of(folder: Path, half_width: float | None) -> Planned:
-    """
-    Raises:
-        ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale.
-        PrerequisiteError: there is no result.
-    """
-    if half_width is not None and not half_width > 0:
-        raise ConfigError(f"--half_width {half_width:g}: give a number above 0, in units of the score")
-    return planned(known_of(folder), half_width)
+    yield "-" if math.isinf(row.least_width) else f"+/- {formats.significant(row.least_width, 3)}"
 
 
 def planned(known: Known, half_width: float | None) -> Planned:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import Request
 from eval_factory.config.merge import is_credential
 from eval_factory.config.rules import own_data_of
+from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.results import Provenance, TaskResult
@@ -25,8 +26,11 @@ from eval_factory.scoring.provenance import provenance_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.own_data import files_of
 from eval_factory.workflows.context import claim
-from eval_factory.workflows.options import Evaluated, Options
+from eval_factory.workflows.options import Options
 from eval_factory.workflows.recollect import stored_document, stored_evaluation, versions_that_differ, without_shards
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.evaluate import Evaluated
 
 FILE = "reproduce.yml"
 LONGEST_VALUE = 200
@@ -104,17 +108,17 @@ def _refuse_the_original(folder: Path, target: Path) -> None:
 
 def run_config_again(document: Mapping[str, Any], target: Path, stored: StoredResult) -> str:
     """All values that were used, but those that were left to the benchmark; `output_dir` is the new folder."""
-    config: dict[str, Any] = without_nulls({name: document[name] for name in ("config", "target")})
+    config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(target)
     identity = stored.result.provenance.run_identity
     return HEADER.format(folder=one_line(str(stored.folder), LONGEST_VALUE), identity=identity) + to_yaml(config)
 
 
-def without_nulls(tree: Any) -> Any:
+def without_unset(tree: Any) -> Any:
     """A null is the same as nothing, which is what a person would write; but that of a credential says: send no key."""
     if isinstance(tree, Mapping):
         return {
-            name: value if name.startswith(USERS_OWN) else without_nulls(value)
+            name: value if name.startswith(USERS_OWN) else without_unset(value)
             for name, value in tree.items()
             if value is not None or is_credential(name)
         }
@@ -211,4 +215,4 @@ def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
 
 
 def _value(result: TaskResult, name: str) -> str:
-    return f"{result.scores[name].value:.6g}" if name in result.scores else "absent"
+    return f"{formats.significant(result.scores[name].value, 6)}" if name in result.scores else "absent"

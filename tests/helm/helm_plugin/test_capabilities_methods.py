@@ -1,16 +1,33 @@
-"""Every method of HELM's was thought of."""
+"""What is refused because an endpoint gives text for text only: every method of HELM's was thought of."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 
-def test_every_method_of_helm_was_thought_of() -> None:
-    from helm.benchmark.adaptation import adapter_spec
+from helm.benchmark.adaptation import adapter_spec
 
+from eval_factory.helm_plugin.runner import needed_capability
+
+PROMPTS, SEEN = "the log probabilities of its prompts", "images or sounds in the prompt"
+NEEDED = {
+    **dict.fromkeys(("generation", "chat", "multiple_choice_joint", "ehr_instruction")),
+    "multiple_choice_joint_chain_of_thought": None,
+    "generation_multimodal": SEEN, "multiple_choice_joint_multimodal": SEEN,
+    "language_modeling": PROMPTS, "multiple_choice_separate_original": PROMPTS,
+    "multiple_choice_separate_calibrated": PROMPTS,
+    "ranking_binary": "the log probabilities of its answers",
+}  # fmt: skip
+
+
+def test_by_method() -> None:
     methods = {
         value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_") and isinstance(value, str)
     }
-    assert methods == {
-        "generation", "chat", "multiple_choice_joint", "ehr_instruction", "multiple_choice_joint_chain_of_thought",
-        "generation_multimodal", "multiple_choice_joint_multimodal", "language_modeling",
-        "multiple_choice_separate_original", "multiple_choice_separate_calibrated", "ranking_binary",
-    }  # fmt: skip
+    assert {
+        method: needed_capability(SimpleNamespace(method=method, image_generation_parameters=None))
+        for method in methods
+    } == NEEDED
+
+
+def test_images_to_be_made() -> None:
+    assert needed_capability(SimpleNamespace(method="generation", image_generation_parameters=object())) == "images"

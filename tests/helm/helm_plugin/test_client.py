@@ -76,13 +76,21 @@ def test_what_nobody_thought_of_costs_one_instance(
     assert again.cached
 
 
-def test_an_answer_that_an_older_version_kept_is_looked_at_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}},
+        {"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}},  # no file can hold it
+    ],
+)
+def test_an_answer_that_an_older_version_kept_is_looked_at_again(
+    server: ScriptedEndpoint, tmp_path: Path, choice: dict[str, Any]
+) -> None:
     endpoint = endpoint_at(server, tmp_path)
     asked = endpoint._keyed(REQUEST)
     kept = session.session_for(tmp_path).cache
-    died = {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}
     kept.save(
-        response_cache.Answer(asked.key, "model", "m", asked.body, died, time.time(), 0.1),
+        response_cache.Answer(asked.key, "model", "m", asked.body, {"choices": [choice]}, time.time(), 0.1),
         response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
     )
     result = endpoint.make_request(REQUEST)
@@ -309,21 +317,6 @@ def test_a_judgement_that_is_forgotten_is_asked_again_under_any_key(tmp_path: Pa
     assert outcomes == ["refused", "answered", "unusable", "answered", "cached"]
 
 
-def test_a_number_that_no_file_can_hold_is_archived_and_asked_again(server: ScriptedEndpoint, tmp_path: Path) -> None:
-    """An older version kept it, and helm-run failed with it for ever."""
-    endpoint = endpoint_at(server, tmp_path)
-    asked = endpoint._keyed(REQUEST)
-    kept = session.session_for(tmp_path).cache
-    odd = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}}]}
-    kept.save(
-        response_cache.Answer(asked.key, "model", "m", asked.body, odd, time.time(), 0.1),
-        response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
-    )
-    assert not endpoint.make_request(REQUEST).cached
-    assert [row["outcome"] for row in response_cache.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
-    assert endpoint.make_request(REQUEST).cached
-
-
 @pytest.mark.parametrize(("answered_before", "model_id"), [(True, "m"), (False, "m"), (True, "another")])
 def test_the_first_requests_may_all_fail_where_others_were_answered_before(
     server: ScriptedEndpoint, tmp_path: Path, *, answered_before: bool, model_id: str
@@ -373,17 +366,6 @@ def test_a_judge_that_stops_names_itself_and_its_key(
     assert f"warning: {told}" in capfd.readouterr().err
 
 
-def test_too_many_requests_cost_no_retry(tmp_path: Path) -> None:
-    class Busy(ScriptedEndpoint):
-        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-            status, answer = super().reply(path, headers, body)
-            return (429, {"error": "slow down"}) if len(self.requests) == 1 else (status, answer)
-
-    with Busy(lambda _prompt: "B") as server:
-        assert endpoint_at(server, tmp_path, max_retries=0).make_request(REQUEST).success
-        assert len(server.requests) == 2
-
-
 def test_helm_makes_a_client_of_the_arguments_in_the_file(server: ScriptedEndpoint, tmp_path: Path) -> None:
     """Those that every version wrote; the clients of one role share one endpoint."""
     args: dict[str, Any] = {
@@ -396,43 +378,6 @@ def test_helm_makes_a_client_of_the_arguments_in_the_file(server: ScriptedEndpoi
     assert second.make_request(REQUEST).cached
     assert first._endpoint is second._endpoint is session.session_for(tmp_path).clients["model"]
     assert EndpointClient(**{**args, "role": "gpt"})._endpoint is not first._endpoint
-
-
-def test_a_request_is_hashed_once_and_its_answer_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = {"request_key": 0, "read_answer": 0, "usage_of": 0}
-
-    def counted(name: str) -> Any:
-        original = getattr(openai_api, name)
-
-        def call(*args: Any) -> Any:
-            counts[name] += 1
-            return original(*args)
-
-        return call
-
-    with Picky(lambda _prompt: "B") as server:
-        plain = endpoint_at(server, tmp_path, adapter={**ADAPTER, "params_to_remove": ["temperature"]})
-        for name in counts:
-            monkeypatch.setattr(openai_api, name, counted(name))
-        assert plain.make_request(REQUEST).success
-        assert counts == {"request_key": 1, "read_answer": 1, "usage_of": 1}
-        assert plain.make_request(REQUEST).cached
-        assert counts == {"request_key": 2, "read_answer": 2, "usage_of": 2}
-        changed = endpoint_at(server, tmp_path)
-        assert changed.make_request(REQUEST).success
-        counts.update(request_key=0)
-        assert changed.make_request(dataclasses.replace(REQUEST, prompt="q")).success
-        assert counts["request_key"] == 2  # as it is, and as it is sent
-
-
-def test_a_request_without_the_refused_parameter_is_asked_for_as_it_is(tmp_path: Path) -> None:
-    """A change of a parameter that it does not have would make it the same request a second time."""
-    with Picky(lambda _prompt: "B") as server:
-        endpoint = endpoint_at(server, tmp_path)
-        endpoint.make_request(REQUEST)
-        plain = endpoint_at(server, tmp_path, adapter={**ADAPTER, "params_to_remove": ["temperature"]})
-        assert [asked.key for asked in plain._variants_of(plain._keyed(REQUEST))] == [plain._keyed(REQUEST).key]
-        assert len(list(endpoint._variants_of(endpoint._keyed(REQUEST)))) == 2
 
 
 def test_a_secret_in_the_requests_is_sent_and_neither_kept_nor_shown(

@@ -42,7 +42,7 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
         _annotation_criteria={"accuracy": {"score", "explanation"}},
     )
     state: Any = SimpleNamespace(result=result(answer))
-    return criterion_judge.annotate(annotator, state)
+    return criterion_judge.annotate_answer(annotator, state)
 
 
 def session(**given: Any) -> SimpleNamespace:
@@ -98,26 +98,16 @@ def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
 
 def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(criterion_judge, "judge_prompts", prompts := run_records.JudgePrompts())
-    file = tmp_path / JUDGE_PROMPTS_FILE
-    file.write_text('{"of": ["an earlier run"]}')
-    prompts.write_down(file)
-    assert not file.exists()
+    prompts.write_down(file := tmp_path / JUDGE_PROMPTS_FILE)
     for answer in ("one", "two"):
         annotated({"a": result(GIVEN)}, answer)
     assert json.loads(file.read_text()) == {"a_bench": [hashlib.sha256(b"judge {RESPONSE}").hexdigest()]}
-    prompts.note("b_bench", "z")
-    prompts.note("b_bench", "a")
-    both = sorted(hashlib.sha256(template).hexdigest() for template in (b"a", b"z"))
-    assert json.loads(file.read_text())["b_bench"] == both
-    other = tmp_path / "of the next run"
-    prompts.write_down(other)
-    assert set(json.loads(other.read_text())) == {"a_bench", "b_bench"}
 
 
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
     criterion_judge.ask_judges_in_parallel()
-    assert LLMAsJuryAnnotator.annotate is criterion_judge.annotate
+    assert LLMAsJuryAnnotator.annotate is criterion_judge.annotate_answer
 
 
 def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

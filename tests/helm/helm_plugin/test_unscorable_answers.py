@@ -110,16 +110,6 @@ def test_one_that_bears_no_empty_answer_either_has_no_value() -> None:
     assert list(failed(state)) == ["id1"]
 
 
-def test_a_second_metric_that_raises_on_the_same_answer_is_not_told_again() -> None:
-    state, told = scenario(["a", ODD, "abc"]), list[str]()
-    isolate_once()
-    with of_a_run(Unscorable(lambda _state, reason: told.append(reason))) as here:
-        here.watch(state)
-        for _ in range(2):
-            Lengths().evaluate(state, None, "", 1)
-    assert len(told) == 1
-
-
 @pytest.mark.parametrize(
     ("odd", "plain", "fails"),
     [(1, 0, True), (2, 0, True), (1, 1, False), (2, 1, True), (2, 2, False), (3, 2, True), (3, 3, False), (9, 8, True)],
@@ -202,6 +192,10 @@ def test_outside_a_run_nothing_is_hidden() -> None:
         with pytest.raises((ValueError, RecursionError)):
             metric.evaluate(scenario([ODD, "a", "b"]), None, "", 1)
     assert unscorable_answers._of_this_run == []
+    executor: Any = object.__new__(AnnotationExecutor)
+    (odd,) = scenario([ODD]).request_states
+    with pytest.raises(AnnotationExecutorError, match="that was odd Request: "):
+        executor.process([Annotator()], odd)
 
 
 def test_a_perplexity_that_overflows_is_left_out() -> None:
@@ -266,11 +260,3 @@ def test_helms_annotations_are_made_by_the_run_in_hand() -> None:
         done = [executor.process([Annotator()], state) for state in list(asked.request_states)]
     assert [state.annotations for state in done] == [{"lengths": {"length": n}} for n in (3, 0, 1)]
     assert list(failed(asked)) == ["id1"]
-
-
-def test_outside_a_run_annotations_are_helms_own() -> None:
-    isolate_once()
-    executor: Any = object.__new__(AnnotationExecutor)
-    (odd,) = scenario([ODD]).request_states
-    with pytest.raises(AnnotationExecutorError, match="that was odd Request: "):
-        executor.process([Annotator()], odd)

@@ -6,20 +6,11 @@ from eval_factory.helm_plugin.patches.patch_registry import CONFINED
 from eval_factory.tasks.run_specs import NEEDS_NO_PERMISSION, NOT_CONFINED, ONLY_WITH, load_index, needs_permission
 
 EXECUTING = {
-    "bigcodebench": "a remote service",
-    "bird_sql": "SQL",
-    "cleva": "Python",
-    "code": "Python",
-    "codeinsights_code_efficiency": "C++",
-    "codeinsights_correct_code": "C++",
-    "codeinsights_student_coding": "C++",
-    "codeinsights_student_mistake": "C++",
-    "czech_bank_qa": "SQL",
-    "ehr_sql": "SQL",
-    "image2musicsheet": "a program",
-    "spider": "SQL",
-    "unitxt": "any function that unitxt's card names",
-}
+    "bigcodebench": "a remote service", "bird_sql": "SQL", "cleva": "Python", "code": "Python",
+    "codeinsights_code_efficiency": "C++", "codeinsights_correct_code": "C++", "codeinsights_student_coding": "C++",
+    "codeinsights_student_mistake": "C++", "czech_bank_qa": "SQL", "ehr_sql": "SQL", "image2musicsheet": "a program",
+    "spider": "SQL", "unitxt": "any function that unitxt's card names",
+}  # fmt: skip
 
 
 def test_what_helm_executes_and_who_confines_it() -> None:

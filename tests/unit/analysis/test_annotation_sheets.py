@@ -17,39 +17,41 @@ from eval_factory.analysis.annotation_sheets import (
     LARGEST,
     LONGEST_CELL,
     Returned,
-    cell,
     choice_of,
     csv_sheet,
+    decoded_sheet,
     question_text,
     read_returns,
-    text_of,
+    sheet_cell,
 )
-from eval_factory.core.annotations import YES_NO, AnswerKey, Choice, Question, Rating, SampledAnswer, Shown
+from eval_factory.core.annotations import YES_NO, AnswerKey, Question, Rating, RatingChoice, SampledAnswer, ShownAnswer
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import ANSWER, SAMPLE
 
 FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20|%"
 
 
-def shown(answer: str = "a", question: str = "q") -> Shown:
+def shown(answer: str = "a", question: str = "q") -> ShownAnswer:
     turns = (("user", question), ("assistant", "b"))
-    return Shown(AnswerKey("secret-id", 0), turns, answer, ("ref",), (Question("first"), Question("=second")), "digest")
+    return ShownAnswer(
+        AnswerKey("secret-id", 0), turns, answer, ("ref",), (Question("first"), Question("=second")), "digest"
+    )
 
 
 @pytest.mark.parametrize("sign", FORMULAS)
 def test_a_cell_is_no_formula(sign: str) -> None:
-    assert cell(f"{sign}1+1") == f"'{sign}1+1"
-    assert cell(f' "{sign}1') == f"' \"{sign}1"
-    assert cell(f"so; {sign}1;x") == f"so;' {sign}1;x"
-    assert cell(f"a {sign} b, c") == f"a {sign} b, c"
+    assert sheet_cell(f"{sign}1+1") == f"'{sign}1+1"
+    assert sheet_cell(f' "{sign}1') == f"' \"{sign}1"
+    assert sheet_cell(f"so; {sign}1;x") == f"so;' {sign}1;x"
+    assert sheet_cell(f"a {sign} b, c") == f"a {sign} b, c"
 
 
 def test_a_cell_is_one_line() -> None:
-    assert cell("a\r\n\r\n=b\tc\u2028d") == "a \u23ce =b c \u23ce d"
-    assert cell("\n=b") == " \u23ce =b"
-    assert all(cell(f"x{odd}y").isprintable() for odd in ODD.values())
-    assert cell("x" * LONGEST_CELL) == "x" * LONGEST_CELL
-    assert cell("x" * (LONGEST_CELL + 1)) == "x" * LONGEST_CELL + CUT
+    assert sheet_cell("a\r\n\r\n=b\tc\u2028d") == "a \u23ce =b c \u23ce d"
+    assert sheet_cell("\n=b") == " \u23ce =b"
+    assert all(sheet_cell(f"x{odd}y").isprintable() for odd in ODD.values())
+    assert sheet_cell("x" * LONGEST_CELL) == "x" * LONGEST_CELL
+    assert sheet_cell("x" * (LONGEST_CELL + 1)) == "x" * LONGEST_CELL + CUT
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
@@ -80,7 +82,7 @@ def test_one_turn_is_shown_without_a_role() -> None:
     assert question_text([("user", "hi")]) == "hi"
 
 
-FIVE = tuple(Choice(float(one), str(one)) for one in range(1, 6))
+FIVE = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
 ALONE = SampledAnswer("qrstv", AnswerKey("b", 0), "b" * 64, 0, 0.5, (Question("alone"),))
 SHEET = replace(SAMPLE, choices=FIVE, answers=(ANSWER, ALONE))
 HEAD = "sheet,rater,item,number,rating,comment\n"
@@ -101,14 +103,12 @@ def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str 
 @pytest.mark.parametrize(
     "text",
     [
-        HEAD + "sheet,1,bcdfg,1,4,\n",
-        HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
+        HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
         HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n",
         "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
         (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
         "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
-        HEAD + "sheet,1,bcdfg,1, 4 \n",
-        HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
+        HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
     ],
 )  # fmt: skip
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
@@ -121,10 +121,8 @@ def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
         (HEAD + "sheet,B\u00e4r,bcdfg,1,5,sch\u00f6n\n").encode("cp1252"),
     )  # fmt: skip
     assert found.ratings == [
-        rating(),
-        rating("qrstv", 1, 2.0),
-        rating(value=5.0, rater="B\u00e4r", comment="sch\u00f6n"),
-    ]
+        rating(), rating("qrstv", 1, 2.0), rating(value=5.0, rater="B\u00e4r", comment="sch\u00f6n"),
+    ]  # fmt: skip
     assert (found.empty, found.faults) == (1, [])
 
 
@@ -152,12 +150,9 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: str, column: str, said: str) 
 
 def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
     found = returned(
-        tmp_path,
-        HEAD + "sheet,,bcdfg,9,9,\nsheet,1,bcdfg,1,4,\n",
-        HEAD + "sheet,1,bcdfg,1,3,\n",
-        "item,rating\n",
+        tmp_path, HEAD + "sheet,,bcdfg,9,9,\nsheet,1,bcdfg,1,4,\n", HEAD + "sheet,1,bcdfg,1,3,\n", "item,rating\n",
         b"PK\0\3",
-    )
+    )  # fmt: skip
     first, second, third, fourth = (str(tmp_path / f"r{number}.csv") for number in range(4))
     assert [fault.removeprefix(f"{first}: row 2, ") for fault in found.faults[:3]] == [
         "column rater: write who rated, in 1 to 80 characters",
@@ -188,7 +183,7 @@ def test_ways_to_say_yes(text: str, value: float | None) -> None:
 
 
 def test_a_decimal_comma_and_what_is_no_number() -> None:
-    quarters = (Choice(0.25, "0.25"), Choice(0.5, "0.5"))
+    quarters = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
     assert [choice_of(text, quarters) for text in ("0,25", ".5", "nan", "inf", "1e400", "yes")] == [
         0.25,
         0.5,
@@ -197,7 +192,7 @@ def test_a_decimal_comma_and_what_is_no_number() -> None:
 
 
 def test_a_text_of_no_encoding_that_is_known_is_read_all_the_same() -> None:
-    assert text_of(b"\x81\xe4") == "\ufffd\xe4"
+    assert decoded_sheet(b"\x81\xe4") == "\ufffd\xe4"
 
 
 def test_a_sheet_is_a_regular_file(tmp_path: Path) -> None:

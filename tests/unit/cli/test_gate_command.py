@@ -93,18 +93,6 @@ def test_a_report_that_cannot_be_written_is_said_after_what_was_found(
     assert output.startswith("gate: PASS")
 
 
-def test_a_run_from_before_the_lock_is_noted_everywhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
-    run("policy.yml", "--lock")
-    error, output = run("policy.yml", "--candidate", "new", "--baseline", "old", "--junit", "j.xml", "--json")
-    assert error is None
-    note = "medec: the result does not say when its run began"
-    assert json.loads(output)["notes"][0].startswith(note)
-    assert f"- {note}" in (here / "summary.md").read_text()
-    assert f'value="{note}' in (here / "j.xml").read_text()
-    assert f"note: {note}" in run("policy.yml", "--candidate", "new", "--baseline", "old")[1]
-
-
 def test_a_locked_policy_is_held(here: Path) -> None:
     error, output = run("policy.yml", "--lock")
     assert (error, (here / "policy.yml.lock").exists()) == (None, True)
@@ -141,11 +129,3 @@ def test_folders_are_spread_up_to_the_next_option() -> None:
         "p.yml", "--candidate", "a", "--candidate", "b", "--json", "x", "--baseline", "c", "--baseline", "d", "e.yaml",
         "--junit", "f",
     ]  # fmt: skip
-
-
-def test_statements_need_results_that_say_when_they_were_made(here: Path) -> None:
-    asked = ["--attest", "signed", "--evaluator", "urn:me"]
-    error, output = run("policy.yml", "--candidate", "new", "--baseline", "old", *asked)
-    assert isinstance(error, PrerequisiteError)
-    assert "wrote neither checksums nor times" in str(error)
-    assert output.startswith("gate: PASS")

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from eval_factory.cli.main import cli
-from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError
 
 OLD = """
 config:
@@ -77,11 +77,6 @@ def test_a_launchers_config_is_printed_where_no_file_is_named() -> None:
     assert f"# - {finding}\n" in done.stdout
 
 
-def test_a_suite_is_run_by_its_own_command() -> None:
-    last = run("import_config", "launcher.yml", "--output", "my suite.yml").stderr.splitlines()[-1]
-    assert last == "my suite.yml: written; next: eval-factory run_suite --run_config 'my suite.yml' --dry_run"
-
-
 def test_nothing_is_overwritten_without_force() -> None:
     Path("out.yml").write_text("mine")
     error = failed("import_config", "old.yml", "-o", "out.yml")
@@ -110,10 +105,3 @@ def test_what_is_not_translated_writes_nothing() -> None:
     Path("out.yml").write_text("mine")
     assert isinstance(failed("import_config", "missing.yml", "-o", "out.yml", "--force"), ConfigError)
     assert Path("out.yml").read_text() == "mine"
-
-
-def test_a_file_that_cannot_be_written_is_said() -> None:
-    error = failed("import_config", "old.yml", "-o", "launcher.yml/out.yml")
-    assert isinstance(error, PrerequisiteError)
-    assert str(error).startswith("launcher.yml/out.yml: cannot be written: ")
-    assert str(error).endswith("; give a file in a folder of yours")

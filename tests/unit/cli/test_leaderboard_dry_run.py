@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import shlex
-import sys
 from pathlib import Path
 
 import click.testing
 import pytest
 import requests
-import rich.console
 
-from eval_factory.cli import leaderboard
+from eval_factory.cli.leaderboard import LEAST_WIDTH, listing, plain_line, record
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
+from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
 
 NAMES = [row.name for row in registry.load_catalogue().leaderboards]
 TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
@@ -24,32 +24,6 @@ TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
 
 def call(*arguments: str) -> click.testing.Result:
     return click.testing.CliRunner().invoke(cli, ["leaderboard", *arguments], standalone_mode=False)
-
-
-def test_plain_lines() -> None:
-    lines = call("ls").stdout.splitlines()
-    assert [line.split("\t")[0] for line in lines] == NAMES
-    assert {line.count("\t") for line in lines} == {5}
-
-
-def test_json() -> None:
-    records = json.loads(call("ls", "--json").stdout)
-    assert [record["name"] for record in records] == NAMES
-    mmlu = next(record for record in records if record["name"] == "mmlu")
-    assert (mmlu["schema"], mmlu["max_eval_instances"], mmlu["priority"]) == ("schema_mmlu.yaml", 10000, 4)
-    assert all(record["schema_installed"] for record in records)
-
-
-def test_a_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = rich.console.Console(width=200, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-    monkeypatch.setattr(rich.console, "Console", lambda **_: console)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    leaderboard.listing(sys.stdout, as_json=False)
-    text = console.export_text()
-    console.file.close()
-    for name in NAMES:
-        assert name in text
-    assert "run_entries_lite_20240424.conf" in text
 
 
 FOR_TEXT = [
@@ -119,17 +93,6 @@ def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said
     assert said in str(error)
 
 
-def test_results_are_not_written_into_the_bundle(tmp_path: Path) -> None:
-    conf = str(conf_of(tmp_path, "mmlu:subject=a,model=text"))
-    inside = tmp_path / "bundle" / "results"
-    error = call(
-        "run", "lite", *TARGET, "--conf", conf, "--data_dir", str(tmp_path / "bundle"), "--output_dir", str(inside)
-    ).exception
-    assert isinstance(error, ConfigError)
-    assert f"{inside}: an output folder cannot be inside the data bundle" in str(error)
-    assert not inside.parent.exists()
-
-
 def conf_of(folder: Path, *descriptions: str) -> Path:
     file = folder / "x.conf"
     file.write_text(json.dumps({"entries": [{"description": text, "priority": 1} for text in descriptions]}))
@@ -172,50 +135,67 @@ def test_a_key_where_its_name_belongs_is_not_shown() -> None:
     assert "0123456789abcdef" not in str(result.exception) + result.output
 
 
-def test_nothing_of_the_priority(tmp_path: Path) -> None:
-    file = tmp_path / "x.conf"
-    file.write_text('entries: [{description: "a:model=text", priority: 3}]')
-    error = call("run", "lite", *TARGET, "--conf", str(file), "--output_dir", str(tmp_path / "out")).exception
-    assert isinstance(error, ConfigError)
-    assert "no entry has priority 2 or before" in str(error)
+ROWS = load_catalogue().leaderboards
 
 
-def test_the_conf_of_a_bundle(tmp_path: Path) -> None:
-    row = registry.find("mmlu")
-    (tmp_path / "presentation").mkdir()
-    (tmp_path / "presentation" / row.conf).write_text("entries: []")
-    assert registry.conf_of(row, file=None, data_dir=tmp_path) == (
-        "entries: []",
-        str(tmp_path / "presentation" / row.conf),
-    )
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def test_the_conf_is_downloaded_at_the_tag_of_the_installed_helm(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, float]] = []
-
-    def get(address: str, timeout: float) -> requests.Response:
-        asked.append((address, timeout))
-        reply = requests.Response()
-        reply.status_code, reply._content = 200, b"entries: []"
-        return reply
-
-    monkeypatch.setattr(requests, "get", get)
-    text, origin = registry.conf_of(registry.find("safety"), file=None, data_dir=None)
-    version = registry.helm_version()
-    at = f"https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/run_entries_safety.conf"
-    assert (text, origin, asked) == ("entries: []", at, [(at, registry.TIMEOUT_S)])
+def row(**changes: object) -> Leaderboard:
+    usual = {
+        "name": "mine", "description": "What it is", "conf": "run_entries_mine.conf", "schema": "schema_mine.yaml",
+        "num_train_trials": 1, "max_eval_instances": 70, "priority": 2,
+    }  # fmt: skip
+    return Leaderboard.model_validate({**usual, **changes})
 
 
-@pytest.mark.parametrize("status", [None, 404])
-def test_offline_names_the_way_out(status: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def get(address: str, timeout: float) -> requests.Response:
-        if status is None:
-            raise requests.ConnectionError("nobody there")
-        reply = requests.Response()
-        reply.status_code = status
-        return reply
+def shown(*, as_json: bool = False, stream: io.StringIO | None = None) -> str:
+    out = stream or io.StringIO()
+    listing(out, as_json=as_json)
+    return out.getvalue()
 
-    monkeypatch.setattr(requests, "get", get)
-    with pytest.raises(PrerequisiteError, match="--conf FILE") as caught:
-        registry.conf_of(registry.find("safety"), file=None, data_dir=None)
-    assert ("HTTP 404" if status else "ConnectionError") in str(caught.value)
+
+@pytest.fixture
+def _schema_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "schema_path", lambda _row: "somewhere")
+
+
+@pytest.mark.usefixtures("_schema_installed")
+def test_a_line_holds_everything_with_tabs_between() -> None:
+    plain = "mine\tWhat it is\trun_entries_mine.conf\tschema_mine.yaml\t70"
+    assert plain_line(row()) == f"{plain}\t-"
+    assert plain_line(row(needs=["a key", "a disk"])) == f"{plain}\ta key; a disk"
+
+
+def test_elsewhere_than_on_a_terminal_it_is_a_line_each() -> None:
+    assert shown().splitlines() == [plain_line(row) for row in ROWS]
+
+
+@pytest.mark.parametrize("stream", [None, Terminal()])
+def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> None:
+    found = json.loads(shown(as_json=True, stream=stream))
+    assert [one["name"] for one in found] == [row.name for row in ROWS]
+    assert found == [record(row) for row in ROWS]
+
+
+def test_a_terminal_shows_a_table_with_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(LEAST_WIDTH))
+    assert "│" in shown(stream=Terminal())
+    monkeypatch.setenv("COLUMNS", "400")
+    text = shown(stream=Terminal())
+    assert "needs, beside a text endpoint" in text
+    assert all(row.name in text for row in ROWS)
+    assert all(str(row.max_eval_instances) in text for row in ROWS)
+
+
+def test_a_narrow_terminal_shows_each_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(LEAST_WIDTH - 1))
+    lines = shown(stream=Terminal()).splitlines()
+    assert "│" not in "".join(lines)
+    for row in ROWS:
+        at = lines.index(row.name)
+        assert lines[at + 1].startswith("  ")
+    together = " ".join(line.strip() for line in lines)
+    assert f"{ROWS[0].conf}, {ROWS[0].schema_file}, {ROWS[0].max_eval_instances} instances" in together

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from eval_factory.cli import main
+from eval_factory.cli.console import HomePath
+from eval_factory.cli.main import LazyCommands, cli
+from eval_factory.cli.task_listing import SCHEMAS, schema_text
+from eval_factory.core.errors import ConfigError
 
 
 def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,11 +27,6 @@ def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureF
         "  check it\n"
         "eval-factory: second\n"
     )
-
-
-def test_a_message_without_text_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    main._say("")
-    assert capsys.readouterr().err == "eval-factory: \n"
 
 
 def test_the_traceback_of_a_defect_is_printable(
@@ -47,3 +52,125 @@ def test_on_a_terminal_a_long_message_goes_on_below(
     assert lines[:2] == ["eval-factory: cannot reach the endpoint", "    that was given the endpoint that was"]
     assert lines[-1] == "  check it"
     assert max(map(len, lines)) <= 40
+
+
+@pytest.mark.parametrize(
+    ("number", "path", "code", "said"),
+    [
+        (errno.ENAMETOOLONG, "x", 3, "eval-factory: x: "), (errno.EACCES, b"y", 3, "eval-factory: y: "), (errno.EACCES, None, 70, "a defect"),
+        (errno.ENOSPC, "x", 3, "cannot write x: "), (errno.EROFS, "x", 3, "make room there, or make it writable, then run the same command again"), (errno.ENOSPC, None, 3, "cannot write the output: "), (errno.EBUSY, "x", 70, "a defect"),
+    ],
+)  # fmt: skip
+def test_codes(
+    number: int, path: str | bytes | None, code: int, said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    error = OSError(number, os.strerror(number), path) if path else OSError(number, os.strerror(number))
+    assert main._code_of(error) == code
+    assert said in capsys.readouterr().err
+    assert len(list(tmp_path.iterdir())) == (code == 70)
+
+
+def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "nobody_reads", lambda _stream: True)
+    monkeypatch.setattr(main, "silence", lambda _stream: None)
+    assert main._code_of(BrokenPipeError(errno.EPIPE, "gone")) == 0
+
+
+MODULE = "commands_of_a_test"
+SOURCE = """
+import click
+
+@click.command()
+def alone(): "Does it alone."; click.echo("alone")
+
+@click.group()
+def tools(): "All the tools."
+
+@tools.command()
+def first(): click.echo("the first")
+
+@tools.command()
+def second(): click.echo("the second")
+
+other = None
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[click.Group]:
+    (tmp_path / f"{MODULE}.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    program = LazyCommands("program", later={"alone": MODULE, "tools": MODULE})
+    program.add_command(click.Command("own", callback=lambda: click.echo("its own")))
+    yield program
+    sys.modules.pop(MODULE, None)
+
+
+def test_its_commands_are_the_modules(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["tools", "--help"])
+    assert told.exit_code == 0
+    assert told.output.index("first") < told.output.index("second")
+    assert CliRunner().invoke(program, ["tools", "second"]).output == "the second\n"
+    assert MODULE in sys.modules
+
+
+def test_a_later_command_is_imported_when_it_is_called(program: click.Group) -> None:
+    assert CliRunner().invoke(program, ["own"]).output == "its own\n"
+    assert MODULE not in sys.modules
+    assert CliRunner().invoke(program, ["alone"]).output == "alone\n"
+    assert MODULE in sys.modules
+
+
+def test_the_help_has_what_later_commands_say_of_themselves(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["--help"]).output
+    assert "alone  Does it alone." in told
+    assert told.index("alone") < told.index("own") < told.index("tools")
+
+
+def test_a_later_command_is_found_by_a_name_like_its_own(program: click.Group) -> None:
+    told = CliRunner().invoke(program, ["alonee"])
+    assert told.exit_code == 2
+    assert "Did you mean 'alone'?" in told.output
+    assert MODULE not in sys.modules
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_command_prints_a_schema_as_it_stands_in_the_docs(name: str) -> None:
+    result = CliRunner().invoke(cli, ["schema", name], catch_exceptions=False)
+    assert (result.exit_code, result.output) == (0, schema_text(name))
+    assert result.output.endswith("}\n")
+
+
+def test_a_name_that_there_is_not_is_said_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="there is no schema 'run_confg', did you mean 'run_config'"):
+        schema_text("run_confg")
+    with pytest.raises(
+        ConfigError,
+        match=r"no schema 'zzz'; there are run_config, evaluation_config, results, suite_results, gate_policy, suite$",
+    ):
+        schema_text("zzz")
+
+
+@click.command()
+@click.option("--to", type=HomePath())
+def command(to: Path | None) -> None:
+    click.echo(f"{type(to).__name__}: {to}")
+
+
+def ran(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(command, arguments)
+    return result.exit_code, result.output
+
+
+def test_a_home_folder_is_found_where_no_shell_has_replaced_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert ran("--to=~/bundle") == (0, f"{type(Path()).__name__}: /home/me/bundle\n")
+    assert ran("--to=a/~b") == (0, f"{type(Path()).__name__}: a/~b\n")
+
+
+def test_a_path_that_there_cannot_be_is_a_wrong_command_line() -> None:
+    code, output = ran("--to", "x" * 5000)
+    assert code == 2
+    assert "Invalid value for '--to'" in output

@@ -79,18 +79,6 @@ def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) ->
     assert ("requires an argument" in results[0].output) is (arguments[-1] != "--help")
 
 
-def test_the_value_of_an_option_keeps_its_hyphens(config: Path) -> None:
-    lines = [line.split() for line in shown(config, "--model-id", "my-model_7-b").splitlines()]
-    assert ["#", "target.api_endpoint.model_id", "flag:", "my-model_7-b"] in lines
-
-
-def test_where_it_runs_is_a_flag_over_the_file(config: Path) -> None:
-    config.write_text(config.read_text() + "executor: slurm\nslurm: {partition: gpu}\n")
-    assert "#SBATCH --partition=gpu\n" in shown(config)
-    assert "#SBATCH" not in shown(config, "--executor", "local")
-    assert "#SBATCH --partition=cpu\n" in shown(config, "--overrides", "slurm.partition=cpu")
-
-
 @pytest.mark.parametrize("given", [("--shards", "4"), ("--overrides", "config.params.extra.shards=4")])
 def test_shards_are_told_what_to_write_now(given: tuple[str, str], config: Path) -> None:
     result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", *given])

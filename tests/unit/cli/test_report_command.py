@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from eval_factory.cli.main import cli
-from eval_factory.core.errors import ConfigError
+from eval_factory.cli.result_commands import drawings_of
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import write_checksums
-from eval_factory.report.page.instance_data import unpacked
+from eval_factory.report.page.instance_data import readable_page
 from eval_factory.report.reader import load_result
-from stored_results import right_or_wrong
+from stored_results import instance, result, right_or_wrong, written
 
 
 def report(*arguments: str | Path) -> str:
@@ -33,7 +38,7 @@ def test_a_page_without_texts_does_not_replace_the_one_with_texts(tmp_path: Path
     before = (folder / "report.html").read_bytes()
     assert report(folder, "--no-text") == f"{folder / 'report-without-texts.html'}\n"
     assert (folder / "report.html").read_bytes() == before
-    without = unpacked((folder / "report-without-texts.html").read_text("utf-8"))
+    without = readable_page((folder / "report-without-texts.html").read_text("utf-8"))
     assert "What is q0?" not in without
     assert "answer to q0" not in without
     (folder / "report.html").unlink()
@@ -60,13 +65,114 @@ def test_a_page_that_is_part_of_the_result_is_not_replaced_by_another(tmp_path: 
 def test_several_results_have_a_page_between_them(no_text: list[str], tmp_path: Path) -> None:
     folders = [right_or_wrong(tmp_path / name, values) for name, values in (("a", "1010"), ("b", "1100"))]
     assert report(*folders, *no_text, "-o", tmp_path / "both.html") == f"{tmp_path / 'both.html'}\n"
-    text = unpacked((tmp_path / "both.html").read_text("utf-8"))
+    text = readable_page((tmp_path / "both.html").read_text("utf-8"))
     assert "1 right in A alone: q2." in text
     assert ("What is q0?" in text) is not bool(no_text)
 
 
-def test_several_results_need_a_place(tmp_path: Path) -> None:
-    folders = [str(right_or_wrong(tmp_path / name, "101")) for name in "ab"]
-    done = CliRunner().invoke(cli, ["report", *folders])
-    assert isinstance(done.exception, ConfigError)
-    assert "-o page.html" in str(done.exception)
+def run(*arguments: Any) -> Any:
+    return CliRunner().invoke(cli, ["report", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_the_plots_of_one_result(tmp_path: Path) -> None:
+    folder = right_or_wrong(tmp_path / "a", "1011x")
+    before = (folder / "report.html").read_bytes(), (folder / "report.html").stat().st_mtime_ns
+    done = run(folder, "--plots", tmp_path / "plots")
+    names = [f"{name}.{kind}" for name in ("score", "distribution", "latency", "validity") for kind in ("svg", "png")]
+    assert done.output.splitlines() == [str(tmp_path / "plots" / name) for name in names]
+    root = ElementTree.parse(tmp_path / "plots" / "score.svg").getroot()  # noqa: S314 - our own
+    assert "exact_match: 0.500" in [child.text or "" for child in root][1]
+    with Image.open(tmp_path / "plots" / "score.png") as picture:
+        assert picture.size[0] == 2000
+    assert before == ((folder / "report.html").read_bytes(), (folder / "report.html").stat().st_mtime_ns)
+
+
+def test_the_plots_of_two_results_and_of_their_difference(tmp_path: Path) -> None:
+    a, b = right_or_wrong(tmp_path / "a", "11110000"), right_or_wrong(tmp_path / "b", "11111110")
+    drawings = drawings_of([a, b])
+    one = ["score", "distribution", "latency", "validity"]
+    assert list(drawings) == [*(f"a-{name}" for name in one), *(f"b-{name}" for name in one), "difference-a-b"]
+    difference = drawings["difference-a-b"]
+    assert difference.title == "pubmed_qa: exact_match, org/model minus org/model"
+    assert difference.description.startswith("exact_match: 0.375 (")
+    assert difference.description.endswith("; B (org/model) is better above zero, A (org/model) below.")
+    assert drawings["b-distribution"].description == "8 values; 0: 1; 1: 7."
+
+
+def test_results_that_do_not_compare_have_no_plot_of_their_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = right_or_wrong(tmp_path / "a", "1111")
+    other = [instance(f"z{number}", 1.0, prompt="another") for number in range(4)]
+    b = written(tmp_path / "b", result(other, task="medec"))
+    drawings = drawings_of([a, b])
+    assert not any(name.startswith("difference") for name in drawings)
+    assert {name[:2] for name in drawings} == {"a-", "b-"}
+    told = capsys.readouterr().err
+    assert told.startswith("warning: no plot of differences: the results cannot be compared (")
+    assert "'eval-factory compare'" in told
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[str]:
+    return [str(right_or_wrong(tmp_path / name, values)) for name, values in (("a", "11010"), ("b", "10111"))]
+
+
+def printed(*arguments: str) -> str:
+    done = CliRunner().invoke(cli, ["compare", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_text_json_and_markdown(folders: list[str]) -> None:
+    assert "no difference between A and B is shown; B is above A by 20.0 points" in printed(*folders).replace("\n ", "")
+    assert "| B - A | 5 | 20.0 |" in printed(*folders, "--markdown")
+    found = json.loads(printed(*folders, "--json", "--margin", "0.5"))
+    assert (found["comparable"], found["reasons"], len(found["comparisons"])) == (True, [], 1)
+    (one,) = found["comparisons"]
+    assert (one["a"], one["b"], one["margin"]) == (*folders, 0.5)
+    assert one["flips"] == {"a_only": ["q1"], "b_only": ["q2", "q4"]}
+    assert "texts" not in found
+
+
+def test_texts_on_demand(folders: list[str]) -> None:
+    assert "\nq1\n  prompt: What is q1?\n" in printed(*folders, "--texts")
+    texts = json.loads(printed(*folders, "--texts", "--json"))["texts"]
+    assert list(texts) == ["q1", "q2", "q4"]
+
+
+def failure(*arguments: str) -> tuple[Any, str]:
+    done = CliRunner().invoke(cli, ["compare", *arguments])
+    return done.exception, done.output
+
+
+def test_reasons_are_printed_and_the_exit_code_is_1(folders: list[str], tmp_path: Path) -> None:
+    other = str(right_or_wrong(tmp_path / "c", "1101", task="medec"))
+    error, output = failure(folders[0], other)
+    assert isinstance(error, NotReportableError)
+    assert str(error) == (
+        "the results cannot be compared: instances, task; to compare all the same: --allow instances,task"
+    )
+    assert "  - task: A and B are of different tasks: pubmed_qa and medec\n" in output
+    error, output = failure(folders[0], other, "--json", "--texts")
+    assert isinstance(error, NotReportableError)
+    assert {reason["name"] for reason in json.loads(output)["reasons"]} == {"task", "instances"}
+    error, _ = failure(*folders, "--metric", "none")
+    assert str(error) == "the results cannot be compared: metric"
+    for allowed in (["--allow", "task, instances"], ["--allow", "task", "--allow", "instances"]):
+        assert "accepted (task)" in printed(folders[0], other, *allowed)
+
+
+def test_what_is_wrong_with_the_command_line(folders: list[str], tmp_path: Path) -> None:
+    for arguments, message in (
+        ([*folders, "--json", "--markdown"], "give one of --json and --markdown"),
+        ([*folders, "--texts", "--markdown"], "--texts is for two folders"),
+        ([*folders, folders[0], "--texts"], "--texts is for two folders"),
+        (folders[:1], "give two folders or more"),
+        ([*folders, "--allow", "nothing"], "there is no such reason"),
+    ):
+        error, _ = failure(*arguments)
+        assert isinstance(error, ConfigError)
+        assert message in str(error)
+    error, _ = failure(folders[0], str(tmp_path / "nothing"))
+    assert isinstance(error, PrerequisiteError)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory import api
 from eval_factory.cli.main import cli
-from eval_factory.cli.run_command import RunOutput, code_of
-from eval_factory.core.errors import BusyError, ConfigError, EvalFactoryError, InterruptedRunError, NotReportableError
+from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.options import Evaluated, Submitted, end_record
+from eval_factory.workflows.evaluate import Evaluated
+from eval_factory.workflows.options import Submitted, end_record
 from stored_results import instance, result
 
 KEY = "sk-canary-5f3a9c1e7b2d4860aa"
@@ -175,27 +172,3 @@ def test_a_dry_run_is_to_be_read(flag: str, run: Any) -> None:
     done = run("--dry_run", flag, ends=made())
     assert isinstance(done.exception, ConfigError)
     assert len(done.stdout.splitlines()) == (flag == "--json")
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (EvalFactoryError(), 70),
-        (click.Abort(), 130),
-        (click.UsageError("x"), 2),
-        (OSError(errno.EIO, "x"), 70),
-        (PermissionError(errno.EACCES, os.strerror(errno.EACCES)), 3),
-    ],
-    ids=["ours", "abort", "usage", "disk", "path"],
-)
-def test_codes(error: BaseException, code: int) -> None:
-    assert code_of(error) == code
-
-
-def test_an_end_is_told_once() -> None:
-    stdout = io.StringIO()
-    output = RunOutput(as_json=True, stdout=stdout)
-    for _ in range(2):
-        with pytest.raises(ConfigError), output.failures_reported():
-            raise ConfigError("x")
-    assert len(stdout.getvalue().splitlines()) == 1

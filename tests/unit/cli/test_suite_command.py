@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +86,6 @@ def test_a_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]], spelling: li
     assert options == SuiteOptions(wait=True)
 
 
-def test_a_suite_on_slurm(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
-    done = run("run_suite", "--run_config", "suite.yml", "--executor", "slurm")
-    assert done.exit_code == 0, done.output
-    ((suite, options),) = ran
-    assert (suite.executor, options) == ("slurm", SuiteOptions())
-
-
 def test_every_flag_reaches_the_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
     done = run(
         "run_suite", "--run_config", "suite.yml", "--output_dir", "other", "--limit_samples", "3", "--max_processes", "5",
@@ -107,41 +99,6 @@ def test_every_flag_reaches_the_suite(here: Path, ran: list[tuple[Suite, SuiteOp
     assert (suite.max_processes, suite.max_attempts) == (5, 1)
     assert vars(suite.budget) == {"max_cost": 1.5, "max_requests": 7, "max_tokens_total": 9, "max_wall_s": 11}
     assert options == SuiteOptions(fresh=True, debug=True, no_preflight=True, reuse=(Path("a"), Path("b")))
-
-
-def test_a_preset(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
-    assert run("run_suite", "--preset", "smoke", "--output_dir", "s").exit_code == 0
-    assert [cell.target for cell in ran[0][0].cells] == ["demo_chat", "demo_completions"] * 2
-
-
-def test_debug_before_the_command(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
-    run("--debug", "run_suite", "--run_config", "suite.yml")
-    assert ran[0][1].debug
-
-
-def test_one_line(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
-    done = run("run_suite", "--run_config", "suite.yml", "--quiet")
-    assert (done.stdout, done.stderr) == ("1 cells: 1 complete\n", "")
-
-
-def test_two_records(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
-    done = run("run_suite", "--run_config", "suite.yml", "--json", "--quiet")
-    first, last = map(json.loads, done.stdout.splitlines())
-    assert (first["event"], first["suite"], first["total"]) == ("launch", str(here / "out"), 1)
-    assert first["cells"] == [{"target": "small", "evaluation": "sample_medical_qa"}]
-    assert (last["event"], last["exit_code"], last["status"], last["error"]) == ("end", 0, "complete", None)
-    assert last["cells"][0]["value"] == 0.5
-    assert last["results"] == str(here / "out" / "suite_results.yaml")
-
-
-def test_why_the_exit_code_is_another(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(suite: Suite, *_: Any, **__: Any) -> SuiteReport:
-        return report(suite_folder(suite.folder.root, started([CELL])), 3, "no key")
-
-    monkeypatch.setattr(workflow, "run_suite", fails)
-    done = run("run_suite", "--run_config", "suite.yml")
-    assert done.exit_code == 3
-    assert done.stderr == f"exit code 3: {CELL}: no key\n"
 
 
 def test_a_dry_run_starts_nothing(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
@@ -181,12 +138,6 @@ def test_a_wrong_suite_is_a_record_too(here: Path) -> None:
     assert json.loads(done.stdout)["event"] == "end"
 
 
-def test_another_executor_is_refused(here: Path) -> None:
-    done = run("run_suite", "--run_config", "suite.yml", "--executor", "cloud")
-    assert done.exit_code == 2
-    assert "'cloud' is not one of 'local', 'slurm'" in done.output
-
-
 def test_status(here: Path) -> None:
     suite_folder(here / "out", started([CELL]), ended())
     done = run("suite", "status", "out")
@@ -209,17 +160,10 @@ def _interrupted(*_: Any, **__: Any) -> None:
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_folder(here / "out", started([CELL]))
     monkeypatch.setattr(suite_screen, "watch", _interrupted)
-    monkeypatch.setattr(suite_logs, "show", _interrupted)
+    monkeypatch.setattr(suite_logs, "show_logs", _interrupted)
     for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
         done = run("suite", *arguments)
         assert (done.exit_code, done.stderr) == (0, "watching ended; the suite goes on\n")
-
-
-def test_watching_what_has_ended_already(here: Path) -> None:
-    suite_folder(here / "out", started([CELL]), ended())
-    done = run("suite", "status", "out", "--watch", "--json")
-    assert done.exit_code == 0
-    assert len(done.stdout.splitlines()) == 1
 
 
 def test_check(here: Path) -> None:
@@ -233,13 +177,6 @@ def test_check(here: Path) -> None:
     ]
     found = json.loads(run("suite", "check", "out", "--json").stdout)
     assert (found["complete"], found["missing"], found["cells"][0]["status"]) == (False, 1, "failed")
-
-
-def test_check_before_the_first_cell(here: Path) -> None:
-    suite_folder(here / "out")
-    done = run("suite", "check", "out")
-    assert isinstance(done.exception, PrerequisiteError)
-    assert "run 'eval-factory run_suite'" in str(done.exception)
 
 
 def test_logs(here: Path) -> None:
@@ -267,9 +204,3 @@ def test_cancel(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("suite", "cancel", "out")
     assert done.stdout.splitlines() == ["out: stopped", "1 cell: 1 missing", *goes_on]
     assert "to stop: waiting for it ..." in done.stderr
-
-
-def test_the_group_is_shown_with_its_commands() -> None:
-    shown: Callable[..., Result] = run
-    assert {"status", "check", "logs", "cancel"} <= set(shown("suite", "--help").output.split())
-    assert "run_suite" in shown("--help").output

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import io
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from eval_factory.cli.suite_screen import SuiteScreen, live_table
+from eval_factory.cli.run_command import RunOutput
+from eval_factory.cli.suite_screen import (
+    SuiteScreen,
+    live_table,
+    looking_on,
+    show_cells,
+    show_end,
+    show_status,
+    suite_end_record,
+    watch,
+    why,
+)
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.workflows.suite.suite_status import SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
+from eval_factory.workflows.suite.suite_status import SuiteReader, SuiteStatus, status_of
 from suite_by_hand import (
     back,
     cell_ended,
@@ -85,11 +103,6 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_an_event_of_no_cell_is_no_line(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    assert len(lines_of(folder, started(), {"event": "something"}, cell_ended("no/such"))) == 1
-
-
 def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
     folder, stream, clock = suite_folder(tmp_path), io.StringIO(), Clock()
     with SuiteScreen(stream, folder, clock) as screen:
@@ -108,13 +121,6 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
     assert stream.getvalue().splitlines()[2:] == [
         "  0/4 cells ended, 1 running: 10/100 requests, 1.0/s, 0 failed, 1:30 min left"
     ]
-
-
-def test_what_is_said_stays(tmp_path: Path) -> None:
-    stream = io.StringIO()
-    with SuiteScreen(stream, suite_folder(tmp_path), Clock()) as screen:
-        screen.say("one [two]\n  three\x1b[0m")
-    assert stream.getvalue() == "one [two]\n  three\\x1b[0m\n"
 
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
@@ -136,13 +142,6 @@ def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None
     assert "big/qa: started" not in sent
     assert sent.rindex("\x1b[?25h") > sent.rindex("10/100"), "the cursor is shown again"
     assert sent.rpartition("\x1b[2K")[2] == "\x1b[?25h\r", "the table is taken away"
-
-
-def test_an_event_is_shown_at_once(tmp_path: Path) -> None:
-    folder, stream = suite_folder(tmp_path), Terminal()
-    with SuiteScreen(stream, folder, Clock()) as screen:
-        told(folder, screen, started(), cell_ended("big/qa", "failed", reason="why it failed"))
-        assert "why it failed" in stream.getvalue()
 
 
 def test_a_dumb_terminal_has_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +187,171 @@ def test_a_table_of_many_cells(tmp_path: Path) -> None:
     assert lines[-1] == f"and {34 - (len(body) - 3)} waiting, 3 complete"
 
 
-def test_a_table_of_few_cells_hides_none(tmp_path: Path) -> None:
-    lines = drawn(status(tmp_path, 6), 100, 24)
-    assert len(lines) == 4 + 6
-    assert lines[4].startswith("a_target_with_a_name_0/of_an_evalua…  complete")
+NAMES = ("small/qa", "a_longer_name/qa")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SuiteDir:
+    reason = "many words " * 15
+    found = suite_folder(
+        tmp_path, started(NAMES), cell_ended(NAMES[0]), cell_ended(NAMES[1], "failed", reason=reason), ended()
+    )
+    cell_result(found, NAMES[0])
+    return found
+
+
+def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteReport:
+    cells = []
+    for name, code in zip(NAMES, codes, strict=True):
+        target, evaluation = name.split("/")
+        status = RunStatus.FAILED if code else RunStatus.COMPLETE
+        cells.append(CellReport(target, evaluation, status, folder.cell(target, evaluation), code, reason, 1))
+    return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
+
+
+def test_a_table_on_a_terminal_fits_and_loses_nothing(folder: SuiteDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    show_cells(status_of(folder), out)
+    text = out.getvalue()
+    assert text.splitlines()[:3] == [
+        "small/qa          complete  exact_match 0.5000, n 4", "a_longer_name/qa  failed  ",
+        "    many words many words many words many words many words many words many words",
+    ]  # fmt: skip
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("many") == text.count("words") == 15
+
+
+def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
+    assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
+    assert why(report(folder, 1, 4)) == "a_longer_name/qa: failed; 1 more cell has something to look at"
+    whole = report(folder, 4, 4)
+    assert why(replace(whole, cells=whole.cells * 2)) == "small/qa: failed; 3 more cells have something to look at"
+    assert why(replace(report(folder, 0, 0), exit_code=130)) == "the suite was stopped before its end"
+    assert why(replace(report(folder, 0, 0), exit_code=3, no_table="no room\n  make some")) == "no room"
+    assert why(replace(report(folder, 0, 3, reason="no key"), no_table="no room")) == "a_longer_name/qa: no key"
+
+
+def test_the_end_on_the_screen(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    show_end(report(folder, 0, 3, reason="no key"), RunOutput(stdout=out))
+    assert out.getvalue().splitlines()[2:] == ["asked so far: 0 requests, 0 tokens", "a summary", "of two lines"]
+    assert capsys.readouterr().err == "exit code 3: a_longer_name/qa: no key\n"
+    show_end(report(folder, 0, 0), RunOutput(stdout=out))
+    assert capsys.readouterr().err == ""
+
+
+def test_one_line(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    show_end(report(folder, 0, 3, reason="no key"), RunOutput(quiet=True, stdout=out))
+    assert out.getvalue() == "a summary\n"
+    assert capsys.readouterr().err.startswith("exit code 3")
+
+
+def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    show_end(report(folder, 0, 3, reason="no key"), RunOutput(as_json=True, stdout=out))
+    assert capsys.readouterr().err == ""
+    found = json.loads(out.getvalue())
+    assert found == json.loads(json.dumps(suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
+    first, second = found["cells"]
+    assert first == {
+        "target": "small", "evaluation": "qa", "status": "complete", "exit_code": 0, "reason": "no key",
+        "main_metric": "exact_match", "value": 0.5, "ci_low": None, "ci_high": None, "n": 4, "reportable": True,
+        "collected": False, "folder": f"{folder.root}/small/qa",
+    }  # fmt: skip
+    assert (second["exit_code"], second["value"], second["reportable"]) == (3, None, None)
+    assert (found["exit_code"], found["status"], found["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
+    assert found["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
+    assert (found["suite"], found["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
+
+
+def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    with looking_on(folder, RunOutput(as_json=True, stdout=out)) as observer:
+        observer.on_event(started(NAMES))
+        observer.on_event(cell_ended(NAMES[0]))
+        observer.say("a word")
+        observer.tick()
+    (record,) = map(json.loads, out.getvalue().splitlines())
+    assert (record["event"], record["suite"], record["total"]) == ("launch", str(folder.root), 2)
+    assert capsys.readouterr().err.splitlines()[1:] == ["small/qa: complete: exact_match 0.5000, n 4", "a word"]
+
+
+def steps(*actions: Callable[[], object]) -> Callable[[float], None]:
+    """What happens while the watcher sleeps, one after another."""
+    left = iter(actions)
+    return lambda _: (next(left)(), None)[1]
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def stack() -> ExitStack:
+    """Closed when the suite lets go of its lock."""
+    return ExitStack()
+
+
+def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
+    folder, out = suite_folder(tmp_path, started(["a/b"])), io.StringIO()
+    stack.enter_context(held(folder))
+
+    def end() -> None:
+        tell(folder.events, cell_ended("a/b"), ended())
+        stack.close()
+
+    watch(SuiteReader(folder), out, as_json=True, sleep=steps(
+        nothing, nothing, lambda: tell(folder.events, cell_started("a/b")), end
+    ))  # fmt: skip
+    records = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(one["state"], one["cells"][0]["status"]) for one in records] == [
+        ("running", "waiting"), ("running", "running"), ("ended", "complete"),
+    ]  # fmt: skip
+
+
+def test_a_watcher_has_lines_where_there_is_no_terminal(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
+    stack.enter_context(held(folder))
+    times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    watch(SuiteReader(folder), out, as_json=False, sleep=steps(
+        lambda: tell(folder.events, cell_started("a/b")),
+        lambda: tell(folder.events, paused("host", "c/d")),
+        nothing,
+        stack.close,
+    ))  # fmt: skip
+    assert out.getvalue().splitlines()[:7] == [
+        "a/b: waiting", "c/d: waiting", "a/b: running", "c/d: paused",
+        "paused: host: connection refused (1 cell, for 0 s)", "  0/2 cells ended, 1 running",
+        f"{tmp_path}: not running; it was stopped before its end",
+    ]  # fmt: skip
+
+
+def test_a_terminal_has_a_table_and_at_the_end_all_lines(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    folder, out = suite_folder(tmp_path, started(["a/b"])), Terminal()
+    stack.enter_context(held(folder))
+    watch(SuiteReader(folder), out, as_json=False, sleep=steps(nothing, stack.close))
+    sent = out.getvalue()
+    assert sent.count("1 cell: 1 waiting") >= 2
+    assert sent.rindex("\x1b[?25h") < sent.rindex("1 cell: 1 missing")
+
+
+def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
+    for out, fits in ((Terminal(), True), (io.StringIO(), False)):
+        show_status(status_of(folder), out, as_json=False)
+        lines = out.getvalue().splitlines()
+        assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
+        words = [line for line in lines[:-1] if str(tmp_path) not in line]
+        assert (max(map(len, words)) <= 50) is fits

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from eval_factory.cli.suite_text import (
-    Row,
+    CellRow,
+    cell_rows,
+    check_text,
     counts_line,
     going_line,
     log_lines,
     next_lines,
     pause_lines,
     result_text,
-    rows,
     rows_that_fit,
     spent_line,
     state_line,
@@ -25,11 +26,11 @@ from eval_factory.cli.suite_text import (
 )
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.rundir import RunSuiteDir
-from eval_factory.workflows.suite.suite_journal import Pause
+from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
 from eval_factory.workflows.suite.suite_status import CellFigures, CellJob, SuiteStatus, same_command, status_of
+from eval_factory.workflows.verify import Finding
 from suite_by_hand import (
-    CELLS,
     cell_ended,
     cell_events,
     cell_result,
@@ -62,17 +63,17 @@ def running(tmp_path: Path) -> SuiteStatus:
 
 
 def test_a_line_for_each_cell(running: SuiteStatus) -> None:
-    assert rows(running) == [
-        Row("small/qa", "complete", "exact_match 0.5000, n 4"),
-        Row("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
-        Row("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
-        Row("big/medec", "paused", "refused\\x1b[0m"),
+    assert cell_rows(running) == [
+        CellRow("small/qa", "complete", "exact_match 0.5000, n 4"),
+        CellRow("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
+        CellRow("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
+        CellRow("big/medec", "paused", "refused\\x1b[0m"),
     ]
 
 
 def test_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
-    assert rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
-    assert rows(running, 30)[1].what == "2/3 asking the model: 10/100"
+    assert cell_rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
+    assert cell_rows(running, 30)[1].what == "2/3 asking the model: 10/100"
 
 
 def test_lines_about_all(running: SuiteStatus) -> None:
@@ -90,12 +91,6 @@ def test_lines_about_all(running: SuiteStatus) -> None:
     assert next_lines(running) == []
 
 
-def test_what_goes_on_while_nothing_was_counted(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), cell_started("big/qa"), cell_ended("small/qa", "failed"))
-    with held(folder):
-        assert going_line(status_of(folder)) == "1/4 cells ended, 1 running"
-
-
 def test_cells_that_ended(tmp_path: Path) -> None:
     folder = suite_folder(
         tmp_path, started(), cell_ended("small/qa", collected=True), cell_ended("big/qa", reused_from="/else\nwhere"),
@@ -103,7 +98,7 @@ def test_cells_that_ended(tmp_path: Path) -> None:
     )  # fmt: skip
     cell_result(folder, "small/qa")
     status = status_of(folder)
-    assert [row.what for row in rows(status)] == [
+    assert [row.what for row in cell_rows(status)] == [
         "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not begun yet",
     ]  # fmt: skip
     lines = status_lines(status, 200.0)
@@ -115,12 +110,6 @@ def test_cells_that_ended(tmp_path: Path) -> None:
         "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 0 requests, 0 tokens", "the same command goes on:",
         f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml",
     ]  # fmt: skip
-
-
-def test_a_suite_that_was_killed(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started()))
-    assert state_line(status, 200.0) == f"{tmp_path}: not running; it was stopped before its end"
-    assert next_lines(status)[0] == "the same command goes on:"
 
 
 def test_a_suite_at_a_limit_goes_on_with_a_larger_one(tmp_path: Path) -> None:
@@ -137,12 +126,6 @@ def test_a_suite_at_a_limit_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     assert next_lines(having_sent(7))[0] == "the same command goes on:"
 
 
-def test_a_complete_suite_needs_nothing(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started(CELLS[:1]), cell_ended("small/qa"), ended()))
-    assert counts_line(status) == "1 cell: 1 complete"
-    assert next_lines(status) == []
-
-
 def test_a_suite_that_has_just_begun(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
     with held(folder):
@@ -156,7 +139,7 @@ def test_a_suite_that_has_just_begun(tmp_path: Path) -> None:
 def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True))
     with held(folder):
-        assert rows(status_of(folder))[0] == Row("small/qa", "waiting", "")
+        assert cell_rows(status_of(folder))[0] == CellRow("small/qa", "waiting", "")
 
 
 @pytest.mark.parametrize(
@@ -172,19 +155,8 @@ def test_a_result(figures: CellFigures, text: str) -> None:
     assert result_text(figures) == text
 
 
-def test_pauses_of_several_cells() -> None:
-    pause = Pause("host", "refused", frozenset({"a/b", "c/d"}), None)
-    assert pause_lines([pause], 0.0) == ["paused: host: refused (2 cells)"]
-    later = Pause("host", "refused", frozenset({"a/b"}), 10.0)
-    assert pause_lines([later], 5.0) == ["paused: host: refused (1 cell, for 0 s)"]
-
-
-def many(*statuses: str) -> list[Row]:
-    return [Row(f"t/{number}", status, "") for number, status in enumerate(statuses)]
-
-
-def test_all_rows_where_there_is_room() -> None:
-    assert rows_that_fit(many("waiting", "complete"), 2) == (many("waiting", "complete"), "")
+def many(*statuses: str) -> list[CellRow]:
+    return [CellRow(f"t/{number}", status, "") for number, status in enumerate(statuses)]
 
 
 def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
@@ -196,12 +168,6 @@ def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
     assert rows_that_fit(found, 0)[0] == []
 
 
-def test_of_many_alike_the_first_are_shown() -> None:
-    shown, others = rows_that_fit(many(*["running"] * 5), 3)
-    assert [row.name for row in shown] == ["t/0", "t/1"]
-    assert others == "and 3 running"
-
-
 def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
     """Of a cell that waits there it is all; how to see its log is said for all."""
     _, first, *_others = running.cells
@@ -210,7 +176,7 @@ def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -
         first, progress=None, job=job, state=replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
     )
     found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
-    what = [row.what for row in rows(found)]
+    what = [row.what for row in cell_rows(found)]
     assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
     assert what[1] == "Priority\\x1b"
     assert "Slurm" not in what[2]
@@ -230,8 +196,37 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     assert state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 
-def test_what_servers_say_is_named(running: SuiteStatus) -> None:
-    log = running.folder.server_log("small@1")
-    log.parent.mkdir(parents=True)
-    log.touch()
-    assert f"  what a server says: {log}" in status_lines(running, 0.0)
+DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
+NOTED = CellCheck("big", "qa", "complete", "not reportable:\nwhy", (), Path("/s/big/qa"))
+FAILED = CellCheck("big", "medec", "failed", "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec"))
+BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
+
+
+def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
+    findings = tuple(Finding("suite_results.yaml", f"cells[{number}].value", "is\nno") for number in range(altered))
+    found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
+    return check_text(found).splitlines()
+
+
+def test_a_complete_table() -> None:
+    assert text(DONE) == ["/s: complete: 1 cell"]
+    assert text(DONE, NOTED) == ["/s: complete: 2 cells", "  note: big/qa: not reportable: why"]
+
+
+def test_what_is_missing_and_what_to_do() -> None:
+    assert text(DONE, FAILED, BARE) == [
+        "/s: not complete: 2 of 3 cells without a complete result", "  big/medec: failed: no\\x1b key", "    to do: set KEY",
+        "      or KEY_2", "    to do: run it", "  big/bare: missing", "the same command goes on:", "  the command",
+    ]  # fmt: skip
+
+
+def test_a_table_that_is_older_than_its_results() -> None:
+    assert text(DONE, in_table=False)[1:] == [
+        "results are newer than the table: the same command only collects them into it:", "  the command",
+    ]  # fmt: skip
+
+
+def test_where_a_table_was_altered() -> None:
+    lines = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
+    assert text(DONE, altered=20)[1:] == lines
+    assert text(DONE, altered=22)[1:] == [*lines, "  altered: 2 more (--json)"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +74,6 @@ def test_all_that_is_known_of_a_task() -> None:
     assert "subset: always icliniq" in ls("med_dialog_icliniq")
 
 
-def test_licence_revision_and_size_where_they_are_known() -> None:
-    task = load_framework().evaluations[0]
-    task = replace(task, about=replace(task.about, licence="CC-BY-4.0", revision="abc", size_mb=12.34))
-    record = {**task_listing.task_record(task), "example": ""}
-    assert (record["licence"], record["revision"], record["size_mb"]) == ("CC-BY-4.0", "abc", 12.34)
-    text = task_listing.details(record)
-    assert "CC-BY-4.0" in text
-    assert "12 MB" in text
-    assert task_listing.task_rows([task])[0][-2:] == ("12 MB", "2024-06")
-
-
 def test_a_run_spec() -> None:
     text = ls("helm:mmlu")
     assert "subject (str, needed)" in text
@@ -147,25 +135,10 @@ def test_mistakes(arguments: list[str], said: str) -> None:
     assert said in str(raised.value)
 
 
-def test_the_table_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    screen = io.StringIO()
-    rows = task_listing.task_rows(load_framework().evaluations)
-    show_table(task_listing.TASK_COLUMNS, rows, file=screen)
-    text = screen.getvalue()
-    for column in task_listing.TASK_COLUMNS:
-        assert column.split()[0] in text
-    assert "1,100" in text
-
-
 def test_a_description_is_not_markup() -> None:
     screen = io.StringIO()
     show_table(("a", "b"), [("x", "[bold]y[/bold] [cannot be run]")], file=screen)
     assert "[bold]y[/bold] [cannot be run]" in screen.getvalue()
-
-
-def test_programs_read_the_same_as_ever() -> None:
-    assert ls().splitlines() == ["helm:", *(f"  * {name}" for name in NAMES)]
 
 
 def test_since_when_a_benchmark_is_public_is_said_or_that_nobody_knows() -> None:
@@ -257,9 +230,3 @@ def test_a_benchmark_of_ones_own(kind: str, tmp_path: Path) -> None:
     example = yaml.safe_load(ls("--benchmark", str(file)))
     assert example["config"]["type"] == "custom"
     assert example["config"]["params"]["extra"] == {"benchmark": str(file)}
-
-
-def test_one_thing_at_a_time() -> None:
-    result = CliRunner().invoke(cli, ["ls", "pubmed_qa", "--benchmark", "x.yaml"])
-    assert isinstance(result.exception, ConfigError)
-    assert "give one of TASK, --all, --tag and --benchmark" in str(result.exception)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from eval_factory import api
-from eval_factory.cli.folder_commands import MOST_SHOWN, shown
+from eval_factory.cli.folder_commands import MOST_SHOWN, may_open, verified_lines
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.report import mlflow_runs
 from eval_factory.workflows.reproduce import Reproduction, Reran
 from eval_factory.workflows.verify import Finding, Verified
+from rated_folder import folder_to_rate
+from unit.report.exports.test_stored_facts import folder_of
 
 INTACT = Verified(Path("a"), notes=("a note\x1b",))
 ALTERED = Verified(Path("b"), (Finding("f.yml", "x.y", "is 1"),))
@@ -53,7 +59,7 @@ def test_each_folder_has_a_line_and_each_finding() -> None:
 
 def test_of_many_findings_of_one_file_some_are_shown() -> None:
     findings = [Finding("f", f"line {n}", "") for n in range(MOST_SHOWN + 2)]
-    lines = shown(Verified(Path("b"), (*findings, Finding("g", "", "is missing")))).splitlines()
+    lines = verified_lines(Verified(Path("b"), (*findings, Finding("g", "", "is missing")))).splitlines()
     assert lines[0] == f"b: altered: {MOST_SHOWN + 3} findings"
     assert lines[MOST_SHOWN] == f"  f: line {MOST_SHOWN - 1}"
     assert lines[-2:] == ["  g: is missing", "  f: 2 more findings (--json shows them)"]
@@ -81,12 +87,6 @@ def test_a_folder_for_it_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [Path("a"), Path("d")]
 
 
-def test_a_run_needs_a_new_folder() -> None:
-    found = run("reproduce", "a", "--run")
-    assert isinstance(found.exception, ConfigError)
-    assert "--output_dir" in str(found.exception)
-
-
 @pytest.mark.parametrize("differences", [(), ("the prompts are not the same",)])
 def test_a_run_is_compared(differences: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     evaluated: Any = SimpleNamespace(summary="all of it")
@@ -94,3 +94,163 @@ def test_a_run_is_compared(differences: tuple[str, ...], monkeypatch: pytest.Mon
     found = run("reproduce", "a", "--run", "--output-dir", "d")
     assert found.stdout.splitlines() == ["all of it", "  exact_match: 1", *(f"  {line}" for line in differences)]
     assert isinstance(found.exception, NotReportableError) is bool(differences)
+
+
+class _Pages:
+    def __init__(self, folder: Path, address: str | None) -> None:
+        self.folder, self.address, self.waited = folder, address, False
+
+    def lines(self) -> list[str]:
+        return ["HELM's pages of 1 run:", "  task, model\x1b"]
+
+    def wait(self) -> None:
+        self.waited = True
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the API was asked for, and the addresses that a browser was opened with."""
+    calls: list[dict[str, Any]] = []
+
+    @contextmanager
+    def served_pages(folders: Sequence[Path], **more: Any) -> Iterator[_Pages]:
+        pages = _Pages(Path("x"), "http://127.0.0.1:1/secret/")
+        calls.append({"folders": folders, "port": more["port"], "pages": pages})
+        yield pages
+
+    def export_pages(folders: Sequence[Path], target: Path, **_more: Any) -> _Pages:
+        calls.append({"folders": folders, "target": target})
+        return _Pages(target, None)
+
+    monkeypatch.setattr(api, "served_pages", served_pages)
+    monkeypatch.setattr(api, "export_pages", export_pages)
+    monkeypatch.setattr(webbrowser, "open", lambda address: calls.append({"opened": address}))
+    monkeypatch.setenv("BROWSER", "x")
+    return calls
+
+
+def view(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["view", *arguments])
+
+
+def test_the_pages_are_served_and_opened(asked: list[dict[str, Any]]) -> None:
+    result = view("a", "~/b", "--port", "8123")
+    assert result.exit_code == 0, result.output
+    (served, opened) = asked
+    assert served["folders"] == (Path("a"), Path.home() / "b")
+    assert served["port"] == 8123
+    assert served["pages"].waited
+    assert opened == {"opened": "http://127.0.0.1:1/secret/"}
+    assert result.stdout == "http://127.0.0.1:1/secret/\n"
+    assert "HELM's pages of 1 run:\n" in result.stderr
+    assert "\x1b" not in result.stderr
+    assert "Ctrl-C" in result.stderr
+
+
+def test_no_browser_is_opened_where_it_is_not_wanted(asked: list[dict[str, Any]]) -> None:
+    assert view("a", "--no-browser").exit_code == 0
+    (served,) = asked
+    assert served["port"] == 0
+    assert served["pages"].waited
+
+
+def test_an_export_says_how_to_look_at_it(asked: list[dict[str, Any]]) -> None:
+    result = view("a", "--export", "my site")
+    assert result.exit_code == 0, result.output
+    assert asked == [{"folders": (Path("a"),), "target": Path("my site")}]
+    assert result.stdout == "my site\n"
+    assert "  python -m http.server --bind 127.0.0.1 --directory 'my site'\n" in result.stderr
+    assert "http://127.0.0.1:8000/" in result.stderr
+    assert "HELM's pages of 1 run:\n" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("a", "--port", "65536"), ("a", "--port", "-1")], ids=str)
+def test_arguments_that_cannot_be(arguments: tuple[str, ...], asked: list[dict[str, Any]]) -> None:
+    assert view(*arguments).exit_code == 2
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("env", "platform", "opens"),
+    [
+        ({}, "linux", False), ({"DISPLAY": ""}, "linux", False), ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True), ({"BROWSER": "firefox"}, "linux", True),
+        ({}, "darwin", True), ({}, "win32", True),
+    ],
+)  # fmt: skip
+def test_a_browser_is_opened_where_there_is_a_window(env: dict[str, str], platform: str, opens: bool) -> None:
+    assert may_open(env, platform) is opens
+
+
+def annotate(*words: object) -> str:
+    found = CliRunner().invoke(cli, ["annotate", *map(str, words)], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_export_import_and_plan(tmp_path: Path) -> None:
+    folder, sheet = folder_to_rate(tmp_path / "out").root, tmp_path / "sheet"
+    lines = annotate("export", folder, "--n", 40, "--raters", 1, "--out", sheet, "--no-reference").splitlines()
+    assert lines[0].startswith("sheet ")
+    assert lines[0].endswith(": 40 of 60 answers, 40 ratings a rater")
+    assert lines[1:4] == ["  10 answers of: 0, even", "  10 answers of: 1, even", "  20 answers of: 1, odd"]
+    assert f"annotate import {folder}" in lines[-1]
+    kept = next((folder / "annotations").iterdir())
+    assert f"not for them: {kept}" in lines[-2]
+    rows = (sheet / "rater_1.csv").read_text("utf-8-sig").splitlines()
+    assert ",yes / no," in rows[1]
+    (sheet / "rater_1.csv").write_text(
+        "\n".join([rows[0], *(row[:-1] + "yes," for row in rows[1:31]), *rows[31:]]), "utf-8"
+    )
+    text = annotate("import", folder, sheet / "rater_1.csv")
+    assert text.startswith("30 ratings imported; 10 rows were left empty\n  corrected by clinicians = 1.0000")
+    assert "\n  exact_match with the raters: " in text
+    assert text.endswith(f"  results: {folder / 'evaluation_config.yaml'}\n")
+    assert "0.00 (measured)" in annotate("plan", folder, "--half-width", 0.2)
+
+
+def export(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["export", *map(str, arguments)])
+
+
+def test_every_folder_gets_its_records(tmp_path: Path) -> None:
+    folders = [folder_of(tmp_path, task, model="gpt-4") for task in ("pubmed_qa", "ehrshot")]
+    who = ("--organization", "A Hospital", "--relationship", "first_party", "--developer", "openai")
+    done = export("eee", *folders, "-o", tmp_path / "o", *who)
+    assert done.exit_code == 0, done.output
+    written = [Path(line) for line in done.output.splitlines()]
+    assert [path.parent.parent.parent.name for path in written] == ["pubmed_qa", "pubmed_qa", "ehrshot"]
+    record = json.loads(written[0].read_text("utf-8"))
+    assert record["source_metadata"]["source_organization_name"] == "A Hospital"
+    assert record["source_metadata"]["evaluator_relationship"] == "first_party"
+    assert record["model_info"]["developer"] == "openai"
+    assert int(record["retrieved_timestamp"]) > 1_700_000_000
+
+
+def test_an_entry_of_the_hub_is_printed_or_written(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "head_qa")
+    printed = export("hf", folder, "--task-id", "mine")
+    assert printed.output.startswith("- dataset:\n    id: dvilares/head_qa\n    task_id: mine\n")
+    written = export("hf", folder, "--task_id", "mine", "-o", tmp_path / "model")
+    assert Path(written.output.strip()).read_text("utf-8") == printed.output
+    refused = export("hf", folder_of(tmp_path, "shc_bmt_med"))
+    assert isinstance(refused.exception, ConfigError)
+
+
+def test_mlflow_is_asked_for_each_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def log_run(record: mlflow_runs.MlflowRun, client: object, experiment: str) -> mlflow_runs.Logged:
+        asked.append((len(record.artifacts), client, experiment))
+        return mlflow_runs.Logged(f"r{len(asked)}", was_there=len(asked) == 2)
+
+    monkeypatch.setattr(mlflow_runs, "connect", lambda uri: f"client of {uri}")
+    monkeypatch.setattr(mlflow_runs, "log_run", log_run)
+    folders = [folder_of(tmp_path, task) for task in ("ehrshot", "shc_bmt_med")]
+    done = export("mlflow", *folders, "--tracking_uri", "http://h")
+    assert done.output.splitlines() == [
+        "ehrshot org/model: run r1",
+        "shc_bmt_med org/model: run r2 (was there already)",
+    ]
+    export("mlflow", folders[0], "--tracking-uri", "http://h", "--experiment", "e", "--with_texts")
+    assert asked == [(2, "client of http://h", "eval-factory")] * 2 + [(4, "client of http://h", "e")]

@@ -215,11 +215,6 @@ def test_the_cells_of_a_suite_are_the_runs_of_the_tasks(tmp_path: Path) -> None:
         assert cell.document["target"]["api_endpoint"] == {**alone["target"]["api_endpoint"], "url": "http://h/v1"}
 
 
-def test_a_suite_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
-    document = {**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {"output_dir": 5}}
-    assert "foreign.yml: cannot be run here as it is" in refused(document, tmp_path)
-
-
 def test_a_suite_without_a_folder_has_one(tmp_path: Path) -> None:
     document = {**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {}}
     assert of(document, tmp_path).document["suite"]["output_dir"] == "results/suite"
@@ -325,17 +320,6 @@ def test_a_finding_is_told_once_for_all_tasks(tmp_path: Path) -> None:
     assert len(told) == len(set(told))
     assert sum("use_caching" in line for line in told) == 1
     assert told[-2].startswith("temperature, top_p, max_new_tokens of medec, head_qa: not given")
-
-
-def test_the_files_own_tree_is_not_shared_between_tasks(tmp_path: Path) -> None:
-    params = {"params_to_add": {"seed": 1}}
-    every = {"target": {"api_endpoint": {"adapter_config": params}}}
-    own = {"target": {"api_endpoint": {"adapter_config": {"params_to_add": {"seed": 2, "n": 1}}}}}
-    found = of(
-        launcher({"name": "medec", "nemo_evaluator_config": own}, "head_qa", nemo_evaluator_config=every), tmp_path
-    )
-    added = [one["api_endpoint"]["adapter_config"]["params_to_add"] for one in found.document["suite"]["targets"]]
-    assert added == [{"seed": 2, "n": 1}, {"seed": 1}]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.merge import Source
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
@@ -110,8 +109,3 @@ def test_a_written_run_config_can_be_run_again() -> None:
         "command": f"helm-run --plugins {info.pkg_name}.engine",
     }
     assert evaluation(own).warnings == ("keys without an effect here: pkg_name, command, framework_name",)
-
-
-def test_sources_know_nothing_of_them() -> None:
-    sources = evaluation(HARMLESS).sources
-    assert not [path for path, source in sources.items() if source is Source.FLAG and path in HARMLESS]

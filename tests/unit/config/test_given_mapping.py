@@ -93,10 +93,3 @@ def test_how_deep_it_may_be() -> None:
     assert plain_document(nested(MOST_LEVELS)) == nested(MOST_LEVELS)
     with pytest.raises(ConfigError, match=r"^config: is nested too deeply: 50 levels at most$"):
         plain_document(nested(MOST_LEVELS + 1))
-
-
-def test_a_mapping_that_contains_itself_is_an_error_and_no_endless_loop() -> None:
-    document: dict[str, Any] = {}
-    document.update(config=document, target=[document])
-    with pytest.raises(ConfigError, match=r"nested too deeply"):
-        plain_document(document)

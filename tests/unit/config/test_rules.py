@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.merge import Source
-from eval_factory.config.rules import (
-    data_faults,
-    own_data_of,
-    prescribed_roles,
-    real_names,
-    with_extra,
-    with_task_rules,
-    without_examples,
-)
+from eval_factory.config.rules import data_faults, own_data_of, prescribed_roles, with_task_rules
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import FileLayout, HelmEntry, ScenarioParameter, Task, load_framework
 from unit.builders import evaluation
@@ -131,28 +122,6 @@ def test_a_path_becomes_absolute(given: str, monkeypatch: pytest.MonkeyPatch, tm
     assert found.run.config.params.extra.data_path == str(tmp_path / where)
 
 
-def test_another_value_of_extra_changes_nothing_else() -> None:
-    run = evaluation().run
-    changed = with_extra(run, {"subject": "x"})
-    assert changed.config.params.extra.subject == "x"
-    assert with_extra(changed, {"subject": None}) == run
-    assert run.config.params.extra.subject is None
-
-
-def test_a_source_moves_to_a_parameters_first_name() -> None:
-    """Unless the value of the first name was given, too; a default of the other name is nobody's choice."""
-    first, other = f"{EXTRA}.condition", f"{EXTRA}.subject"
-    clear = task_of("clear")
-    assert real_names(clear, {first: Source.FRAMEWORK, other: Source.FLAG}) == {first: Source.FLAG}
-    assert real_names(clear, {first: Source.FILE, other: Source.FLAG}) == {first: Source.FILE}
-    assert real_names(clear, {first: Source.TASK, other: Source.FILE}) == {first: Source.FILE}
-    for default in (Source.FRAMEWORK, Source.TASK):
-        known = {first: Source.FLAG, other: default}
-        assert real_names(clear, known) == known
-    assert real_names(clear, {first: Source.FLAG}) == {first: Source.FLAG}
-    assert real_names(task_of("pubmed_qa"), {other: Source.FLAG}) == {other: Source.FLAG}
-
-
 @pytest.mark.parametrize(
     ("deployments", "roles"),
     [
@@ -169,34 +138,6 @@ def test_a_source_moves_to_a_parameters_first_name() -> None:
 )
 def test_roles_of_the_judges_that_helm_prescribes(deployments: tuple[str, ...], roles: dict[str, str]) -> None:
     assert prescribed_roles(deployments) == roles
-
-
-def test_trials_without_examples_are_noted() -> None:
-    few, extra = task_of("mental_health"), evaluation().run.config.params.extra
-    zero = replace(few, helm=replace(few.helm, zero_shot=True, run_spec="own"))
-    asked = extra.model_copy(update={"num_train_trials": 3})
-    noted = without_examples(zero, asked).about.notes
-    assert noted[:-1] == zero.about.notes
-    assert noted[-1].startswith("num_train_trials (3) has no effect: ")
-    assert without_examples(zero, extra) is zero
-    assert without_examples(zero, extra.model_copy(update={"num_train_trials": 1})) is zero
-
-
-def test_a_task_without_data_of_the_users_reads_none() -> None:
-    assert own_data_of(task_of("pubmed_qa"), evaluation().run.config.params.extra) is None
-    none = evaluation().run.config.params.extra
-    assert own_data_of(task_of("clear"), none) is None, "no path was given"
-
-
-def test_data_of_a_task_and_of_a_run_entry_have_the_same_layout() -> None:
-    here = evaluation({"config.type": "shc_bmt_med", f"{EXTRA}.data_path": "/d.csv"})
-    own = own_data_of(here.task, here.run.config.params.extra)
-    assert own is not None
-    assert (own.where, own.path) == ("config.params.extra.data_path", Path("/d.csv"))
-    entry = evaluation({"config.type": "helm:shc_bmt_med:data_path=/d.csv"})
-    of_entry = own_data_of(entry.task, entry.run.config.params.extra)
-    assert of_entry is not None
-    assert (of_entry.where, of_entry.path, of_entry.layout) == ("config.type: data_path", Path("/d.csv"), own.layout)
 
 
 def test_what_is_wrong_with_the_data_is_followed_by_what_they_have_to_be(tmp_path: Path) -> None:

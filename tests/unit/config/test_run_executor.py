@@ -8,7 +8,7 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
-from unit.builders import MINIMAL, evaluation
+from unit.builders import MINIMAL
 
 FRAMEWORK = load_framework()
 USUAL = FRAMEWORK.defaults.suite["slurm"]
@@ -18,11 +18,6 @@ def of(document: dict[str, Any], flags: dict[str, Any] | None = None, *overrides
     return build_evaluation(
         Request(document=document, flags={**MINIMAL, **(flags or {})}, overrides=overrides), FRAMEWORK, {"LAB": "x1"}
     )
-
-
-def test_what_nobody_says() -> None:
-    found = evaluation().executor
-    assert (found.name, found.is_slurm, found.slurm) == ("local", False, USUAL)
 
 
 def test_the_strongest_layer_counts_key_by_key() -> None:
@@ -48,11 +43,8 @@ def test_it_is_no_part_of_what_is_evaluated() -> None:
         ({"executor": "slrm"}, "run config: executor: must be 'local' or 'slurm', got 'slrm'"),
         ({"slurm": {"acount": "x"}}, "run config: unknown key slurm.acount, did you mean 'account'?"),
         ({"slurm": {"nodes": 2}}, "known here: account, container, cpus"),
-        ({"slurm": {"mem": "8GB"}}, "slurm.mem: must be a number with K, M, G or T behind it"),
-        ({"slurm": {"extra": ["--mem=3G"]}}, "slurm.extra[0]: --mem does not go here: say it as `mem`"),
         ({"slurm": {"prologue": ["export K=sk-proj-abcdefghijklmnopqrstuvwx0123"]}}, "slurm.prologue[0]: holds what"),
         ({"slurm": ["x"]}, "slurm: must be"),
-        ({"slrum": {}}, "did you mean 'slurm'?"),
         ({"exectuor": "slurm"}, "did you mean 'executor'?"),
     ],
 )

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.run_executor import slurm_of
 from eval_factory.config.suite_model import SlurmSection
 from eval_factory.core.errors import ConfigError
 from suites import suite, target
@@ -32,10 +31,6 @@ def test_a_target_stands_over_the_suite_key_by_key() -> None:
 def test_flags_and_overrides_say_it_too() -> None:
     found = suite(flags={"suite.executor": "slurm"}, overrides=("suite.slurm.cpus=4,suite.slurm.partition=gpu",))
     assert (found.executor, found.slurm["big"]["cpus"], found.slurm["big"]["partition"]) == ("slurm", 4, "gpu")
-
-
-def test_a_section_over_another() -> None:
-    assert slurm_of({"a": 1, "b": 2}, {"a": 3}, None, {"a": None, "b": 4}) == {"a": 1, "b": 4}
 
 
 def test_no_cell_is_another_run_for_where_it_runs() -> None:

@@ -76,14 +76,6 @@ def test_two_cells_with_one_folder_are_a_mistake_said_once() -> None:
     assert names(evaluations=["medec"], variants=clash, exclude=[{"variant": "a"}]) == ["small/medec", "big/medec"]
 
 
-def test_a_clash_is_found_with_any_target() -> None:
-    evaluations = ["medec", {"type": "medec", "name": "Medec_Cold"}]
-    variants = [{"name": "cold", "params": {"temperature": 0.1}}, {"name": "default"}]
-    found = problems(evaluations=evaluations, variants=variants, exclude=[{"target": "small", "variant": "default"}])
-    assert len(found) == 1
-    assert "would have the same folder, 'Medec_Cold'" in found[0]
-
-
 JURY = [{"name": "gpt", "model_id": "x"}, {"name": "mine", "model_id": "y"}]
 
 

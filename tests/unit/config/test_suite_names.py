@@ -25,10 +25,6 @@ def test_a_long_one_is_cut_and_still_its_own() -> None:
     assert {len(name) for name in names} == {69}
 
 
-def test_one_of_signs_alone_has_a_name() -> None:
-    assert name_of_type("::", load_framework()).isalnum()
-
-
 @pytest.mark.parametrize(
     ("variant", "name"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite_layers import SuiteLayer, leaves, merged, normal_form, over
+from eval_factory.config.suite_layers import SuiteLayer, merged, normal_form
 from eval_factory.tasks.framework import load_framework
 
 
@@ -53,14 +53,6 @@ def test_a_selection_stands_for_tasks() -> None:
     assert not {"medcalc_bench", "head_qa", "medec", "clear"} & set(names)
     both = form({"evaluations": [{"select": {"tags": ["medical-qa", "calculation"]}}]})["evaluations"]
     assert [entry["name"] for entry in both] == ["medcalc_bench"]
-
-
-def test_what_a_selection_selects_shares_nothing() -> None:
-    first, second = form(
-        {"evaluations": [{"select": {"tags": ["jury"], "access": "public"}, "params": {"extra": {}}}]}
-    )["evaluations"][:2]
-    assert first["params"] == second["params"]
-    assert first["params"] is not second["params"]
 
 
 def test_what_is_wrong_with_a_selection() -> None:
@@ -134,21 +126,6 @@ def test_one_name_of_the_key() -> None:
     ]
 
 
-def test_what_says_where_to_look_is_no_part_of_the_suite() -> None:
-    assert form({"preset": "quick", "extends": "b.yml", "max_attempts": 1}) == {"max_attempts": 1}
-
-
-def test_mappings_are_merged_and_lists_replaced() -> None:
-    base = {"a": {"b": 1, "c": [1]}, "d": 1}
-    assert over(base, {"a": {"c": [2], "e": None}, "d": {"f": 1}}) == {
-        "a": {"b": 1, "c": [2], "e": None},
-        "d": {"f": 1},
-    }
-    assert base == {"a": {"b": 1, "c": [1]}, "d": 1}
-    assert over(None, {"a": 1}) == {"a": 1}
-    assert over({"a": 1}, None) is None
-
-
 def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
     found = whole(
         {"targets": [{"name": "a", "params": {"x": 1, "y": 1}}, {"name": "b"}], "exclude": [{"target": "a"}]},
@@ -156,11 +133,6 @@ def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
     )
     assert found["targets"] == [{"name": "A", "params": {"x": 2, "y": 1}}, {"name": "b"}, {"name": "c"}]
     assert found["exclude"] == [{"target": "b"}]
-
-
-def test_a_null_takes_a_list_back() -> None:
-    assert whole({"variants": [{"name": "a"}]}, {"variants": None})["variants"] is None
-    assert whole({"variants": None}, {"variants": [{"name": "a"}]})["variants"] == [{"name": "a"}]
 
 
 def test_lists_of_an_override_replace() -> None:
@@ -181,7 +153,3 @@ def test_params_of_an_override_take_back_what_stands_nearer_to_a_cell() -> None:
 def test_params_of_a_file_leave_what_stands_nearer() -> None:
     found = whole({"targets": [{"name": "a", "params": {"top_p": 1}}]}, {"params": {"top_p": 0.5}})
     assert found["targets"][0]["params"] == {"top_p": 1}
-
-
-def test_leaves() -> None:
-    assert leaves({"a": 1, "b": {"c": {"d": 1}, "e": {}}}) == [("a",), ("b", "c", "d"), ("b", "e")]

@@ -95,7 +95,3 @@ def test_right_ones(changes: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_wrong_ones(changes: dict[str, Any]) -> None:
     assert errors(**changes) != []
-
-
-def test_the_name_of_an_evaluation_may_begin_as_the_suites_files_do() -> None:
-    assert errors(evaluations=[{"type": "medec", "name": "suite_a"}]) == []

@@ -6,9 +6,7 @@ import pytest
 import yaml
 
 from eval_factory.config.model import LIST_FORMS, NO_SHARDS
-from eval_factory.config.suite_layers import params_of, problems_of_shape, problems_of_values
-from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.wrong_values import known_keys
+from eval_factory.config.suite_layers import problems_of_shape, problems_of_values
 from eval_factory.tasks.framework import load_framework
 from suites import ENDPOINT, section
 
@@ -94,37 +92,9 @@ def test_what_another_file_may_say_of_an_endpoint_is_not_missing() -> None:
     assert of_values(targets=[{"name": "a"}, {"name": "b", "api_endpoint": {"url": None, "type": None}}]) == []
 
 
-def test_another_name_of_the_key_and_keys_of_other_programs_are_taken() -> None:
-    assert of_endpoint(api_key_name="MY_KEY", stream=True) == []
-    assert of_values(params={"task": "medec"}) == []
-
-
 def test_a_null_is_a_default_and_no_mistake() -> None:
     assert of_values(params={"parallelism": None, "extra": None}) == []
     assert of_endpoint(adapter_config=None, api_key=None) == []
-
-
-def test_where_parameters_stand() -> None:
-    tree = {
-        "params": {"a": 1}, "evaluations": ["medec", {"params": {"b": 1}}, {"params": None}],
-        "targets": [{"params": {"c": 1}}], "variants": None,
-    }  # fmt: skip
-    assert list(params_of(tree)) == [
-        ("suite.params", {"a": 1}), ("suite.evaluations[1].params", {"b": 1}), ("suite.targets[0].params", {"c": 1})
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("place", "first"),
-    [([], "evaluations"), (["targets", 0], "api_endpoint"), (["evaluations", 3, "select"], "access")],
-    ids=str,
-)
-def test_the_known_keys_of_a_place(place: list[str | int], first: str) -> None:
-    assert known_keys(SuiteSection, place)[0] == first
-
-
-def test_a_mapping_of_anything_has_no_known_keys() -> None:
-    assert known_keys(SuiteSection, ["params", "extra"]) == known_keys(SuiteSection, ["nowhere"]) == []
 
 
 def test_who_says_shards_in_a_suite_is_told_so_too() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
+from eval_factory import demo
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.demo.example import write_example
+from eval_factory.demo.example import packaged_data, write_example
 from eval_factory.tasks.framework import load_framework
 
 
@@ -37,13 +39,16 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         write_example(kept / "below", jury=False)
 
 
-def test_an_empty_folder_will_do(tmp_path: Path) -> None:
-    assert write_example(tmp_path, jury=False)
-
-
 def test_the_rubric_is_sound(tmp_path: Path) -> None:
     write_example(tmp_path / "new", kind="rubric")
     found = build_evaluation(Request(run_config=tmp_path / "new" / "run_config.yml"), load_framework(), {})
     assert found.benchmark is not None
     assert (found.benchmark.instances, found.benchmark.is_rubric, found.benchmark.has_clusters) == (12, True, True)
     assert set(found.benchmark.sha256) == {"benchmark.yaml", "cases.jsonl"}
+
+
+def test_the_samples_questions_are_named_with_their_hash() -> None:
+    table = Path(demo.__path__[0]) / "sample" / "data.csv"
+    digest = hashlib.sha256(table.read_bytes()).hexdigest()
+    assert packaged_data("sample_medical_qa") == {"package:demo/sample/data.csv": digest}
+    assert packaged_data("pubmed_qa") == {}

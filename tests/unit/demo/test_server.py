@@ -1,6 +1,9 @@
+""""""
+
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
@@ -9,9 +12,10 @@ from typing import Any
 import pytest
 import requests
 
-from eval_factory.core.jury_form import form_of
-from eval_factory.demo.server import DemoServer, baseline_answer
-from eval_factory.helm.judge_output import parse_judge_output
+from eval_factory.demo.server import DemoServer, answer_chat, baseline_answer, embedded_judgement
+from eval_factory.helm.criterion_output import parse_decisions
+from eval_factory.helm.criterion_prompt import criterion_prompt
+from eval_factory.tasks.rubric_case import Criterion
 
 QUESTION = "Which?\nA. short\nB. the longest of them\nC. middle one\nAnswer:"
 
@@ -76,9 +80,37 @@ def test_the_questions() -> None:
     assert 0.15 <= sum(longest) / 40 <= 0.5
 
 
-@pytest.mark.parametrize("scale", [{"min": 0, "max": 10}, {"poor": 0, "fair": 1, "good": 2}])
-def test_as_a_judge_it_keeps_to_the_benchmarks_own_form(scale: dict[str, int]) -> None:
-    form = form_of({"scale": scale, "criteria": [{"name": "safety"}, {"name": "tone"}]})
-    said = baseline_answer(form.filled("Rate {RESPONSE} by {SCALE}.\n\n{CRITERIA}\n"))
-    rated = parse_judge_output(said, {"safety": ["score"], "tone": ["score"]}, "An answer.", form)
-    assert {rating["score"] for rating in rated.values()} == {sum(form.scale) // 2}
+MESSAGES = [
+    {"role": "user", "content": "Aspirin?"},
+    {"role": "assistant", "content": "Fever?"},
+    {"role": "user", "content": "No"},
+]
+HALF, NONE = Criterion("Names aspirin", 5), Criterion("Recommends paracetamol instead", -3)
+
+
+def test_half_of_the_longer_words_are_enough() -> None:
+    told = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "It is ASPIRIN.", [HALF]))))
+    assert told == {"explanation": "1 of its 2 longer words stand in the answer", "criteria_met": True}
+    told = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "Paracetamol.", [NONE]))))
+    assert told["criteria_met"] is False, "1 of 3"
+    assert json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "x", [HALF]))))["criteria_met"] is False
+    assert (
+        json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "a", [Criterion("a b", 1)]))))["criteria_met"]
+        is False
+    )
+
+
+def test_several_criteria() -> None:
+    said = embedded_judgement(criterion_prompt(MESSAGES, "Aspirin names", [NONE, HALF]))
+    assert [one.met for one in parse_decisions(str(said), 2, "Aspirin names")] == [False, True]
+
+
+def test_other_prompts_are_answered_as_before() -> None:
+    assert embedded_judgement("A. one\nB. another") is None
+    assert embedded_judgement("<conversation>\nx\n</conversation>\n") is None
+
+
+def test_the_endpoint_answers_with_it() -> None:
+    prompt = criterion_prompt(MESSAGES, "aspirin", [HALF])
+    body = answer_chat({"messages": [{"role": "user", "content": prompt}]})
+    assert json.loads(body["choices"][0]["message"]["content"])["criteria_met"] is True

@@ -11,11 +11,12 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.helm import output
-from eval_factory.helm.output import HelmRun, RunSpec
+from eval_factory.helm.names import JUDGE_PROMPTS_FILE, PATCHES_FILE
+from eval_factory.helm.output import HelmRun, JuryNames, StoredRunSpec, applied_patches, stored_judge_prompts
 
 
 def run_of(folder: Path) -> HelmRun:
-    return HelmRun(folder=folder, run_spec=RunSpec(name="r"), stats=[])
+    return HelmRun(folder=folder, run_spec=StoredRunSpec(name="r"), stats=[])
 
 
 def state(identifier: str, text: str) -> dict[str, Any]:
@@ -45,45 +46,32 @@ def test_every_entry(tmp_path: Path, number: int) -> None:
         assert [entry.result.completions[0].text for entry in read if entry.result] == texts
 
 
-def test_numbers_as_ids(tmp_path: Path) -> None:
-    entries = [{"instance_id": 7, "train_trial_index": 0, "stats": [{"name": {"name": "m"}, "count": 1, "mean": 0.5}]}]
+@pytest.mark.parametrize("mean", [0.5, math.nan])  # JSON knows no such number
+def test_numbers_as_ids(tmp_path: Path, mean: float) -> None:
+    entries = [{"instance_id": 7, "train_trial_index": 0, "stats": [{"name": {"name": "m"}, "count": 1, "mean": mean}]}]
     (tmp_path / "per_instance_stats.json").write_text(json.dumps(entries, indent=2))
     (entry,) = run_of(tmp_path).per_instance_stats()
-    assert (entry.instance_id, entry.stats[0]["mean"]) == ("7", 0.5)
-
-
-def test_a_number_that_json_does_not_know(tmp_path: Path) -> None:
-    entries = [
-        {"instance_id": "a", "train_trial_index": 0, "stats": [{"name": {"name": "m"}, "count": 1, "mean": math.nan}]}
-    ]
-    (tmp_path / "per_instance_stats.json").write_text(json.dumps(entries, indent=2))
-    (entry,) = run_of(tmp_path).per_instance_stats()
-    mean = entry.stats[0]["mean"]
-    assert mean is not None
-    assert math.isnan(mean)
+    assert (entry.instance_id, str(entry.stats[0]["mean"])) == ("7", str(mean))
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (None, "No such file"),
         ("", "not indented"),
         (json.dumps({"request_states": [state("a", "b")]}), "not indented"),
         (json.dumps({"other": []}, indent=2), "not indented"),
         (json.dumps({"request_states": [state("a", "b")] * 2}, indent=2)[:-300], "ends in the middle"),
         (json.dumps({"request_states": [{"instance": {"id": "a patient's text"}}]}, indent=2), "unexpected values"),
     ],
-    ids=["empty", "in one line", "no such list", "cut", "another form"],
+    ids=["no file", "empty", "in one line", "no such list", "cut", "another form"],
 )
-def test_what_cannot_be_read_is_said_without_the_data(tmp_path: Path, text: str, reason: str) -> None:
-    (tmp_path / "scenario_state.json").write_text(text)
+def test_what_cannot_be_read_is_said_without_the_data(tmp_path: Path, text: str | None, reason: str) -> None:
+    if text is not None:
+        (tmp_path / "scenario_state.json").write_text(text)
     with pytest.raises(HelmError, match=reason) as caught:
         list(run_of(tmp_path).request_states())
     assert "patient" not in str(caught.value)
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(HelmError, match="No such file"):
-        list(run_of(tmp_path).request_states())
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 1_000_000])
@@ -115,3 +103,32 @@ def test_the_requests_of_a_small_run_are_read_once(
         "first", "other" if read_again else "first",
     )  # fmt: skip
     assert run == run_of(tmp_path)
+
+
+def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:
+    assert applied_patches(tmp_path) is None
+    applied = [
+        {"name": "always", "run_specs": None, "erratum": None},
+        {"name": "of_two", "run_specs": ["ehr_sql", "medec"], "erratum": "e"},
+        {"name": "of_another", "run_specs": ["pubmed_qa"]},
+    ]
+    (tmp_path / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {"x": "y"}}))
+    found = applied_patches(tmp_path)
+    assert found is not None
+    assert found.of("medec") == ["always", "of_two"]
+    assert found.of("medcalc_bench") == ["always"]
+    (tmp_path / PATCHES_FILE).write_text("{}")
+    with pytest.raises(HelmError):
+        applied_patches(tmp_path)
+
+
+def test_the_prompts_of_judges_are_known_where_they_were_written_down(tmp_path: Path) -> None:
+    jury = JuryNames("a_accuracy", "a", {})
+    assert stored_judge_prompts(tmp_path, jury.annotation) is None
+    file = tmp_path / JUDGE_PROMPTS_FILE
+    file.write_text(json.dumps({"a": ["1", "2"], "b": ["3"]}))
+    assert stored_judge_prompts(tmp_path, jury.annotation) == ("1", "2")
+    assert stored_judge_prompts(tmp_path, "c") is None
+    file.write_text("[1]")
+    with pytest.raises(HelmError):
+        stored_judge_prompts(tmp_path, jury.annotation)

@@ -120,10 +120,6 @@ def test_plain_names_are_names_of_files(name: str, plain: str) -> None:
     assert plain_name(name) == plain
 
 
-def test_plain_names_of_another_length() -> None:
-    assert plain_name("abcdef", 3) == "abc"
-
-
 def test_models_are_called_as_the_user_calls_them() -> None:
     (one, two) = page_models({"endpoint/a": "org/A (1: x)", "endpoint/b": "B"})["models"]
     assert (one["name"], one["display_name"]) == ("endpoint/a", "org/A (1: x)")

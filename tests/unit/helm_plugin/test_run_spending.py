@@ -88,11 +88,12 @@ def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(u
     assert purse.spent.tokens >= sent * 275
 
 
-def test_what_no_limit_counts_may_be_unknown(tmp_path: Path) -> None:
+def test_what_no_limit_counts_may_be_unknown_and_the_prices_are_kept_beside_the_answers(tmp_path: Path) -> None:
     asked, purse = spending(tmp_path, max_requests=9)
     asked.answered("gpt", BODY, answer(None, 2))
     assert asked.begin() is None
     assert purse.spent == Spending(1, 7, 0.0)
+    assert read_prices(tmp_path / "cache.db") == {("run", "model"): PRICES["model"]}
 
 
 def test_a_run_without_limits_asks_nobody(tmp_path: Path) -> None:
@@ -102,11 +103,6 @@ def test_a_run_without_limits_asks_nobody(tmp_path: Path) -> None:
     asked.spend(tokens=1, cost=1.0)
     assert asked.begin() is None
     assert not (tmp_path / "cache.db").exists()
-
-
-def test_the_prices_of_a_run_are_kept_beside_its_answers(tmp_path: Path) -> None:
-    spending(tmp_path, max_requests=9)
-    assert read_prices(tmp_path / "cache.db") == {("run", "model"): PRICES["model"]}
 
 
 def test_what_earlier_runs_in_the_folder_took_counts(tmp_path: Path) -> None:
@@ -136,7 +132,7 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
             assert self.daemon
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    monkeypatch.setattr(session, "_BEGUN", 100.0)
+    monkeypatch.setattr(session, "BEGUN", 100.0)
     monkeypatch.setattr("eval_factory.helm_plugin.session.time.monotonic", lambda: 103.0)
     for seconds in (10.0, 2.0, 1e12):
         spending(tmp_path, max_wall_s=seconds)[0].watch(print)

@@ -27,15 +27,11 @@ def env() -> dict[str, str]:
 def test_they_are_taken_over_those_of_the_shell(argv: list[str], env: dict[str, str], tmp_path: Path) -> None:
     settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), libraries={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
+    started_by_eval_factory = {**env, "EVAL_FACTORY_RUN_ID": "x"}
+    take_settings_of_the_file(argv, started_by_eval_factory)
+    assert started_by_eval_factory["HF_HOME"] == "/shell", "it has set them itself"
     take_settings_of_the_file(argv, env)
     assert env == {**ENVIRONMENT, "HF_HOME": "/bundle", "EVAL_FACTORY_PINS": '{"files": {}, "hub": {"a": "b"}}'}
-
-
-def test_eval_factory_has_set_them_itself(argv: list[str], env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "settings.json").write_text(HelmRunSettings(libraries={"HF_HOME": "/bundle"}).file_text())
-    env["EVAL_FACTORY_RUN_ID"] = "x"
-    take_settings_of_the_file(argv, env)
-    assert env["HF_HOME"] == "/shell"
 
 
 def test_without_a_file_nothing_is_set(argv: list[str], env: dict[str, str]) -> None:

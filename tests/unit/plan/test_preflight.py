@@ -77,13 +77,6 @@ def test_a_model_that_thinks_is_asked_with_more_tokens(gateway: Gateway) -> None
     assert gateway.granted == [FEW_TOKENS, MORE_TOKENS]
 
 
-def test_one_that_wants_still_more_is_asked_its_benchmark(gateway: Gateway) -> None:
-    gateway.answers(400, "Could not finish the message because max_tokens or model output limit was reached")
-    warning = probed(gateway)
-    assert warning is not None
-    assert "max_tokens or model output limit" in warning
-
-
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503, 501])
 def test_what_may_pass_is_a_warning(gateway: Gateway, status: int) -> None:
     gateway.answers(status, "out of order")
@@ -115,13 +108,6 @@ def test_a_judge_is_named(gateway: Gateway) -> None:
     warning = probe(judge, {}, Redactor(), lambda _line: None)
     assert warning is not None
     assert warning.startswith("judge gpt: the probe was not answered")
-
-
-def test_a_404_suggests_v1(gateway: Gateway) -> None:
-    gateway.answers(404, "Not Found")
-    base = gateway.url.removesuffix("/v1")
-    with pytest.raises(PrerequisiteError, match=f"most servers answer under /v1: {base}/v1"):
-        probed(gateway, **{"target.api_endpoint.url": base})
 
 
 def test_a_refused_field_is_no_refusal(gateway: Gateway) -> None:

@@ -20,7 +20,7 @@ def test_the_score_its_agreement_and_its_notes() -> None:
             "corrected by clinicians = 3.5123  (95 % interval 3.2000 .. 3.8000); without correction 4.5000;"
             " 40 of 200 answers rated by 2 raters"
         ),
-        "agreement of the raters: alpha 0.50, ICC 0.62, AC1 0.70 (n = 38)",
+        "agreement of the raters: alpha 0.50, ICC 0.63, AC1 0.70 (n = 38)",
         "kind with the raters: ICC 0.40, weighted kappa 0.30 (n = 40); bias +1.000 (+0.800 .. +1.200)",
         "note: a note",
     ]

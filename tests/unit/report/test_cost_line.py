@@ -7,7 +7,7 @@ import pytest
 from eval_factory.core.budget import Cost, Price
 from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.report.documents import usage as written
-from eval_factory.report.sentences import cost_line, money
+from eval_factory.report.sentences import cost_line
 
 NOW, EVER = Cost(0.012341, "table", 3, 0), Cost(1234.5, "endpoint, table", 9, 0)
 PARTLY = Cost(0.5, "table", 3, 2)
@@ -36,12 +36,6 @@ def usage(now: Cost | None, ever: Cost | None, runs: int = 1, unknown: str | Non
 )
 def test_the_line(told: Usage, line: str | None) -> None:
     assert cost_line(told) == line
-
-
-def test_dollars_have_cents_and_less_has_digits() -> None:
-    assert [money(value) for value in (0.0, 0.00012345, 0.99, 1.0, 1000.0)] == [
-        "0 USD", "0.0001234 USD", "0.99 USD", "1.00 USD", "1,000.00 USD",
-    ]  # fmt: skip
 
 
 def test_what_is_not_known_is_not_written() -> None:

@@ -9,8 +9,8 @@ import pytest
 from described_runs import ODD, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Comparability, FailureCause, Instances, JuryReport, TaskResult
 from eval_factory.report.markdown_report import markdown_report
+from unit.core.test_rendered_tables import MARKDOWN
 from unit.report.test_clinician_lines import FOUND
-from unit.report.test_markdown_text import MARKDOWN
 
 
 def with_validity(made: TaskResult, **changes: object) -> TaskResult:

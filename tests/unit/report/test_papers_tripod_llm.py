@@ -11,7 +11,7 @@ import pytest
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
 from eval_factory.core.results import TaskResult
 from eval_factory.report.papers import forms, tripod_llm
-from unit.report.test_markdown_text import MARKDOWN
+from unit.core.test_rendered_tables import MARKDOWN
 
 NAMED = [
     "5a",

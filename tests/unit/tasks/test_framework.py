@@ -18,9 +18,7 @@ from eval_factory.tasks.framework import (
     ClusterRule,
     FileLayout,
     Framework,
-    HelmEntry,
     NumbersOf,
-    ScenarioParameter,
     file_layout,
     framework_path,
     load_framework,
@@ -45,36 +43,6 @@ def test_an_entry_of_the_layout_is_about_some_values(
     assert FileLayout(when=when).may_apply(values) is applies
 
 
-def test_names_in_braces_are_replaced_where_their_values_are_known() -> None:
-    layout = FileLayout(file="{subject}/{condition}_{subject}.xml", elements={"{subject}/tag": {"met": ("yes",)}})
-    named = layout.named({"subject": "a", "condition": None, "other": "b"})
-    assert named.file == "a/{condition}_a.xml"
-    assert named.elements == {"a/tag": {"met": ("yes",)}}
-    assert layout.file == "{subject}/{condition}_{subject}.xml"
-    assert FileLayout(columns=("x",)).named({"subject": "a"}) == FileLayout(columns=("x",))
-
-
-@pytest.mark.parametrize(
-    ("rule", "chooses"),
-    [({}, True), ({"required": True}, False), ({"fixed": "a"}, False), ({"path": True}, False), ({"allowed": ("a",)}, True)],
-)  # fmt: skip
-def test_a_parameter_that_may_be_left_out_chooses_a_part_of_the_data(rule: dict[str, Any], chooses: bool) -> None:
-    assert ScenarioParameter(**rule).chooses_a_part is chooses
-
-
-def test_arguments_that_are_fixed() -> None:
-    rules = {
-        "subset": ScenarioParameter(fixed="x"),
-        "language": ScenarioParameter(),
-        "empty": ScenarioParameter(fixed=""),
-    }
-    assert HelmEntry(run_spec="r", scenario="s", main_metric=None, parameters=rules).fixed == {
-        "subset": "x",
-        "empty": "",
-    }
-    assert HelmEntry(run_spec="r", scenario="s", main_metric=None).fixed is None
-
-
 def test_a_task_is_found_by_both_of_its_names() -> None:
     known = load_framework()
     assert known.names() == [task.name for task in known.evaluations]
@@ -83,17 +51,6 @@ def test_a_task_is_found_by_both_of_its_names() -> None:
     assert known.task(f"{known.framework.name}.{last.name}") is last
     assert known.task(f"other.{last.name}") is None
     assert known.task("") is None
-
-
-def test_what_holds_where_a_parameter_is_not_given() -> None:
-    known = load_framework()
-    dialogues, questions = known.task("med_dialog"), known.task("pubmed_qa")
-    assert dialogues is not None
-    assert questions is not None
-    assert dialogues.default_of("subset") == "healthcaremagic"
-    assert dialogues.default_of("language") is None
-    assert questions.default_of("subset") is None
-    assert questions.endpoint_types == tuple(questions.defaults["config"]["supported_endpoint_types"])
 
 
 @pytest.mark.parametrize(
@@ -155,11 +112,6 @@ def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Pa
         load_framework.__wrapped__()
 
 
-def test_it_is_read_once() -> None:
-    assert load_framework() is load_framework()
-    assert isinstance(load_framework(), Framework)
-
-
 def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> None:
     checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
     assert framework_path() == framework_path(tmp_path) == checkout
@@ -183,16 +135,6 @@ def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> Non
 )
 def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        ClusterRule(what="note", **rule).check()
-
-
-def test_a_cluster_is_found_in_one_way() -> None:
-    found_by: tuple[dict[str, Any], ...] = (
-        {"field": "a"},
-        {"text": "(b)"},
-        {"text": "(b)", "records": ("r",), "key": "k", "labels": ("l",)},
-    )
-    for rule in found_by:
         ClusterRule(what="note", **rule).check()
 
 

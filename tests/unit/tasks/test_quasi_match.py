@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing, note_on_quasi
+from eval_factory.tasks.custom_table import becomes_nothing
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,3 @@ def test_articles_and_punctuation_are_nothing(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["B", "as", "A1", "+1", "±", "A_b", "Ä", "\uff41", "the end", "Athe"])
 def test_anything_else_is_something(answer: str) -> None:
     assert not becomes_nothing(answer)
-
-
-def test_the_note_says_where_and_which_metrics() -> None:
-    note = note_on_quasi("2 of 8 rows")
-    assert note.startswith("2 of 8 rows: HELM's quasi metrics drop articles")
-    assert "quasi_prefix_exact_match takes any answer for right" in note
-    assert "and quasi_exact_match one such as 'the'" in note
-    assert QUASI_METRICS == ("quasi_exact_match", "quasi_prefix_exact_match")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from importlib import metadata
-from pathlib import Path
 
 from eval_factory.helm.names import JURY_RUN_SPECS, MEASURED_HELM
 from eval_factory.tasks.framework import load_framework
@@ -43,11 +41,6 @@ def test_what_is_known_of_some() -> None:
     assert all(spec.description for spec in specs.values())
 
 
-def test_every_judge_that_helm_prescribes_is_known() -> None:
-    for name, spec in load_index().run_specs.items():
-        assert all("/" in deployment for deployment in spec.prescribed_judges), name
-
-
 def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
     specs = load_index().run_specs
     for task in load_framework().evaluations:
@@ -68,19 +61,3 @@ def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
 
 def test_every_run_spec_with_a_jury_is_patched_as_one() -> None:
     assert {name for name, spec in load_index().run_specs.items() if spec.has_jury} <= JURY_RUN_SPECS
-
-
-def test_it_is_compact(root: Path) -> None:
-    path = root / "src" / "eval_factory" / "tasks" / "helm_index.json"
-    lines = path.read_text("utf-8").splitlines()
-    assert len(lines) < len(load_index().run_specs) + 10
-    assert path.stat().st_size < 200_000
-    assert json.loads("\n".join(lines))["helm"] == MEASURED_HELM
-
-
-def test_a_run_spec_is_made_once_and_only_if_there_is_one() -> None:
-    specs = load_index().run_specs
-    assert specs["mmlu"] is specs["mmlu"]
-    assert len(specs) == len(list(specs))
-    assert specs.get("no such run spec") is None
-    assert "no such run spec" not in specs

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 import stat
+import statistics
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
 
 from eval_factory.core.annotations import read_annotations
-from eval_factory.core.errors import BusyError, ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, HelmError
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.checksums import read_checksums, write_checksums
 from eval_factory.report.reader import load_result
+from eval_factory.scoring.intervals import design_effect
+from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
 from eval_factory.workflows import annotate
-from eval_factory.workflows.annotate import SheetOptions, export_sheets, import_sheets, system_prompts
-from eval_factory.workflows.evaluate import as_it_stands, finished_before, report
-from eval_factory.workflows.recollect import state_of
+from eval_factory.workflows.annotate import Known, import_sheets, known_of, plan_of, planned, system_prompts
+from eval_factory.workflows.evaluate import as_it_stands, collect_and_report, finished_before
+from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.resume import DataRead, read_state, written_before
 from eval_factory.workflows.verify import verify
 from finished_folder import finished_folder
-from rated_folder import ANSWERS, exported, filled_in, folder_to_rate, people_say
+from rated_folder import ANSWERS, exported, filled_in, folder_to_rate, is_right, people_say
 from unit.builders import context, evaluation
 
 
@@ -85,7 +92,7 @@ def test_a_rerun_keeps_what_people_said(folder: RunDir, tmp_path: Path, monkeypa
     assert ran is not None
     ctx = context(plan.rundir)
     assert as_it_stands(ctx, plan, ran, written_before(plan.rundir)) is None  # it is not as the run left it
-    again = report(ctx, plan, ["helm-run", "--suite", "s"], ran, DataRead())
+    again = collect_and_report(ctx, plan, ["helm-run", "--suite", "s"], ran, DataRead())
     assert again.result.clinicians is not None
     assert "corrected by clinicians = " in again.summary
     now, then = (yaml.safe_load(one)["clinicians"] for one in (folder.evaluation_config.read_bytes(), document))
@@ -177,15 +184,6 @@ def test_a_second_sample_leaves_out_what_is_rated(folder: RunDir, tmp_path: Path
         exported(folder, tmp_path / "third")
 
 
-def test_a_sheet_that_may_be_filled_in_is_not_written_over(folder: RunDir, tmp_path: Path) -> None:
-    exported(folder, tmp_path / "sheet", raters=1)
-    with pytest.raises(ConfigError, match=r"rater_1.csv, .*rater_1.html: is there already"):
-        exported(folder, tmp_path / "sheet")
-    for raters in (0, 51):
-        with pytest.raises(ConfigError, match="1 to 50 people can rate"):
-            exported(folder, tmp_path / "other", raters=raters)
-
-
 def test_what_raters_must_not_know_is_in_no_file_of_theirs(folder: RunDir, tmp_path: Path) -> None:
     made = exported(folder, tmp_path / "sheet", with_reference=False)
     ids = [one.key.id for one in made.sample.answers]
@@ -197,15 +195,6 @@ def test_what_raters_must_not_know_is_in_no_file_of_theirs(folder: RunDir, tmp_p
     shown = [json.dumps(f"prompt {one.removeprefix('id')}") for one in ids]
     assert all(one in made.files[1].read_text("utf-8") for one in shown)
     assert set(made.sample.stratum_of) > {one.key.as_text() for one in made.sample.answers}
-
-
-def test_folders_that_have_nothing_to_import_into(folder: RunDir, tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="no sheet was exported from this result"):
-        import_sheets(folder.root, [tmp_path / "x.csv"])
-    with pytest.raises(PrerequisiteError, match="there is no result"):
-        export_sheets(tmp_path / "none", SheetOptions(tmp_path / "sheet"))
-    with folder.locked(), pytest.raises(BusyError):
-        import_sheets(folder.root, [tmp_path / "x.csv"])
 
 
 def test_the_users_system_prompt_is_hidden(tmp_path: Path) -> None:
@@ -238,7 +227,97 @@ def test_an_altered_sheet_and_a_comment_are_found_whoever_makes_the_checksums_ag
     for file in (made.kept, folder.ratings):
         before = file.read_text("utf-8")
         file.write_text(before.replace('"rater": "1"', '"rater": "3"', 1) if file == folder.ratings else before + " ")
-        write_checksums(folder, [folder.root / name for name in state_of(folder).runs], load_result(folder.root).result)
+        write_checksums(
+            folder, [folder.root / name for name in last_state(folder).runs], load_result(folder.root).result
+        )
         found = verify(folder.root)
         assert any(one.file == f"annotations/{file.name}" and "(files)" in one.message for one in found.findings), found
         file.write_text(before, "utf-8")
+
+
+EXPECTED = Expected(1000, 3.0, 1.0, (1.0, 5.0))
+KNOWN = Known("jury", EXPECTED, 4.0)
+
+
+def test_a_table_of_correlations() -> None:
+    found = planned(KNOWN, None)
+    assert found.half_widths == pytest.approx((0.4, 0.2, 0.12))
+    assert [row.correlation for row in found.rows] == [0.0, 0.3, 0.5, 0.7, 0.9]
+    for row in found.rows:
+        assert row.needed == tuple(needed_for(width, EXPECTED, row.correlation) for width in found.half_widths)
+        assert row.least_width == half_width_of(1000, EXPECTED, row.correlation)
+    lines = found.lines()
+    assert lines[0] == "jury: 1000 answers, mean 3, standard deviation 1 (from the judges' scores)"
+    assert lines[2].split("  ")[-1].strip() == "all rated"
+    assert len({len(line) for line in lines[2:8]}) == 1
+    assert "0.90" in lines[7]
+
+
+def test_a_width_that_is_wanted_and_a_correlation_that_was_measured() -> None:
+    found = planned(replace(KNOWN, correlation=0.6, rated=40), 0.3)
+    assert [(row.correlation, row.measured) for row in found.rows][3] == (0.6, True)
+    assert found.rows[3].needed == (needed_for(0.3, EXPECTED, 0.6),)
+    assert found.rows[3].least_width == half_width_of(1000, EXPECTED, 0.6)
+    assert "from 40 rated answers" in found.lines()[0]
+    assert "0.60 (measured)" in found.lines()[6]
+    against = planned(replace(KNOWN, correlation=-0.6), 0.3)
+    assert [(row.correlation, row.measured) for row in against.rows][:2] == [(0.0, False), (0.0, True)]
+
+
+def test_what_no_number_of_ratings_reaches() -> None:
+    found = planned(KNOWN, 0.01)
+    assert {row.needed for row in found.rows} == {(None,)}
+    assert found.lines()[3].split()[1] == "-"
+    one_source = planned(replace(KNOWN, expected=replace(EXPECTED, sharing=1000.0)), 0.3)
+    assert one_source.lines()[3].split() == ["0.00", "-", "-"]
+
+
+def test_a_folder_before_and_after_ratings(tmp_path: Path) -> None:
+    folder = folder_to_rate(tmp_path / "out")
+    values = [is_right(one) for one in range(ANSWERS)]
+    expected = Expected(ANSWERS, statistics.fmean(values), statistics.stdev(values), (0.0, 1.0))
+    assert known_of(folder.root) == Known("exact_match", expected, 1.0)
+    made = exported(folder, tmp_path / "sheet", raters=1)
+    import_sheets(folder.root, [filled_in(made, "1", people_say)])
+    found = plan_of(folder.root, 0.2).known
+    people = [float(people_say(one, 1) == "yes") for one in made.sample.answers]
+    judged = [is_right(int(one.key.id[2:])) for one in made.sample.answers]
+    assert found.rated == 40
+    assert found.expected == replace(expected, mean=statistics.fmean(people), stddev=statistics.stdev(people))
+    assert found.correlation == pytest.approx(statistics.correlation(people, judged))
+
+
+def test_people_who_say_one_thing_have_no_correlation(tmp_path: Path) -> None:
+    folder = folder_to_rate(tmp_path / "out", 20)
+    made = exported(folder, tmp_path / "sheet", raters=1)
+    few = {one.code for one in made.sample.answers[:9]}
+    import_sheets(folder.root, [filled_in(made, "1", lambda one, _: "yes" if one.code in few else "")])
+    assert (known_of(folder.root).rated, known_of(folder.root).correlation) == (9, None)
+    import_sheets(folder.root, [filled_in(made, "1", lambda _one, _number: "yes")])
+    found = known_of(folder.root)
+    assert (found.rated, found.correlation) == (20, 0.0)
+    assert found.expected.stddev > 0  # the judges': people who agree about twenty answers need not agree about all
+
+
+def test_what_the_answers_share_and_what_a_rubric_can_take_away(tmp_path: Path) -> None:
+    stored = load_result(folder_to_rate(tmp_path / "out").root)
+    no_scale = {"exact_match": replace(stored.result.scores["exact_match"], scale=None)}
+
+    def known(**changes: Any) -> Known:
+        records = [replace(one, **changes) for one in stored.result.instances]
+        result = replace(stored.result, instances=records, scores=no_scale)
+        with patch.object(annotate, "load_result", return_value=replace(stored, result=result)):
+            return known_of(stored.folder)
+
+    found = known(cluster="one", criteria=({"points": 2.0}, {"points": -1.0}))
+    effect = design_effect([is_right(one) for one in range(ANSWERS)], (-0.5, 1.0), ["one"] * ANSWERS)
+    assert (found.expected.design_effect, found.expected.sharing) == (effect, ANSWERS)
+    assert (found.expected.scale, found.span) == ((-0.5, 1.0), 1.0)
+    with pytest.raises(ConfigError, match="exact_match has one value and no scale: nothing can be planned"):
+        known(metrics={"exact_match": 1.0})
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, math.nan])
+def test_a_width_that_is_none(tmp_path: Path, width: float) -> None:
+    with pytest.raises(ConfigError, match=r"--half_width .*: give a number above 0"):
+        plan_of(tmp_path, width)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.errors import (
+    BusyError,
+    ConfigError,
+    EndpointRefusedError,
+    HelmError,
+    InterruptedRunError,
+    PrerequisiteError,
+)
 from eval_factory.core.secrets import REDACTED
-from eval_factory.workflows.context import HUB_TOKEN, hold, redactor_of, show_warnings, warnings_of
+from eval_factory.workflows.context import HUB_TOKEN, lock_folder, redactor_of, show_warnings, warnings_of
+from eval_factory.workflows.options import code_of_error, failure_record
 from unit.builders import evaluation, plan
 
 KEY, TOKEN = "plain-looking-key-77", "plain-looking-token-88"
@@ -35,54 +44,27 @@ def test_warnings_are_lines_of_the_screen() -> None:
     assert (screen.getvalue(), warnings_of(here)) == (f"{told}\n", [told])
 
 
-def test_what_happens_is_told_to_the_log_the_screen_or_both(tmp_path: Path) -> None:
-    screen = io.StringIO()
-    here = plan({**flags(tmp_path), "config.params.task": "pubmed_qa"})
-    with hold(here, {"MY_KEY": KEY}, screen) as context:
-        screen.truncate(0)
-        screen.seek(0)
-        context.say(f"said {KEY}")
-        context.warn("warned")
-        context.show("shown")
-        context.log.debug("unseen")
-    log = here.rundir.program_log.read_text("utf-8")
-    assert screen.getvalue() == f"said {KEY}\nwarning: warned\nshown\n"
-    assert "INFO warning: keys without an effect here: config.params: task\n" in log
-    assert f"INFO said {REDACTED}\n" in log
-    assert "WARNING warned\n" in log
-    assert "shown" not in log
-    assert "unseen" not in log
-    assert KEY not in log
-
-
-def test_debug_logs_in_detail(tmp_path: Path) -> None:
-    here = plan(flags(tmp_path))
-    with hold(here, {"MY_KEY": KEY}, io.StringIO(), debug=True) as context:
-        context.log.debug("in detail")
-    assert "DEBUG in detail\n" in here.rundir.program_log.read_text("utf-8")
-
-
 def test_the_folder_is_held_for_as_long_as_the_run_lasts(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
-    with hold(here, {"MY_KEY": KEY}, io.StringIO()) as context:
+    with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()) as context:
         assert context.rundir == here.rundir
         assert context.env["MY_KEY"] == KEY
-        with pytest.raises(BusyError), hold(here, {"MY_KEY": KEY}, io.StringIO()):
+        with pytest.raises(BusyError), lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
             pass
-    with hold(here, {"MY_KEY": KEY}, io.StringIO()):
+    with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
         pass
 
 
 def test_a_key_without_its_white_space_is_what_the_run_sees(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
-    with hold(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
+    with lock_folder(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
         assert context.env == {"MY_KEY": KEY, "PATH": "/bin"}
         assert context.redactor.text(KEY) == REDACTED
 
 
 def test_a_missing_key_is_found_before_the_folder_is_made(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
-    with pytest.raises(PrerequisiteError, match="MY_KEY"), hold(here, {}, io.StringIO()):
+    with pytest.raises(PrerequisiteError, match="MY_KEY"), lock_folder(here, {}, io.StringIO()):
         pass
     assert not here.rundir.root.exists()
 
@@ -91,7 +73,7 @@ def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:
     screen = io.StringIO()
     here = plan(flags(tmp_path))
     env = {"MY_KEY": KEY, "OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-a-client-1"}
-    with hold(here, env, screen):
+    with lock_folder(here, env, screen):
         pass
     warned = [line for line in screen.getvalue().splitlines() if line.startswith("warning: ")]
     assert len(warned) == 1
@@ -106,12 +88,48 @@ def test_a_folder_of_somebody_else_is_left_alone(fresh: bool, tmp_path: Path) ->
     here.rundir.root.mkdir()
     here.rundir.cache_db.write_text("mine")
     if not fresh:
-        with hold(here, {"MY_KEY": KEY}, io.StringIO()):
+        with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
             pass
         return
     with (
         pytest.raises(ConfigError, match="is no output folder"),
-        hold(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True),
+        lock_folder(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True),
     ):
         pass
     assert not here.rundir.marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (HelmError("x"), 4),
+        (EndpointRefusedError("x"), 3),
+        (InterruptedRunError("x"), 130),
+        (KeyboardInterrupt(), 130),
+        (OSError(errno.ENOSPC, "full"), 3),
+        (OSError(errno.EACCES, "no"), 3),
+        (OSError(errno.EPIPE, "gone"), 70),
+        (ValueError("x"), 70),
+    ],
+    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"],
+)
+def test_an_error_has_the_code_that_it_ends_a_program_with(error: BaseException, code: int) -> None:
+    assert code_of_error(error) == code
+
+
+def test_a_failure_says_its_kind_and_message() -> None:
+    assert failure_record(EndpointRefusedError("the key\n  next"), 3) == {
+        "event": "end", "exit_code": 3, "error": {"type": "EndpointRefusedError", "message": "the key\n  next"}}  # fmt: skip
+    assert (
+        failure_record(ValueError("text of a prompt"), 70)["error"]["message"]
+        == "a defect in eval-factory (ValueError)"
+    )
+    assert failure_record(KeyboardInterrupt(), 130)["error"]["message"] == "interrupted"
+    assert failure_record(InterruptedRunError("kept"), 130)["error"]["message"] == "kept"
+    assert failure_record(ValueError("x"), 2, "said otherwise")["error"]["message"] == "said otherwise"
+
+
+def test_no_key_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "a-known-key-value-1")
+    record = failure_record(HelmError("no: a-known-key-value-1"), 4)
+    assert record["error"]["message"] == "no: [API_KEY_REDACTED]"

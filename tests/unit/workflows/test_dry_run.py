@@ -52,9 +52,3 @@ def test_what_is_noted_of_the_task_is_shown() -> None:
     notes = sections(preview(here, []))["notes"]
     assert notes.splitlines() == [f"#   {note}" for note in here.task.about.notes]
     assert here.task.about.notes
-
-
-def test_a_tasks_own_defaults_are_not_listed() -> None:
-    here = evaluation({"config.type": "med_dialog"})
-    assert here.run.config.params.extra.subset == "healthcaremagic"
-    assert "config.params.extra.subset" not in sections(preview(here, []))["values that are not defaults"]

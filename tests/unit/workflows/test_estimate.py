@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +16,22 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.plan import prices
 from eval_factory.workflows import estimate as module
-from eval_factory.workflows.estimate import RUN_FIRST, Estimate, KeptFigures, PromptSizes, RoleEstimate, estimate
-from unit.builders import evaluation
+from eval_factory.workflows.estimate import (
+    RUN_FIRST,
+    Estimate,
+    KeptFigures,
+    PromptSizes,
+    RoleEstimate,
+    beyond,
+    estimate,
+    figures_in_words,
+    kept_figures,
+    lines_beyond,
+    prompt_sizes,
+    sizes_in,
+    sum_or_none,
+)
+from unit.builders import evaluation, plan
 
 PARAMS = "config.params"
 MEASURED = PromptSizes(10, 4000, 50)
@@ -90,14 +105,6 @@ def test_tokens_are_of_earlier_answers_where_there_are_any(tmp_path: Path, sizes
     assert model.hours == pytest.approx(10 * 0.5 / 5 / 3600)
     assert model.sources["time"] == "0.5 s a request, 5 at once"
     assert found.kept == 1
-
-
-def test_answers_of_another_task_say_nothing(tmp_path: Path) -> None:
-    answers(tmp_path, "medec", ("model", "org/model", TOKENS))
-    (model,) = of(tmp_path, look=False).roles
-    assert (model.requests, model.prompt_tokens, model.cost) == (1000, None, None)
-    assert model.sources["tokens"] == RUN_FIRST
-    assert model.sources["cost"] == "unknown, as the tokens are (genai-prices 7)"
 
 
 def test_what_answers_say_they_cost_goes_before_a_price(tmp_path: Path) -> None:
@@ -255,9 +262,105 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     assert unknown.to_text().startswith("t: unknown requests, unknown tokens, unknown cost, unknown time")
 
 
-def test_a_judge_has_a_parallelism_of_its_own(tmp_path: Path) -> None:
-    answers(tmp_path, "aci_bench", ("one", "j", TOKENS))
-    judges = [{"name": "one", "model_id": "j", "parallelism": 2}]
-    given = {"config__type": "aci_bench", "config__params__extra__judges": judges, "config__params__limit_samples": 8}
-    judge = of(tmp_path, look=False, **given).roles[1]
-    assert judge.hours == pytest.approx(8 * 0.5 / 2 / 3600)
+@dataclass(frozen=True)
+class Figures:
+    requests: float | None = 40
+    tokens: float | None = 2000.0
+    cost: float | None = 0.5
+    hours: float | None = 0.5
+
+
+def test_a_sum_with_an_unknown_part_is_not_known() -> None:
+    assert sum_or_none([1.5, 2.0]) == 3.5
+    assert sum_or_none([]) == 0.0
+    assert sum_or_none([1.5, None]) is None
+    assert sum_or_none([0.0, 0.0]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("limit", "needed"),
+    [("max_cost", 0.5), ("max_requests", 40), ("max_tokens_total", 2000.0), ("max_wall_s", 1800.0)],
+)
+def test_a_limit_is_reached_by_more_than_it_allows(limit: str, needed: Any) -> None:
+    assert beyond(Budget(**{limit: needed}), Figures()) == {}
+    below = Budget(**{limit: needed / 2})
+    assert beyond(below, Figures()) == {limit: needed}
+    assert lines_beyond(below, Figures()) == [f"  {limit} ({needed / 2:g}) will be reached before the end"]
+
+
+def test_nothing_is_said_of_what_nobody_knows_or_limits() -> None:
+    everything = Budget(max_cost=0.1, max_requests=1, max_tokens_total=1, max_wall_s=1.0)
+    assert beyond(everything, Figures(None, None, None, None)) == {}
+    assert beyond(Budget(), Figures()) == {}
+    assert list(beyond(everything, Figures())) == ["max_cost", "max_requests", "max_tokens_total", "max_wall_s"]
+
+
+def test_words() -> None:
+    assert figures_in_words(Figures(cost=None)) == "40 requests, 2,000 tokens, unknown cost, 30.0 min"
+    assert figures_in_words(Figures(None, None, None, None)) == (
+        "unknown requests, unknown tokens, unknown cost, unknown time"
+    )
+    assert figures_in_words(Figures(hours=1.0)).endswith(", 1.0 h")
+    assert "0.5" in figures_in_words(Figures())
+
+
+def test_each_order_of_the_choices_is_a_request(tmp_path: Path) -> None:
+    flags = {"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "x")}
+    plain = estimate(evaluation(flags), {}, look_at_data=False)
+    shuffled = estimate(evaluation({**flags, "config.params.extra.shuffle_choices": 3}), {}, look_at_data=False)
+    assert (plain.requests, shuffled.requests) == (40, 120)
+    assert shuffled.roles[0].sources["requests"].endswith("x 1 trial x 3 orders of the choices, at most")
+
+
+def kept(tmp_path: Path, *answers: tuple[str, str, Any, float]) -> Path:
+    cache = ResponseCache(tmp_path / "cache.db", "run")
+    for number, (role, model, usage, latency) in enumerate(answers):
+        attempt = Attempt(f"k{number}", role, 1, "answered", 200, None, float(number), latency)
+        cache.save(Answer(f"k{number}", role, model, {}, {"usage": usage}, float(number), latency), attempt)
+    cache.close()
+    return cache.path
+
+
+def test_means_are_of_one_model_in_one_role(tmp_path: Path) -> None:
+    path = kept(
+        tmp_path,
+        ("model", "m", {"prompt_tokens": 10, "completion_tokens": 2, "cost": 0.5}, 1.0),
+        ("model", "m", {"prompt_tokens": 30, "completion_tokens": 4, "cost": 1.5}, 2.0),
+        ("model", "other", {"prompt_tokens": 900, "completion_tokens": 900, "cost": 9.0}, 9.0),
+        ("gpt", "m", {"prompt_tokens": 900, "completion_tokens": 900, "cost": 9.0}, 9.0),
+    )
+    assert kept_figures(path, "model", "m") == KeptFigures(2, 20.0, 3.0, 1.5, 1.0)
+
+
+def test_what_not_all_answers_say_is_not_known(tmp_path: Path) -> None:
+    path = kept(tmp_path, ("model", "m", {"prompt_tokens": 10, "cost": 0.5}, 1.0), ("model", "m", None, 3.0))
+    assert kept_figures(path, "model", "m") == KeptFigures(2, None, None, 2.0, None)
+
+
+def test_a_folder_without_answers_says_nothing(tmp_path: Path) -> None:
+    assert kept_figures(tmp_path / "none.db", "model", "m") == KeptFigures(0, None, None, None, None)
+    assert not (tmp_path / "none.db").exists()
+
+
+EVENT = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_tokens": 15}
+
+
+def test_a_run_that_was_measured() -> None:
+    assert sizes_in([{"event": "phase", "phase": "loading data"}, EVENT]) == PromptSizes(3, 400, 15)
+    assert sizes_in([{**EVENT, "judge_requests": 7}]) == PromptSizes(3, 400, 15, judge_requests=7)
+
+
+def test_data_that_are_not_here() -> None:
+    failed = {"event": "run_failed", "error": "DownloadError: https://host/file could not be downloaded"}
+    assert sizes_in([failed]) == PromptSizes(None, reason="its data are not here, or not all of them: DownloadError")
+    assert sizes_in([]).reason.endswith("HELM made no requests")
+
+
+def test_a_bundle_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
+    """Found before anything is started."""
+    there = {"config.params.extra.data_dir": str(tmp_path / "no bundle"), "config.output_dir": str(tmp_path / "out")}
+    found = prompt_sizes(plan(there), {})
+    assert found.requests is None
+    assert "no bundle" in found.reason
+    assert "\n" not in found.reason
+    assert not (tmp_path / "out").exists()

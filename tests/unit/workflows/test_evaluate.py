@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ from eval_factory.core import logs
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.shared_limits import LimitsLost
 from eval_factory.plan import preflight
 from eval_factory.workflows import evaluate as workflow
-from eval_factory.workflows.helm_run import HelmRun, raise_if_stopped
+from eval_factory.workflows.evaluate import launch_record
+from eval_factory.workflows.helm_run import EndedHelmRun, raise_if_stopped
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import read_state, written_before
 from finished_folder import finished_folder
@@ -69,27 +73,11 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     """Digits that only .run_state.json has could be changed, and nobody would notice."""
     made = plan({"config.output_dir": str(tmp_path / "out")})
     done: Any = {"event": logs.RUN_DONE, "path": "runs/s/r"}
-    ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
+    ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
 
 
 SHARED = SharedLimitsSettings("/nobody/is/here", {"model": "g"})
-
-
-def test_what_a_run_shares_with_others_is_told_to_helm_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[SharedLimitsSettings | None] = []
-
-    def prepare(*arguments: Any, **_: Any) -> None:
-        told.append(next(given for given in arguments if isinstance(given, HelmRunSettings)).limits)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "prepare", prepare)
-    request = Request(flags={**MINIMAL, "config.output_dir": str(tmp_path / "out")})
-    for options in (Options(limits=SHARED), Options()):
-        with pytest.raises(KeyboardInterrupt):
-            workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
-    assert told == [SHARED, None]
 
 
 def test_probes_are_let_through_with_what_other_runs_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,3 +170,30 @@ def test_who_only_collects_asks_nobody(*, only_collect: bool, tmp_path: Path, mo
             screen=io.StringIO(), evaluation=known,
         )  # fmt: skip
     assert ("give the same command with --fresh" in str(caught.value)) is only_collect
+
+
+KEY = "plain-looking-key-77"
+
+
+def test_a_launch_says_what_will_be_run_and_where(tmp_path: Path) -> None:
+    here = plan({"config.output_dir": str(tmp_path / "out"), "config.params.limit_samples": 7})
+    record = launch_record(context(here.rundir), here, ["helm-run", "--suite", "a b"])
+    assert list(record)[:2] == ["event", "eval_factory"]
+    assert record["event"] == "launch"
+    assert (record["task"], record["model"], record["limit_samples"]) == ("pubmed_qa", here.model.model_id, 7)
+    assert (record["url"], record["judges"]) == (here.model.url, {})
+    assert record["output_dir"] == str(tmp_path / "out")
+    assert record["run_identity"] == here.identity
+    assert record["command"] == "helm-run --suite 'a b'"
+    assert record["config"]["params"] == {"limit_samples": 7}
+    assert record["target"]["api_endpoint"]["model_id"] == here.model.model_id
+    json.dumps(record)
+
+
+def test_a_key_is_not_told(tmp_path: Path) -> None:
+    here = plan({"config.output_dir": str(tmp_path / "out")})
+    redactor = Redactor()
+    redactor.learn(KEY)
+    record = launch_record(replace(context(here.rundir), redactor=redactor), here, ["helm-run", KEY])
+    assert record["command"] == f"helm-run {REDACTED}"
+    assert KEY not in json.dumps(record)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -15,16 +13,35 @@ import pytest
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs
-from eval_factory.core.errors import InterruptedRunError
+from eval_factory.core.budget import Budget, Spending
+from eval_factory.core.errors import (
+    ConfigError,
+    EvalFactoryError,
+    HelmError,
+    InterruptedRunError,
+    NotReportableError,
+    PrerequisiteError,
+)
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.logs import ASKING, JUDGING, LOADING, SCORING
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
 from eval_factory.endpoint import sign_in
-from eval_factory.executors import progress as local_executor
-from eval_factory.executors.process import Execution, Finished, ProcessSpec
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.executors.process import Execution, FinishedProcess, ProcessSpec
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.helm_run import HelmRun, run_helm
-from unit.builders import context, evaluation
+from eval_factory.workflows.helm_run import (
+    EndedHelmRun,
+    ended_before_it_ran,
+    explained_failure,
+    how_helm_run_ended,
+    missing,
+    raise_if_limit_reached,
+    raised_at_the_end,
+    run_helm,
+    stopped_by,
+)
+from unit.builders import context, evaluation, plan
 
 ENV = {
     "PATH": "/bin", "MY_KEY": "the-key-itself-1", "SECRET_OF_OTHERS": "x", "https_proxy": "http://proxy:1",
@@ -38,16 +55,16 @@ class FakeExecutor:
     def __init__(self, returncode: int = 0, told: Sequence[Mapping[str, Any]] = (), tail: Sequence[str] = ()) -> None:
         self.specs: list[ProcessSpec] = []
         self.screens: list[TextIO] = []
-        self._ended = Execution(Finished(returncode, tuple(tail)), 2.5, tuple(told))
+        self._ended = Execution(FinishedProcess(returncode, tuple(tail)), 2.5, tuple(told))
 
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         self.specs.append(spec)
         self.screens.append(screen)
         return self._ended
 
 
 class Interrupted(FakeExecutor):
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         raise KeyboardInterrupt
 
 
@@ -67,20 +84,8 @@ def with_key(**flags: Any) -> Evaluation:
 
 def run(
     here: RunContext, executor: FakeExecutor, settings: HelmRunSettings | None = None, of: Evaluation | None = None
-) -> HelmRun:
-    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), executor=executor)
-
-
-def test_it_runs_what_it_was_given_in_the_folder_that_is_held(here: RunContext) -> None:
-    executor = FakeExecutor(3, tail=["last line"])
-    ended = run(here, executor)
-    (spec,), (screen,) = executor.specs, executor.screens
-    assert (list(spec.argv), spec.rundir, spec.lock, spec.redactor) == (
-        ["helm-run", "-c", "x"], here.rundir, here.lock, here.redactor,
-    )  # fmt: skip
-    assert screen is here.screen
-    assert (ended.returncode, ended.wall_s, ended.tail) == (3, 2.5, ("last line",))
-    assert ended.run_id == spec.run_id
+) -> EndedHelmRun:
+    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), run=executor.run)
 
 
 def test_each_run_has_an_id_of_its_own_and_ends_with_this_process(here: RunContext) -> None:
@@ -102,14 +107,6 @@ def test_it_sees_the_keys_of_its_configuration_and_no_others(here: RunContext) -
     assert "OPENAI_TOKEN_URL" not in seen
     run(here, executor, of=with_key(**{"target.api_endpoint.oauth": "openai"}))
     assert executor.specs[1].env["OPENAI_TOKEN_URL"] == "https://tokens.example"
-
-
-def test_what_it_is_told_is_in_its_environment(here: RunContext) -> None:
-    executor = FakeExecutor()
-    run(here, executor, HelmRunSettings(probed=frozenset({"model"}), libraries={"HF_HOME": "/data"}))
-    seen = executor.specs[0].env
-    assert json.loads(seen["EVAL_FACTORY_PROBED"]) == ["model"]
-    assert seen["HF_HOME"] == "/data"
 
 
 def test_offline_it_does_not_see_the_proxies(here: RunContext) -> None:
@@ -161,11 +158,215 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
 )
 def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id: str, said: str | None) -> None:
     tail = ("a line", logs.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
-    assert HelmRun("mine", 1.0, returncode, tail, ()).last_words == said
+    assert EndedHelmRun("mine", 1.0, returncode, tail, ()).last_words == said
 
 
-def test_without_an_executor_it_is_the_local_one(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    local = FakeExecutor(5)
-    monkeypatch.setattr(local_executor, "LocalExecutor", lambda: local)
-    ended = run_helm(replace(here, screen=io.StringIO()), with_key(), ["helm-run"], HelmRunSettings())
-    assert (ended.returncode, len(local.specs)) == (5, 1)
+@pytest.mark.parametrize(
+    ("error", "phase", "kind", "said"),
+    [
+        ("URLError: <urlopen error>", LOADING, PrerequisiteError, "the data of pubmed_qa are unavailable: URLError"),
+        ("GatedRepoError: 401", LOADING, PrerequisiteError, "the data of pubmed_qa"),
+        ("ConnectionError: no", SCORING, PrerequisiteError, "while it is scoring"),
+        ("ModuleNotFoundError: No module named 'sacrebleu.metrics'", SCORING, PrerequisiteError, "-m pip install 'sacrebleu~=2.2'"),
+        ("ModuleNotFoundError: No module named 'torch'", LOADING, PrerequisiteError, "-m pip install 'torch<3.0.0,>=1.13.1'"),
+        (
+            "ModuleNotFoundError: this metric needs torch", SCORING,
+            PrerequisiteError, "not installed: torch",
+        ),
+        (
+            "OptionalDependencyNotInstalled: Optional dependency gdown is not installed. Please run", LOADING,
+            PrerequisiteError, "-m pip install 'gdown~=5.1'",
+        ),
+        (
+            "LookupError: ****\n  Resource \x1b[93mpunkt_tab\x1b[0m not found.\n  Please use the NLTK Downloader", SCORING,
+            PrerequisiteError, "NLTK's resource punkt_tab",
+        ),
+        (
+            "LookupError: **** Resource \\x1b[93mpunkt\\x1b[0m not found. Please use the NLTK Downloader", SCORING,
+            PrerequisiteError, "NLTK's resource punkt,",
+        ),
+        ("LookupError: unknown encoding", SCORING, HelmError, "HELM failed while pubmed_qa ran"),
+        ("NoInstancesError: found no instances", LOADING, PrerequisiteError, "the data of pubmed_qa"),
+        ("DownloadError: https://x could not be downloaded", LOADING, PrerequisiteError, "the data of pubmed_qa"),
+        ("TypeError: got an unexpected keyword argument 'x'", LOADING, HelmError, "TypeError"),  # a defect, of no user's
+        ("ValueError: odd", LOADING, HelmError, "ValueError: odd"),
+        ("OpenAIError: Missing credentials", JUDGING, HelmError, "OpenAIError"),
+        ("KeyError: 'x'", ASKING, HelmError, "KeyError"),
+    ],
+)  # fmt: skip
+def test_explained(error: str, phase: str, kind: type[EvalFactoryError], said: str) -> None:
+    failure = explained_failure(plan(), error, phase)
+    assert type(failure) is kind
+    assert said in str(failure)
+
+
+def test_what_cannot_be_built_is_not_advised() -> None:
+    """HELM's own words advise an extra of its own, and some of these do not build."""
+    said = (
+        "OptionalDependencyNotInstalled: Optional dependency odd_one is not installed."
+        ' Please run `pip install "crfm-helm[summarization]"`'
+    )
+    text = str(explained_failure(plan(), said, LOADING))
+    assert "crfm-helm[" not in text
+    assert "pip install odd_one\n" in text
+    assert "look for the one that holds this module" in text
+    assert "could not import" in str(explained_failure(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING))
+
+
+def test_judges_that_helm_asks_itself() -> None:
+    failure = explained_failure(plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING)
+    assert isinstance(failure, PrerequisiteError)
+    assert "openai/gpt-4o-2024-05-13" in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("tail", "found"),
+    [
+        (
+            ["Traceback", '  File "x.py"', "ModuleNotFoundError: No module named 'torch'"],
+            "ModuleNotFoundError: No module named 'torch'",
+        ),
+        (["urllib.error.URLError: <urlopen error>"], "URLError: <urlopen error>"),
+        (
+            ["helm.common.optional_dependencies.OptionalDependencyNotInstalled: Optional"],
+            "OptionalDependencyNotInstalled: Optional",
+        ),
+        (["AssertionError"], "AssertionError"),
+        (["KeyError: 'all'", "and a second line"], "KeyError: 'all' and a second line"),
+        (["Exception: Unitxt card or recipe must be specified"], "Exception: Unitxt card or recipe must be specified"),
+        (["all is well", "Error rate: 3"], None),
+        ([], None),
+    ],
+)
+def test_the_end_of_a_traceback(tail: list[str], found: str | None) -> None:
+    assert raised_at_the_end(tail) == found
+
+
+def test_a_run_spec_that_helm_does_not_build() -> None:
+    here = plan({"config.type": "helm:legalbench:subset=all"})
+    wrong = ended_before_it_ran(here, 1, ["Traceback", "AssertionError: Unknown subset: all"])
+    assert isinstance(wrong, ConfigError)
+    assert "AssertionError: Unknown subset: all" in str(wrong)
+    missing = ended_before_it_ran(here, 1, ["Traceback", "ModuleNotFoundError: No module named 'torchvision'"])
+    assert isinstance(missing, PrerequisiteError)
+    unreachable = ended_before_it_ran(here, 1, ["urllib.error.URLError: <urlopen error>"])
+    assert isinstance(unreachable, PrerequisiteError)
+
+
+def test_an_argument_that_a_scenario_does_not_take() -> None:
+    here = plan({"config.type": "helm:mmlu:subject=anatomy,tokenizer=x/y"})
+    error = "TypeError: MMLUScenario.__init__() got an unexpected keyword argument 'tokenizer'"
+    failure = explained_failure(here, error, LOADING)
+    assert isinstance(failure, ConfigError)
+    assert "eval-factory ls helm:mmlu" in str(failure)
+    assert isinstance(explained_failure(here, error, ASKING), HelmError)
+
+
+def test_a_task_of_ours_is_not_the_users_mistake() -> None:
+    failure = ended_before_it_ran(plan(), -9, ["ValueError: odd"])
+    assert isinstance(failure, HelmError)
+    assert str(failure).startswith("helm-run was killed by signal 9:\n  | ValueError: odd\n  log: ")
+
+
+def test_an_end_without_words_is_said_in_one_sentence() -> None:
+    """A suite shows the first line, or the first two where that ends with a colon."""
+    for tail in ([], ["", " "]):
+        killed = str(ended_before_it_ran(plan(), -9, tail))
+        assert killed.startswith("helm-run was killed by signal 9 and printed nothing\n  log: ")
+        assert how_helm_run_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
+    assert how_helm_run_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"
+
+
+ASKING_EVENT = {"event": "phase", "phase": "asking the model", "total": 12}
+JUDGING_EVENT = {"event": "phase", "phase": "judging", "total": 12}
+LOADING_EVENT = {"event": "phase", "phase": "loading data"}
+LOG = logging.getLogger("test")
+
+
+def reached(limit: str, *, countable: bool = True, **answered: int) -> dict[str, Any]:
+    return {"event": "limit_reached", "limit": limit, "countable": countable, "answered": answered}
+
+
+def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path: Path) -> None:
+    here = plan(
+        {
+            "config.output_dir": str(tmp_path), "config.params.extra.max_cost": 0.5, "target.api_endpoint.model_id": "m",
+            "config.params.extra.prices": [{"model_id": "m", "input_per_million": 100_000, "output_per_million": 0}],
+        }
+    )  # fmt: skip
+    cache = ResponseCache(here.rundir.cache_db, "run")
+    cache.save(
+        Answer("k", "model", "m", {}, {}, 1.0, 0.1), Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 6, 1)
+    )
+    cache.close()
+    with pytest.raises(NotReportableError) as stopped:
+        raise_if_limit_reached(here, [LOADING_EVENT, ASKING_EVENT, reached("max_cost", model=1)], LOG)
+    assert str(stopped.value) == (
+        "stopped: max_cost (0.5) is reached; sent so far: 1 requests, 7 tokens, 0.6000 USD\n"
+        "  1 of 12 instances are answered; no score is written, every answer is kept\n"
+        "  raise max_cost and run the same command again: only the rest is asked"
+    )
+    assert stopped.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "first", "raised"),
+    [
+        (2, "max_requests of the suite is reached; sent so far by this cell: 1 requests, 0 tokens", "suite.max_requests"),
+        (None, "max_requests of the suite is reached; sent so far by this cell: 1 requests, 0 tokens", "suite.max_requests"),
+        (1, "max_requests (1) is reached; sent so far: 1 requests, 0 tokens", "max_requests"),
+    ],
+)  # fmt: skip
+def test_whose_limit_it_was(own: int | None, first: str, raised: str, tmp_path: Path) -> None:
+    here = plan({"config.output_dir": str(tmp_path), "config.params.extra.max_requests": own})
+    cache = ResponseCache(here.rundir.cache_db, "run")
+    answered = Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 0, 0)
+    cache.save(Answer("k", "model", "m", {}, {}, 1.0, 0.1), answered)
+    cache.close()
+    with pytest.raises(NotReportableError) as stopped:
+        raise_if_limit_reached(here, [LOADING_EVENT, ASKING_EVENT, reached("max_requests", model=1)], LOG, shared=True)
+    lines = str(stopped.value).split("\n")
+    assert lines[0] == f"stopped: {first}"
+    assert lines[2] == f"  raise {raised} and run the same command again: only the rest is asked"
+
+
+def test_a_run_that_reached_no_limit_goes_on(tmp_path: Path) -> None:
+    raise_if_limit_reached(plan({"config.output_dir": str(tmp_path)}), [LOADING_EVENT, ASKING_EVENT], LOG)
+
+
+SENT = "sent so far: 5 requests, 9 tokens"
+AGAIN = "run the same command again: only the rest is asked"
+OVER = "run the same command again, or raise max_wall_s where it is too short to begin: only the rest is asked"
+
+
+@pytest.mark.parametrize(
+    ("limit", "budget", "countable", "shared", "cost", "used_up", "next_step"),
+    [
+        ("max_requests", Budget(max_requests=5), True, False, 0, f"max_requests (5) is reached; {SENT}", f"raise max_requests and {AGAIN}"),
+        ("max_requests", Budget(max_requests=5), True, False, 0.25, f"max_requests (5) is reached; {SENT}, 0.2500 USD", f"raise max_requests and {AGAIN}"),
+        ("max_requests", Budget(), True, False, 0, f"max_requests is reached; {SENT}", f"raise max_requests and {AGAIN}"),
+        ("max_cost", Budget(max_cost=1.5), True, False, 0, f"max_cost (1.5) is reached; {SENT}, 0.0000 USD", f"raise max_cost and {AGAIN}"),
+        ("max_cost", Budget(max_cost=1.5), False, False, 0, f"max_cost (1.5) cannot be held, for an answer came whose cost nobody knows; {SENT}",
+         f"leave out max_cost, or count by max_requests, and {AGAIN}"),
+        ("max_tokens_total", Budget(max_tokens_total=8), False, True, 0,
+         f"max_tokens_total (8) cannot be held, for an answer came whose tokens nobody knows; {SENT}",
+         f"leave out max_tokens_total, or count by max_requests, and {AGAIN}"),
+        ("max_wall_s", Budget(max_wall_s=5), True, True, 0, f"max_wall_s (5) is reached; {SENT}", OVER),
+        ("max_wall_s", Budget(), True, True, 0, "max_wall_s of the suite is reached; sent so far by this cell: 5 requests, 9 tokens", OVER),
+    ],
+)  # fmt: skip
+def test_what_was_used_and_what_to_do(
+    limit: str, budget: Budget, countable: bool, shared: bool, cost: float, used_up: str, next_step: str
+) -> None:
+    assert stopped_by(limit, budget, Spending(5, 9, cost), countable=countable, shared=shared) == (used_up, next_step)
+
+
+def test_how_far_the_judges_came() -> None:
+    assert missing([LOADING_EVENT], {}) == ["0 of 0 instances are answered"]
+    assert missing([ASKING_EVENT, JUDGING_EVENT], {"model": 12}) == [
+        "12 of 12 instances are answered", "of 12 requests to judges are answered: none",
+    ]  # fmt: skip
+    assert (
+        missing([ASKING_EVENT, JUDGING_EVENT], {"odd": 2, "model": 12, "gpt": 3})[1]
+        == "of 12 requests to judges are answered: gpt 3, odd 2"
+    )

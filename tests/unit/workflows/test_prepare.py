@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sqlite3
 import stat
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,30 @@ from typing import Any
 import pytest
 import yaml
 
+from eval_factory.core.budget import Price
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.endpoint import response_cache
+from eval_factory.data import run_data
+from eval_factory.data import run_data as placing
+from eval_factory.data.sources import Sources
+from eval_factory.endpoint.paid_answers import spent_so_far, write_prices
+from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, ResponseCache
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prepare import prepare
+from eval_factory.workflows.prepare import (
+    copy_store,
+    data_read,
+    data_settings,
+    find_bundle,
+    place_data,
+    prepare,
+    take_in,
+)
+from eval_factory.workflows.resume import DataRead
+from invented_bundle import QUESTIONS, sources
 from unit.builders import context, plan
 
 KEY = "a-known-key-value-1"
@@ -63,11 +82,6 @@ def test_the_configuration_is_written_whole_and_redacted(here: Plan) -> None:
     }  # fmt: skip
 
 
-def test_the_cache_is_there(here: Plan) -> None:
-    prepared(here)
-    assert response_cache.is_ours(here.rundir.cache_db)
-
-
 def test_results_of_another_configuration_are_archived_and_it_is_said(here: Plan) -> None:
     here.rundir.results_yml.write_text("of another run")
     said = prepared(here)
@@ -77,16 +91,6 @@ def test_results_of_another_configuration_are_archived_and_it_is_said(here: Plan
         f"the results in {here.rundir.root} are of another configuration or of other data; moved to {folder.name}\n"
     )
     assert prepared(here) == ""
-
-
-def test_results_of_other_data_are_archived(here: Plan) -> None:
-    def result_of(digest: str) -> None:
-        provenance = {"run_identity": here.identity, "dataset_files": {"data_path": digest}}
-        here.rundir.evaluation_config.write_text(yaml.safe_dump({"provenance": provenance}))
-
-    result_of("1")
-    assert prepared(here, {"data_path": "1"}) == ""
-    assert "moved to" in prepared(here, {"data_path": "2"})
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -101,9 +105,162 @@ def test_kept_answers_are_deleted_only_when_asked(fresh: bool, here: Plan, caplo
     assert caplog.messages[-1].startswith(f"run {here.identity}: helm-run --suite ")
 
 
-def test_what_a_killed_run_left_unfinished_is_removed(here: Plan) -> None:
-    unfinished = here.rundir.helm / "runs" / "v1" / "stats.json.tmp"
-    unfinished.parent.mkdir(parents=True)
-    unfinished.write_text("[")
-    prepared(here)
-    assert not unfinished.exists()
+@pytest.fixture(autouse=True)
+def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = sources()
+    tasks = {"pubmed_qa": table.tasks["questions"], "mtsamples_procedures": table.tasks["notes"]}
+    renamed: Sources = table.model_copy(update={"tasks": tasks})
+    monkeypatch.setattr(placing, "load_sources", lambda: renamed)
+    monkeypatch.setattr(run_data, "load_sources", lambda: renamed)
+
+
+def of(tmp_path: Path, task: str = "pubmed_qa", out: Path | None = None, **extra: Any) -> Plan:
+    flags = {f"config.params.extra.{name}": value for name, value in extra.items()}
+    return plan({"config.type": task, "config.output_dir": str(out or tmp_path / "out"), **flags})
+
+
+def test_a_bundle_is_found_recorded_and_put_in_its_place(
+    tmp_path: Path, bundle: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = of(tmp_path, data_dir=str(bundle))
+    here.rundir.create()
+    found = find_bundle(here, {})
+    assert found is not None
+    assert found.root == bundle
+    assert data_read(context(here.rundir), here, found) == DataRead(bundle=found.record())
+    with caplog.at_level(logging.INFO, "test"):
+        place_data(context(here.rundir), here, found)
+    assert (here.rundir.helm / "scenarios/questions/data/set.json").read_bytes() == QUESTIONS
+    assert caplog.messages == [f"data bundle {bundle} (manifest {found.sha256})"]
+
+
+def test_an_output_folder_inside_the_bundle_is_refused(tmp_path: Path, bundle: Path) -> None:
+    with pytest.raises(ConfigError, match="an output folder"):
+        find_bundle(of(tmp_path, out=bundle / "out", data_dir=str(bundle)), {})
+
+
+def test_what_a_bundle_lacks_is_told_before_the_run(tmp_path: Path, bundle: Path) -> None:
+    (bundle / "scenarios/questions/data/set.json").write_bytes(b"altered")
+    with pytest.raises(PrerequisiteError):
+        find_bundle(of(tmp_path, data_dir=str(bundle)), {})
+
+
+def test_offline_without_a_bundle_the_data_have_to_be_there_already(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError):
+        find_bundle(of(tmp_path, offline=True), {})
+
+
+def test_whether_more_than_helms_list_is_read_is_recorded_where_a_list_is_answered(
+    tmp_path: Path, bundle: Path
+) -> None:
+    notes = of(tmp_path, "mtsamples_procedures", data_dir=str(bundle))
+    found = find_bundle(notes, {})
+    assert data_read(context(notes.rundir), notes, found).all_files is False
+    assert data_settings(notes, found, {}).all_files is False
+    assert data_settings(notes, found, {"MEDICAL_DATA_ALL_FILES": "1"}).all_files is True
+    questions = of(tmp_path, data_dir=str(bundle))
+    assert data_settings(questions, find_bundle(questions, {}), {}).all_files is None
+    without = of(tmp_path, "mtsamples_procedures", offline=True)
+    assert data_settings(without, None, {}).all_files is False
+
+
+def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    here = of(tmp_path, offline=True)
+    settings = data_settings(here, None, {})
+    assert settings.allowed == (("host.example", 443),)
+    assert settings.libraries["HF_HUB_OFFLINE"] == "1"
+    with caplog.at_level(logging.INFO, "test"):
+        place_data(context(here.rundir), here, None)
+    assert caplog.messages == ["offline: only https://host.example/v1 may be contacted"]
+
+
+def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:
+    """Offline too, where the rest is recorded beside them."""
+    own = tmp_path / "data.csv"
+    own.write_text("x\n1\n")
+    flags = {"config.type": "shc_bmt_med", "config.params.extra.data_path": str(own)}
+    here = plan({"config.output_dir": str(tmp_path / "out"), **flags})
+    here.rundir.create()
+    (digest,) = data_read(context(here.rundir), here, None).own.values()
+    assert digest == sha256_of(own)
+    assert json.loads(here.rundir.own_data.read_text())["data_path"]["sha256"] == digest
+    offline = plan({"config.output_dir": str(tmp_path / "out"), **flags, "config.params.extra.offline": True})
+    assert data_read(context(here.rundir), offline, None) == DataRead(own={"data_path": digest})
+
+
+LOG = logging.getLogger("test")
+CHANGES = RequestChanges("http://h/v1", "m", {"max_tokens": "max_completion_tokens"})
+
+
+def keep(folder: Path, *keys: str, changed: RequestChanges | None = None) -> RunDir:
+    folder.mkdir(parents=True, exist_ok=True)
+    cache = ResponseCache(RunDir(folder).cache_db, "run")
+    for number, key in enumerate(keys):
+        attempt = Attempt(key, "model", 1, "answered", None, None, 10.1 + number, 0.5, 3, 4)
+        cache.save(Answer(key, "model", "m", {}, {"text": folder.name}, 10.1 + number, 0.5), attempt, changed)
+    cache.close()
+    return RunDir(folder)
+
+
+def texts(rundir: RunDir) -> dict[str, str]:
+    with closing(sqlite3.connect(rundir.cache_db)) as connection:
+        return dict(connection.execute("SELECT key, json_extract(response, '$.text') FROM responses"))
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> RunDir:
+    """A run of three shards, of which the last had answered nothing and the first what was known before, too."""
+    whole = keep(tmp_path / "out", "a")
+    keep(whole.shards / "1-of-3", "a", "b", changed=CHANGES)
+    write_prices(whole.shards.joinpath("1-of-3", "cache.db"), "run", {"model": Price(1.0, 2.0)})
+    keep(whole.shards / "2-of-3", "c")
+    (whole.shards / "3-of-3" / "helm").mkdir(parents=True)
+    return whole
+
+
+def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
+    killed: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as own:
+        own.setattr("eval_factory.workflows.prepare.shutil.rmtree", gone)
+        with pytest.raises(KeyboardInterrupt):
+            take_in(killed, LOG)
+    take_in(killed, LOG)
+    assert texts(killed).keys() == {"a", "b", "c"}
+    assert spent_so_far(killed.cache_db, {}).requests == 3
+
+
+def test_answers_in_a_log_that_a_kill_left_come_too(tmp_path: Path) -> None:
+    whole, shard = keep(tmp_path / "out"), keep(tmp_path / "shard")
+    cache = ResponseCache(shard.cache_db, "run")
+    cache.save(
+        Answer("k", "model", "m", {}, {"text": "t"}, 1.0, 1.0), Attempt("k", "model", 1, "answered", 200, None, 1, 1)
+    )
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    for file in shard.answers:
+        copied.joinpath(file.name).write_bytes(file.read_bytes())
+    cache.close()
+    copy_store(copied / "cache.db", whole.cache_db)
+    assert texts(whole) == {"k": "t"}
+
+
+def test_a_damaged_store_is_left_and_said_so(killed: RunDir, caplog: pytest.LogCaptureFixture) -> None:
+    (killed.shards / "1-of-3" / "cache.db").write_bytes(b"no database" * 500)
+    with caplog.at_level(logging.WARNING):
+        take_in(killed, LOG)
+    assert texts(killed).keys() == {"a", "c"}
+    assert [path.name for path in killed.shards.iterdir()] == ["1-of-3"]
+    assert "1-of-3/cache.db" in caplog.text
+    assert "it is not used" in caplog.text
+
+
+def test_where_the_earlier_version_is_at_work_nothing_is_taken(killed: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_factory.core.rundir.ORPHAN_WAIT_S", 0.0)
+    shard = RunDir(killed.shards / "2-of-3")
+    with shard.locked(), pytest.raises(BusyError):
+        take_in(killed, LOG)
+    assert texts(shard) == {"c": "2-of-3"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import eval_factory
 from eval_factory.core.rundir import RunDir, sha256_of
@@ -16,9 +17,19 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.scoring import provenance
 from eval_factory.workflows import resume
-from eval_factory.workflows.resume import program_sha256, read_state, remember, unchanged_result, written_before
+from eval_factory.workflows.resume import (
+    DataRead,
+    archive_other_results,
+    ended_run,
+    finished_run,
+    program_sha256,
+    read_state,
+    remember,
+    unchanged_result,
+    written_before,
+)
 from finished_folder import RUN, finished_folder
-from unit.builders import evaluation
+from unit.builders import evaluation, plan
 from unit.scoring.test_collect import state
 
 KEY = "a-secret-of-some-length-1"
@@ -96,10 +107,6 @@ def test_a_file_that_was_edited_together_with_its_checksum(name: str, rundir: Ru
     rundir.checksums.write_text(sums.replace(statement, sha256_of(rundir.attestation)), "utf-8")
     assert read_checksums(rundir.checksums)[name] == sha256_of(file)
     assert looked_at(rundir) is None
-
-
-def test_a_file_more_has_it_collected_again(rundir: RunDir) -> None:
-    assert looked_at(rundir, lambda: (rundir.root / RUN / "more.json").write_text("{}")) is None
 
 
 def test_another_statement_than_the_checksums_know_of(rundir: RunDir) -> None:
@@ -185,3 +192,76 @@ def test_a_program_that_is_installed_is_of_no_commit(monkeypatch: pytest.MonkeyP
     package = Path(eval_factory.__file__).parent
     monkeypatch.setattr(resume, "framework_path", lambda: package / "framework.yml")
     assert resume.commit_of_this() is None
+
+
+OWN = {"data_path/a": "1"}
+
+
+def here(tmp_path: Path, **flags: object) -> Plan:
+    return plan({"config.output_dir": str(tmp_path), **flags})
+
+
+def with_result(made: Plan, own: dict[str, str]) -> None:
+    files = {"scenarios/x/data.json": "2", **own}
+    document = {"provenance": {"run_identity": made.identity, "dataset_files": files}}
+    made.rundir.root.mkdir(exist_ok=True)
+    made.rundir.evaluation_config.write_text(yaml.safe_dump(document))
+    made.rundir.report_html.write_text("x")
+    made.rundir.packages.write_text("x")
+    made.rundir.run_config.write_text("x")
+
+
+def test_results_of_the_same_run_stay(tmp_path: Path) -> None:
+    made = here(tmp_path)
+    with_result(made, OWN)
+    assert archive_other_results(made, OWN) is None
+    assert made.rundir.evaluation_config.exists()
+
+
+@pytest.mark.parametrize("why", ["another model", "other data", "damaged"])
+def test_other_results_are_archived_and_not_lost(why: str, tmp_path: Path) -> None:
+    made = here(tmp_path)
+    with_result(here(tmp_path, **{"target.api_endpoint.model_id": "o/m"}) if why == "another model" else made, OWN)
+    if why == "damaged":
+        made.rundir.evaluation_config.write_text("provenance: [")
+    aside = archive_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
+    assert aside is not None
+    assert aside.name.startswith("results.set-aside-")
+    names = {"evaluation_config.yaml", "packages.txt", "report.html", "run_config.yml"}
+    assert {path.name for path in aside.iterdir()} == names
+    assert list(tmp_path.iterdir()) == [aside]
+    assert archive_other_results(made, OWN) is None
+
+
+@pytest.mark.parametrize("why", ["another model", "another version", "not complete", "files are gone"])
+def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = here(tmp_path)
+    folder = tmp_path / "helm" / "run"
+    folder.mkdir(parents=True)
+    (folder / "stats.json").write_text("[]")
+    complete = why != "not complete"
+    remember(made.rundir, ended_run(made, [folder], run_id="r", wall_s=1.0, complete=complete, read=DataRead()))
+    if why == "another model":
+        made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
+    if why == "another version":
+        monkeypatch.setattr(resume, "versions", lambda: {"eval_factory": "0", "crfm-helm": "0"})
+    if why == "files are gone":
+        (folder / "stats.json").unlink()
+    assert finished_run(made, read_state(made.rundir), DataRead()) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {}, {"own": {"data_path/a": "9"}}, {"all_files": True}, {"bundle": None},
+        {"bundle": {"manifest_sha256": "b" * 64, "hub": []}},
+    ],
+)  # fmt: skip
+def test_a_finished_run_of_other_data_is_not_finished(other: dict[str, Any], tmp_path: Path) -> None:
+    made = here(tmp_path)
+    folder = tmp_path / "helm" / "run"
+    folder.mkdir(parents=True)
+    (folder / "stats.json").write_text("[]")
+    read = DataRead({"manifest_sha256": "a" * 64, "hub": []}, OWN, all_files=False)
+    remember(made.rundir, ended_run(made, [folder], run_id="r", wall_s=1.0, complete=True, read=read))
+    assert finished_run(made, read_state(made.rundir), replace(read, **other)) == (None if other else [folder])

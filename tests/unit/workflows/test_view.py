@@ -1,21 +1,26 @@
+"""HELM's pages of given folders: made, written, served to this machine alone."""
+
 from __future__ import annotations
 
+import http.client
 import io
+import socket
 import stat
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
-from eval_factory.workflows import view
+from eval_factory.workflows import view, view_site
 from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.view import PageServer
+from eval_factory.workflows.view import HEADERS, PageServer
 from eval_factory.workflows.view_site import INDEX, suite_folder
 from unit.workflows.test_view_runs import RUN, finished, tree
 
@@ -36,7 +41,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
             (run / view.SHOWN_ANSWERS).write_text("[]")
         (suite / "groups.json").write_text(f'"{suite}/x.tex"')
 
-    monkeypatch.setattr(view, "summarize", summarize)
+    monkeypatch.setattr(view_site, "summarize", summarize)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     return calls
@@ -62,14 +67,14 @@ def test_pages_as_files(told: Told, tmp_path: Path) -> None:
 
 def test_what_helm_summarize_is_told(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents: dict[str, Any] = {}
-    summarize = vars(view)["summarize"]
+    summarize = vars(view_site)["summarize"]
 
     def look(context: RunContext, argv: Sequence[str], **more: Any) -> None:
         configs = Path(argv[argv.index("--local-path") + 1])
         documents.update({path.name: yaml.safe_load(path.read_text()) for path in configs.iterdir()})
         summarize(context, argv, **more)
 
-    monkeypatch.setattr(view, "summarize", look)
+    monkeypatch.setattr(view_site, "summarize", look)
     exported([finished(tmp_path / "a")], tmp_path / "site", MY_API_KEY="sk-0123456789abcdef0123")
     ((_, argv, context),) = told
     assert Path(argv[0]).name == "helm-summarize"
@@ -124,7 +129,7 @@ def test_a_helm_summarize_that_leaves_a_run_out_has_failed(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished(tmp_path / "a")
-    monkeypatch.setattr(view, "summarize", lambda *_args, **_more: None)
+    monkeypatch.setattr(view_site, "summarize", lambda *_args, **_more: None)
     with pytest.raises(HelmError, match=f"left out {RUN}\n.*--fresh"):
         exported([tmp_path / "a"], tmp_path / "site")
     assert not (tmp_path / "site").exists()
@@ -137,26 +142,10 @@ def test_a_helm_summarize_that_fails_says_what_to_do(
     def fail(*_args: object, **_more: object) -> None:
         raise HelmError("helm-summarize ended with 1:\n  | its last line")
 
-    monkeypatch.setattr(view, "summarize", fail)
+    monkeypatch.setattr(view_site, "summarize", fail)
     with pytest.raises(HelmError, match=r"ended with 1:\n  \| its last line\n.*verify DIR.*--fresh"):
         exported([finished(tmp_path / "a")], tmp_path / "site")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
-
-
-def test_where_the_port_is_taken_nothing_is_begun(told: Told, tmp_path: Path) -> None:
-    with PageServer() as server:
-        port = int(server.address.split(":")[2].split("/")[0])
-        with pytest.raises(PrerequisiteError, match=f"port {port}"), view.served(
-            [tmp_path / "a"], port=port, env={}, screen=io.StringIO()
-        ):  # fmt: skip
-            pass
-    assert told == []
-
-
-def test_another_helm_may_have_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert view.helms_schema()["run_groups"]
-    monkeypatch.setattr(view, "installed", lambda *_parts: None)
-    assert view.helms_schema() == {}
 
 
 def test_what_is_said_of_the_pages(told: Told, tmp_path: Path) -> None:
@@ -169,10 +158,79 @@ def test_what_is_said_of_the_pages(told: Told, tmp_path: Path) -> None:
     assert max(map(len, one)) <= 110
 
 
-def test_ctrl_c_is_how_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted:
-        def wait(self) -> None:
-            raise KeyboardInterrupt
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PageServer]:
+    (tmp_path / "site/sub").mkdir(parents=True)
+    (tmp_path / "site/index.html").write_text("the page")
+    (tmp_path / "site/a=b,c.json").write_text("{}")
+    (tmp_path / "outside.txt").write_text("outside")
+    with PageServer() as server:
+        server.start(tmp_path / "site")
+        yield server
 
-    monkeypatch.setattr(threading, "Event", Interrupted)
-    view.Pages(Path("x"), None, ()).wait()
+
+def ask(server: PageServer, path: str, host: str | None = None, method: str = "GET") -> tuple[int, str, dict[str, str]]:
+    """`path` begins behind the secret part, unless it begins with a slash."""
+    parts = urlsplit(server.address)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=10)
+    asked = path if path.startswith("/") else parts.path + path
+    connection.putrequest(method, asked, skip_host=True)
+    connection.putheader("Host", host or parts.netloc)
+    connection.endheaders()
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text, dict(answer.getheaders())
+
+
+@pytest.mark.parametrize("path", ["", "index.html", "?x=1"])
+def test_the_page_is_there(path: str, server: PageServer) -> None:
+    status, text, headers = ask(server, path)
+    assert (status, text) == (200, "the page")
+    assert {name: headers[name] for name in HEADERS} == HEADERS
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/index.html", "/x/index.html", "//", "sub/", "../outside.txt", "%2e%2e/outside.txt", "no"]
+)
+def test_nothing_else_is_there(path: str, server: PageServer) -> None:
+    status, text, headers = ask(server, path)
+    assert status == 404
+    assert "the page" not in text
+    assert "outside" not in text
+    assert "connect-src" in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost:1", "127.0.0.1"])
+def test_a_request_for_another_name_is_refused(host: str, server: PageServer) -> None:
+    assert ask(server, "", host=host)[0] == 404
+
+
+def test_nothing_can_be_sent(server: PageServer) -> None:
+    assert ask(server, "", method="POST")[0] == 501
+
+
+def test_it_listens_on_this_machine_alone_and_the_address_is_a_secret(tmp_path: Path) -> None:
+    with PageServer() as one, PageServer() as two:
+        parts = urlsplit(one.address)
+        assert parts.hostname == "127.0.0.1"
+        assert len(parts.path) >= 22
+        assert parts.path.endswith("/")
+        assert parts.path != urlsplit(two.address).path
+        assert one._server.server_address[0] == "127.0.0.1"
+
+
+def test_the_port_can_be_given_and_is_free_again(tmp_path: Path) -> None:
+    with PageServer() as first:
+        port = urlsplit(first.address).port
+        assert port is not None
+        with pytest.raises(PrerequisiteError, match=f"port {port} of 127.0.0.1 cannot be used.*\n.*--port"):
+            PageServer(port)
+        first.start(tmp_path)
+    with PageServer(port) as second:
+        assert urlsplit(second.address).port == port
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", port))
+    assert "view-server" not in {thread.name for thread in threading.enumerate()}

@@ -1,5 +1,8 @@
+""""""
+
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -7,8 +10,19 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError, PrerequisiteError
-from eval_factory.workflows.view_site import NO_SCORE, lay_out, viewed_runs
-from stored_results import PROVENANCE, instance, result, right_or_wrong, written
+from eval_factory.workflows.view_site import (
+    NO_SCORE,
+    POLICY,
+    configuration,
+    forget_place,
+    front_end,
+    lay_out,
+    suite_folder,
+    viewed_runs,
+    without_colons,
+    without_others,
+)
+from stored_results import instance, result, right_or_wrong, written
 from unit.scoring.test_collect import FOUR, state, write_run
 
 RUN = "pubmed_qa_model=endpoint_m"
@@ -52,13 +66,6 @@ def test_a_run_of_one_folder(tmp_path: Path) -> None:
     assert run.page.metrics == ("exact_match",), "neither what is counted nor what has no mean"
 
 
-def test_the_main_metric_is_the_first(tmp_path: Path) -> None:
-    written(tmp_path / "a", result([instance("q", 1.0)], ("rouge_l", "exact_match")))
-    (run,) = viewed_runs([finished(tmp_path / "a", values={"exact_match": [*FOUR], "rouge_l": [*FOUR]})])
-    assert run.page.metrics == ("rouge_l", "exact_match")
-    assert run.page.main_metric == "rouge_l"
-
-
 def test_a_metric_that_a_template_would_execute_is_left_out(tmp_path: Path) -> None:
     (run,) = viewed_runs([finished(tmp_path / "a", values={"${1/0}": [*FOUR], "exact_match": [*FOUR]})])
     assert run.page.metrics == ("exact_match",)
@@ -98,13 +105,6 @@ def test_what_is_not_whole_is_said_in_the_row(tmp_path: Path) -> None:
     assert viewed_runs([finished(tmp_path / "b")])[0].shown_model == "org/model [NOT REPORTABLE: pubmed_qa]"
 
 
-def test_the_demo_endpoint_is_no_model(tmp_path: Path) -> None:
-    provenance = PROVENANCE.__class__(**{**vars(PROVENANCE), "target": "demo\x1b baseline"})
-    right_or_wrong(tmp_path / "a", "1", provenance=provenance)
-    (run,) = viewed_runs([finished(tmp_path / "a")])
-    assert run.shown_model == r"org/model (demo\x1b baseline)"
-
-
 def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     long = "custom_" + "p" * 200 + "_model=endpoint_m"
     spec: dict[str, Any] = {
@@ -127,12 +127,6 @@ def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     assert len({one.name for one in viewed_runs([tmp_path / "a", other])}) == 2
 
 
-def test_a_folder_without_a_result_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "begun" / "helm").mkdir(parents=True)
-    with pytest.raises(PrerequisiteError, match="there is no result"):
-        viewed_runs([tmp_path / "begun"])
-
-
 @pytest.mark.parametrize("name", ["run_spec.json", "stats.json", "per_instance_stats.json", "scenario_state.json"])
 def test_a_result_whose_helm_files_were_deleted_is_refused(name: str, tmp_path: Path) -> None:
     finished(tmp_path / "a")
@@ -151,13 +145,6 @@ def test_a_result_whose_helm_files_were_deleted_is_refused(name: str, tmp_path: 
 def test_a_run_spec_of_another_form_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(HelmError, match=r"run_spec\.json cannot be read"):
         viewed_runs([finished(tmp_path / "a", **change)])
-
-
-def test_a_run_without_any_score_has_a_page_all_the_same(tmp_path: Path) -> None:
-    right_or_wrong(tmp_path / "a", "1")
-    finished(tmp_path / "a", values={"num_words": [*FOUR]})
-    (run,) = viewed_runs([tmp_path / "a"])
-    assert (run.page.main_metric, run.page.metrics) == (NO_SCORE, ())
 
 
 def test_only_what_the_tables_show_is_a_metric_of_the_run(tmp_path: Path) -> None:
@@ -187,8 +174,79 @@ def test_the_given_folders_stay_as_they_are(copies: bool, tmp_path: Path) -> Non
     assert tree(tmp_path / "a") == before
 
 
-def test_a_scenarios_own_file_comes_along(tmp_path: Path) -> None:
-    runs = viewed_runs([finished(tmp_path / "a")])
-    (runs[0].folder / "scenario.json").write_text("{}")
-    lay_out(runs, tmp_path / "suite", copies=True)
-    assert (tmp_path / "suite" / RUN / "scenario.json").read_text() == "{}"
+HTML = """<!doctype html>
+<html>
+  <head>
+    <link rel="icon" type="image/svg+xml" href="https://crfm.stanford.edu/helm/helm.svg" />
+    <script async src="https://www.googletagmanager.com/gtag/js"></script>
+    <LINK href='//fonts.example/css' rel="stylesheet">
+    <script type="module" crossorigin src="./assets/index.js"></script>
+    <link rel="stylesheet" crossorigin href="./assets/index.css">
+  </head>
+  <body><div id="root"></div></body>
+</html>
+"""
+
+
+@pytest.mark.parametrize("package", ["no_such_package", "json"])
+def test_a_helm_without_pages_is_said(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: find(package))
+    with pytest.raises(PrerequisiteError, match="has no web pages"):
+        front_end()
+
+
+def test_the_page_asks_no_other_host() -> None:
+    html = without_others(HTML)
+    assert "//" not in html
+    assert html.count('<script type="module" crossorigin src="./assets/index.js"></script>') == 1
+    assert 'href="./assets/index.css"' in html
+    assert '<link rel="icon" href="data:," />' in html
+    policy = html.index(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />')
+    assert html.index("<head>") < policy < html.index("<script"), "a policy holds for what comes behind it"
+    assert '<meta name="referrer" content="no-referrer" />' in html
+
+
+def test_the_policy_names_no_host_and_no_inline_script() -> None:
+    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert rules["script-src"] == rules["connect-src"] == rules["font-src"] == "'self'"
+    assert {word for sources in rules.values() for word in sources.split()} == {
+        "'none'", "'self'", "'unsafe-inline'", "data:",
+    }  # fmt: skip
+
+
+def test_the_configuration_leads_past_the_landing_page() -> None:
+    text = configuration('/runs/a"b')
+    assert 'window.SUITE = "view";' in text
+    assert 'window.BENCHMARK_OUTPUT_BASE_URL = "benchmark_output";' in text
+    assert text.endswith('window.location.hash = "/runs/a\\"b";\n')
+    assert 'if (["", "#", "#/"].includes(window.location.hash))' in text
+
+
+def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:
+    site = tmp_path / 'a "quoted" näme'
+    suite = suite_folder(site)
+    (suite / "groups/json").mkdir(parents=True)
+    (suite / "run").mkdir()
+    document = {"href": f"{site}/benchmark_output/x.tex", "other": "/elsewhere/x"}
+    files = [suite / "runs.json", suite / "groups/a.json", suite / "groups/json/a.json"]
+    for file in (*files, suite / "run/instances.json"):
+        file.write_text(json.dumps(document))
+    forget_place(site)
+    for file in files:
+        assert json.loads(file.read_text()) == {"href": "benchmark_output/x.tex", "other": "/elsewhere/x"}
+    assert json.loads((suite / "run/instances.json").read_text()) == document, "what was asked is data"
+
+
+def test_what_helm_names_by_a_scenarios_arguments_has_no_colon(tmp_path: Path) -> None:
+    for folder in ("latex", "json"):
+        (tmp_path / "groups" / folder).mkdir(parents=True)
+        (tmp_path / "groups" / folder / "a_mode:easy.tex").write_text("x")
+    (tmp_path / "groups" / "a.json").write_text('{"href": "/x/latex/a_mode:easy.tex", "title": "mode: easy"}')
+    without_colons(tmp_path)
+    without_colons(tmp_path)
+    assert not list(tmp_path.rglob("*:*"))
+    assert (tmp_path / "groups" / "latex" / "a_mode_easy.tex").is_file()
+    assert json.loads((tmp_path / "groups" / "a.json").read_text())["href"] == "/x/latex/a_mode_easy.tex"
+    assert "mode: easy" in (tmp_path / "groups" / "a.json").read_text()

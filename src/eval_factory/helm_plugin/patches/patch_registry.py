@@ -1,10 +1,7 @@
 """Every patch of HELM: what it replaces, on which versions, for which run specs, and what happens where it cannot.
 
-Nothing of HELM's behaviour is replaced but through this list (`apply.py` goes through it, in this order), and always in
-memory: no file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no
-other.
-
-Applies the patches of the registry inside helm-run, each guarded, and keeps which were applied.
+Nothing of HELM's behaviour is replaced but through this list, in this order, and always in memory: no file of HELM's is
+edited. Functions are named, not imported: a run imports the patches that it needs and no other.
 
 A patch is applied to a version of HELM that it was checked against, where its targets are there and the files that
 define them are those of that version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM
@@ -34,6 +31,9 @@ from eval_factory.helm import names
 from eval_factory.helm.packages import SUPPORTED_HELM, installed_helm
 
 ROOM = "eval_factory.helm_plugin"
+
+_When = Callable[[Sequence[str], Mapping[str, str]], bool]
+"""Of helm-run's command line and environment."""
 
 
 class Otherwise(Enum):
@@ -75,7 +75,7 @@ class Patch:
     """Only where one of these run specs is asked for; None: in every run."""
     where_unknown: bool = False
     """Also where nobody knows which run specs are asked for."""
-    when: Callable[[Sequence[str], Mapping[str, str]], bool] = lambda _argv, _env: True
+    when: _When = lambda _argv, _env: True
     """Only where helm-run's command line and environment ask for it."""
     erratum: str | None = None
     """The entry of tasks/errata.yml that it belongs to."""
@@ -105,326 +105,244 @@ class Patch:
         return function
 
 
-def has_pins(_argv: Sequence[str], env: Mapping[str, str]) -> bool:
+def _has_pins(_argv: Sequence[str], env: Mapping[str, str]) -> bool:
     return HelmRunSettings.from_environment(env).pins is not None
 
 
-def loads_no_data_set_of_math(argv: Sequence[str], _env: Mapping[str, str]) -> bool:
+def _loads_no_data_set_of_math(argv: Sequence[str], _env: Mapping[str, str]) -> bool:
     asked = names.asked_run_specs(list(argv))
     return bool(asked) and "math" not in asked
 
 
-def has_imported(module: str) -> Callable[[Sequence[str], Mapping[str, str]], bool]:
+def _has_imported(module: str) -> _When:
     """Of the stage IMPORTED: whether the run uses a module, which it is not to import for a patch."""
     return lambda _argv, _env: module in sys.modules
 
 
-def _only(*run_specs: str) -> frozenset[str]:
-    return frozenset(run_specs)
+def _can(function: str, *targets: str, **others: Any) -> Patch:
+    return Patch(function, targets, **others)
 
 
-BIRD_SQL, CZECH_BANK, PYTHON = _only("bird_sql", "spider"), _only("czech_bank_qa"), _only("cleva", "code")
-CODEINSIGHTS = _only(
-    "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
-    "codeinsights_student_mistake",
-)  # fmt: skip
-CONFINED = BIRD_SQL | CZECH_BANK | PYTHON | CODEINSIGHTS
-"""Run specs whose answers are executed in processes of our own."""
+def _must(function: str, *targets: str, **others: Any) -> Patch:
+    return Patch(function, targets, Otherwise.FAIL, **others)
+
+
+def _speed(function: str, *targets: str, **others: Any) -> Patch:
+    return Patch(f"patches.{function}", targets, only_speed=True, **others)
+
 
 _SCENARIOS = "helm.benchmark.scenarios"
 _METRICS = "helm.benchmark.metrics"
+_REFERENCES = f"{_METRICS}.evaluate_reference_metrics"
+_SUMMARIES = f"{_METRICS}.summarization_metrics"
 _ADAPTERS = "helm.benchmark.adaptation.adapters"
-_CONFIGURABLE = f"{_SCENARIOS}.medhelm_configurable_scenario"
+_ANNOTATION = "helm.benchmark.annotation"
+_MEDALIGN = f"{_SCENARIOS}.medalign_scenario_helper"
+_DOWNLOAD = "helm.common.general:ensure_file_downloaded"
+_TABLE = f"{_SCENARIOS}.medhelm_configurable_scenario"
+_SCORING, _IMPORTED = Stage.SCORING, Stage.IMPORTED
 
-SPEED = (
-    Patch("patches.speed:read_yaml_with_the_c_parser", ("yaml:SafeLoader",), stage=Stage.LOGGING, only_speed=True),
-    Patch("patches.speed:look_for_garbage_less_often", only_speed=True),
-    Patch(
-        "patches.speed:download_nltk_data_only_when_needed",
-        (f"{_METRICS}.nltk_helper", "nltk.tokenize:word_tokenize"),  # the whole module: to look into it imports nltk
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:import_only_the_run_specs_that_are_asked",
-        ("helm.benchmark.run_spec:discover_run_spec_functions",),
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:credentials_parsed_where_there_are_any",
-        ("helm.common.local_context:get_credentials", "helm.benchmark.annotation_executor:get_credentials"),
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:files_that_are_there_need_no_lock",
-        ("helm.common.general:ensure_file_downloaded",),
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:requests_made_in_one_thread",
-        (f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",),
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:import_metrics_without_what_few_runs_use",
-        (f"{_METRICS}.basic_metrics", f"{_METRICS}.evaluate_reference_metrics", f"{_SCENARIOS}.math_scenario"),
-        when=loads_no_data_set_of_math,
-        only_speed=True,
-    ),
-    Patch("patches.speed:asked_in_one_thread", ("helm.benchmark.executor:parallel_map",), only_speed=True),
-    Patch(
-        "patches.speed:one_window_service",
-        ("helm.benchmark.window_services.window_service_factory:WindowServiceFactory.get_window_service",),
-        stage=Stage.SCORING,
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:rouge_scorers_when_used",
-        (
-            f"{_METRICS}.evaluate_reference_metrics:get_rouge_function",
-            f"{_METRICS}.evaluate_reference_metrics:get_chinese_rouge_function",
-        ),
-        stage=Stage.SCORING,
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:normal_texts_kept",
-        (f"{_METRICS}.evaluate_reference_metrics:normalize_text",),
-        stage=Stage.SCORING,
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:worst_case_without_perturbations",
-        (f"{_METRICS}.metric:compute_worst_case_metrics",),
-        stage=Stage.SCORING,
-        only_speed=True,
-    ),
-    Patch(
-        "patches.slim_scoring:pack_statistics",
-        (
-            f"{_METRICS}.metric:Processor.process",
-            f"{_METRICS}.metric:Metric.evaluate",
-            f"{_METRICS}.metric_name:MetricName",
-            f"{_METRICS}.reference_metric:parallel_map",
-            f"{_METRICS}.basic_metrics:_has_non_zero_valued_logprobs",
-            "helm.benchmark.runner:remove_per_instance_stats_nans",
-            "helm.benchmark.runner:asdict_without_nones",
-        ),
-        stage=Stage.SCORING,
-        only_speed=True,
-    ),
-    Patch(
-        "patches.speed:output_files_in_one_pass",
-        ("helm.benchmark.runner:json", "helm.benchmark.runner:asdict_without_nones", "helm.benchmark.runner:write"),
-        stage=Stage.SCORING,
-        only_speed=True,
-    ),
-)
-"""What makes helm-run quicker or smaller, and changes nothing of its output."""
+BIRD_SQL, CZECH_BANK = frozenset({"bird_sql", "spider"}), frozenset({"czech_bank_qa"})
+PYTHON = frozenset({"cleva", "code"})
+CODEINSIGHTS = frozenset(
+    {
+        "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
+        "codeinsights_student_mistake",
+    }
+)  # fmt: skip
+CONFINED = BIRD_SQL | CZECH_BANK | PYTHON | CODEINSIGHTS
+"""Run specs whose answers are executed in processes of our own."""
+_EHR_SQL, _EHRSHOT, _MEDALIGN_RUN = frozenset({"ehr_sql"}), frozenset({"ehrshot"}), frozenset({"medalign"})
+_FREETEXT, _CUSTOM = frozenset({"medbullets_freetext"}), frozenset({names.CONFIGURABLE_RUN_SPEC})
 
-DOWNLOADS = (
-    Patch(
-        "patches.pinned_downloads:record_hub_revisions",
-        ("datasets.load:load_dataset_builder",),
-        stage=Stage.IMPORTED,
-        when=has_imported("datasets"),
-        versions=None,
+# At which revision data are downloaded, and what is said where that fails.
+_DOWNLOADS = (
+    _can(
+        "patches.pinned_downloads:record_hub_revisions", "datasets.load:load_dataset_builder",
+        stage=_IMPORTED, when=_has_imported("datasets"), versions=None,
     ),
-    Patch("patches.pinned_downloads:name_failed_downloads", ("helm.common.general:ensure_file_downloaded",)),
-    Patch(
-        "patches.pinned_downloads:read_pinned_revisions",
-        ("helm.common.general:ensure_file_downloaded",),
-        Otherwise.FAIL,
-        when=has_pins,
-    ),
-)
-"""At which revision, and what is said where it fails."""
+    _can("patches.pinned_downloads:name_failed_downloads", _DOWNLOAD),
+    _must("patches.pinned_downloads:read_pinned_revisions", _DOWNLOAD, when=_has_pins),
+)  # fmt: skip
 
-DATA = (
-    Patch(
-        "patches.scenarios:list_procedures_without_github",
-        (f"{_SCENARIOS}.mtsamples_procedures_scenario:MTSamplesProceduresScenario.get_instances",),
-        Otherwise.FAIL,
-        run_specs=_only("mtsamples_procedures"),
+# What makes helm-run quicker or smaller, and changes nothing of its output.
+_QUICKER = (
+    _speed("speed:read_yaml_with_the_c_parser", "yaml:SafeLoader", stage=Stage.LOGGING),
+    _speed("speed:look_for_garbage_less_often"),
+    # The whole module: to look into it imports nltk.
+    _speed("speed:download_nltk_data_only_when_needed", f"{_METRICS}.nltk_helper", "nltk.tokenize:word_tokenize"),
+    _speed(
+        "speed:import_only_the_run_specs_that_are_asked", "helm.benchmark.run_spec:discover_run_spec_functions",
     ),
-    Patch(
-        "patches.scenarios:list_replicates_without_github",
-        (f"{_SCENARIOS}.mtsamples_replicate_scenario:MTSamplesReplicateScenario.get_instances",),
-        Otherwise.FAIL,
-        run_specs=_only("mtsamples_replicate"),
+    _speed(
+        "speed:credentials_parsed_where_there_are_any",
+        "helm.common.local_context:get_credentials", "helm.benchmark.annotation_executor:get_credentials",
     ),
-    Patch(
-        "patches.scenarios:read_cells_as_text",
-        (_CONFIGURABLE,),  # the whole module: to look into it imports pandas
-        Otherwise.FAIL,
-        run_specs=_only(names.CONFIGURABLE_RUN_SPEC),
+    _speed("speed:files_that_are_there_need_no_lock", _DOWNLOAD),
+    _speed(
+        "speed:requests_made_in_one_thread",
+        f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",
     ),
-    Patch(
-        "patches.scenarios:keep_other_columns",
-        (f"{_CONFIGURABLE}:MedHELMConfigurableScenario.get_instances",),
-        Otherwise.FAIL,
-        run_specs=_only(names.CONFIGURABLE_RUN_SPEC),
+    _speed(
+        "speed:import_metrics_without_what_few_runs_use",
+        f"{_METRICS}.basic_metrics", _REFERENCES, f"{_SCENARIOS}.math_scenario",
+        when=_loads_no_data_set_of_math,
     ),
-)
-"""What is read: from where, as what."""
+    _speed("speed:asked_in_one_thread", "helm.benchmark.executor:parallel_map"),
+    _speed(
+        "speed:one_window_service",
+        "helm.benchmark.window_services.window_service_factory:WindowServiceFactory.get_window_service",
+        stage=_SCORING,
+    ),
+    _speed(
+        "speed:rouge_scorers_when_used",
+        f"{_REFERENCES}:get_rouge_function", f"{_REFERENCES}:get_chinese_rouge_function",
+        stage=_SCORING,
+    ),
+    _speed("speed:normal_texts_kept", f"{_REFERENCES}:normalize_text", stage=_SCORING),
+    _speed(
+        "speed:worst_case_without_perturbations", f"{_METRICS}.metric:compute_worst_case_metrics", stage=_SCORING,
+    ),
+    _speed(
+        "slim_scoring:pack_statistics",
+        f"{_METRICS}.metric:Processor.process", f"{_METRICS}.metric:Metric.evaluate",
+        f"{_METRICS}.metric_name:MetricName", f"{_METRICS}.reference_metric:parallel_map",
+        f"{_METRICS}.basic_metrics:_has_non_zero_valued_logprobs",
+        "helm.benchmark.runner:remove_per_instance_stats_nans", "helm.benchmark.runner:asdict_without_nones",
+        stage=_SCORING,
+    ),
+    _speed(
+        "speed:output_files_in_one_pass",
+        "helm.benchmark.runner:json", "helm.benchmark.runner:asdict_without_nones", "helm.benchmark.runner:write",
+        stage=_SCORING,
+    ),
+)  # fmt: skip
 
-ROBUSTNESS = (
-    Patch(
-        "unscorable_answers:isolate_unscorable_annotations",
-        ("helm.benchmark.annotation_executor:AnnotationExecutor.process",),
-    ),
-    Patch(
-        "unscorable_answers:isolate_unscorable_answers",
-        (
-            f"{_METRICS}.metric:Processor.process",
-            f"{_METRICS}.evaluate_instances_metric:EvaluateInstancesMetric.evaluate",
-            f"{_METRICS}.output_processing_metric:OutputProcessingMetric._process_request_state",
-            f"{_METRICS}.basic_metrics:compute_perplexity_metrics",
-        ),
-        stage=Stage.SCORING,
-    ),
-)
-"""One entry, or one answer, that HELM cannot handle costs itself only."""
-
-JURIES = (
-    Patch(
-        "rubric.criterion_judge:ask_judges_in_parallel",
-        ("helm.benchmark.annotation.model_as_judge:LLMAsJuryAnnotator.annotate",),
-        Otherwise.FAIL,
-        run_specs=names.JURY_RUN_SPECS,
-        erratum="judge-injection",
-    ),
-    Patch(
-        "patches.optional_deps:replace_missing_spacy_model",
-        ("spacy:load", "spacy.util:is_package"),
-        stage=Stage.IMPORTED,
-        when=has_imported(f"{_METRICS}.summarization_metrics"),
-        versions=None,
-    ),
-    Patch(
-        "patches.optional_deps:replace_missing_summ_eval",
-        ("summ_eval.data_stats_metric",),
-        run_specs=names.JURY_RUN_SPECS,
-        versions=None,
-    ),
-    Patch(
-        "patches.optional_deps:leave_out_qafacteval",
-        (f"{_METRICS}.summarization_metrics:SummarizationMetric._load_qafacteval",),
-        stage=Stage.IMPORTED,
-        run_specs=names.JURY_RUN_SPECS,
-        when=has_imported(f"{_METRICS}.summarization_metrics"),
-    ),
-    Patch(
-        "patches.optional_deps:leave_out_missing_weights",
-        (f"{_METRICS}.summarization_metrics:SummarizationMetric.__init__",),
-        stage=Stage.IMPORTED,
-        run_specs=names.JURY_RUN_SPECS,
-        when=has_imported(f"{_METRICS}.summarization_metrics"),
-    ),
-)
-"""Juries, and the optional packages that their metrics name."""
-
-EXECUTION = (
-    Patch(
-        "patches.sql_execution:execute_ehr_sql_read_only",
-        ("helm.benchmark.annotation.ehr_sql_annotator:EhrSqlAnnotator.annotate",),
-        Otherwise.FAIL,
-        run_specs=_only("ehr_sql"),
-        erratum="ehr-sql-execution",
-    ),
-    Patch(
-        "patches.executed_answers:confine_bird_sql",
-        ("helm.benchmark.annotation.bird_sql_annotator:BirdSQLAnnotator.annotate",),
-        Otherwise.FAIL,
-        run_specs=BIRD_SQL,
-        where_unknown=True,
-    ),
-    Patch(
-        "patches.executed_answers:confine_czech_bank_sql",
-        (
-            "helm.benchmark.annotation.czech_bank_qa_annotator:CzechBankQAAnnotator.__init__",
-            "helm.benchmark.annotation.czech_bank_qa_annotator:CzechBankQAAnnotator.annotate",
-        ),
-        Otherwise.FAIL,
-        run_specs=CZECH_BANK,
-        where_unknown=True,
-    ),
-    Patch(
-        "patches.executed_answers:confine_python",
-        (f"{_METRICS}.code_metrics_helper:check_correctness", f"{_METRICS}.code_metrics:multiprocessing"),
-        Otherwise.FAIL,
-        run_specs=PYTHON,
-        where_unknown=True,
-    ),
-    Patch(
-        "patches.executed_answers:confine_cpp",
-        (
-            f"{_METRICS}.codeinsights_correct_code_metrics:subprocess",
-            f"{_METRICS}.codeinsights_code_evaluation_metrics:subprocess",
-        ),
-        Otherwise.FAIL,
-        run_specs=CODEINSIGHTS,
-        where_unknown=True,
-    ),
-)
-"""What executes a model's answer."""
-
-SCENARIOS = (
-    Patch(
-        "patches.optional_deps:replace_missing_transformers",
-        (f"{_SCENARIOS}.medalign_scenario_helper",),
-        run_specs=_only("medalign"),
-    ),
-    Patch(
-        "patches.scenarios:accept_medcalc_version",
-        (
-            f"{_SCENARIOS}.medcalc_bench_scenario:MedCalcBenchScenario.__init__",
-            f"{_SCENARIOS}.medcalc_bench_scenario:MedCalcBenchScenario.get_instances",
-        ),
-        run_specs=_only("medcalc_bench"),
-        erratum="medcalc-version",
-    ),
-    Patch(
-        "patches.scenarios:count_cut_medalign_records",
-        (
-            f"{_SCENARIOS}.medalign_scenario_helper:pack_and_trim_prompts",
-            f"{_SCENARIOS}.medalign_scenario:MedalignScenario.get_instances",
-        ),
-        Otherwise.FAIL,
-        run_specs=_only("medalign"),
-    ),
-    Patch(
-        "patches.scenarios:rebuild_ehrshot_prompts",
-        (f"{_SCENARIOS}.ehrshot_scenario:EHRSHOTScenario.get_instances",),
-        Otherwise.FAIL,
-        run_specs=_only("ehrshot"),
-        erratum="ehrshot-prompts-of-other-data",
-    ),
-    Patch(
-        "patches.scenarios:supply_medbullets_freetext_scenario",
-        (f"{_SCENARIOS}.medbullets_scenario",),
-        run_specs=_only("medbullets_freetext"),
-        erratum="medbullets-freetext-class",
-    ),
-    Patch(
-        "patches.scenarios:lengthen_medbullets_freetext_answers",
-        ("helm.benchmark.run_spec:_REGISTERED_RUN_SPEC_FUNCTIONS",),
-        Otherwise.FAIL,
-        run_specs=_only("medbullets_freetext"),
-        erratum="medbullets-freetext-length",
-    ),
-)
-"""Defects of single scenarios and run specs."""
-
-TORCH = Patch(
+TORCH = _can(
     "patches.optional_deps:replace_missing_torch",
-    ("helm.common.gpu_utils", f"{_METRICS}.summac.model_summac", "bert_score"),
-)
+    "helm.common.gpu_utils", f"{_METRICS}.summac.model_summac", "bert_score",
+)  # fmt: skip
 
-PATCHES = (*DOWNLOADS, *SPEED, TORCH, *ROBUSTNESS, *DATA, *JURIES, *EXECUTION, *SCENARIOS)
+# One entry, or one answer, that HELM cannot handle costs itself only.
+_ROBUSTNESS = (
+    _can(
+        "unscorable_answers:isolate_unscorable_annotations",
+        "helm.benchmark.annotation_executor:AnnotationExecutor.process",
+    ),
+    _can(
+        "unscorable_answers:isolate_unscorable_answers",
+        f"{_METRICS}.metric:Processor.process",
+        f"{_METRICS}.evaluate_instances_metric:EvaluateInstancesMetric.evaluate",
+        f"{_METRICS}.output_processing_metric:OutputProcessingMetric._process_request_state",
+        f"{_METRICS}.basic_metrics:compute_perplexity_metrics",
+        stage=_SCORING,
+    ),
+)  # fmt: skip
+
+# What is read: from where, as what.
+_DATA = (
+    _must(
+        "patches.scenarios:list_procedures_without_github",
+        f"{_SCENARIOS}.mtsamples_procedures_scenario:MTSamplesProceduresScenario.get_instances",
+        run_specs=frozenset({"mtsamples_procedures"}),
+    ),
+    _must(
+        "patches.scenarios:list_replicates_without_github",
+        f"{_SCENARIOS}.mtsamples_replicate_scenario:MTSamplesReplicateScenario.get_instances",
+        run_specs=frozenset({"mtsamples_replicate"}),
+    ),
+    # The whole module: to look into it imports pandas.
+    _must("patches.scenarios:read_cells_as_text", _TABLE, run_specs=_CUSTOM),
+    _must(
+        "patches.scenarios:keep_other_columns", f"{_TABLE}:MedHELMConfigurableScenario.get_instances",
+        run_specs=_CUSTOM,
+    ),
+)  # fmt: skip
+
+# Juries, and the optional packages that their metrics name.
+_JURIES = (
+    _must(
+        "rubric.criterion_judge:ask_judges_in_parallel", f"{_ANNOTATION}.model_as_judge:LLMAsJuryAnnotator.annotate",
+        run_specs=names.JURY_RUN_SPECS, erratum="judge-injection",
+    ),
+    _can(
+        "patches.optional_deps:replace_missing_spacy_model", "spacy:load", "spacy.util:is_package",
+        stage=_IMPORTED, when=_has_imported(_SUMMARIES), versions=None,
+    ),
+    _can(
+        "patches.optional_deps:replace_missing_summ_eval", "summ_eval.data_stats_metric",
+        run_specs=names.JURY_RUN_SPECS, versions=None,
+    ),
+    _can(
+        "patches.optional_deps:leave_out_qafacteval", f"{_SUMMARIES}:SummarizationMetric._load_qafacteval",
+        stage=_IMPORTED, run_specs=names.JURY_RUN_SPECS, when=_has_imported(_SUMMARIES),
+    ),
+    _can(
+        "patches.optional_deps:leave_out_missing_weights", f"{_SUMMARIES}:SummarizationMetric.__init__",
+        stage=_IMPORTED, run_specs=names.JURY_RUN_SPECS, when=_has_imported(_SUMMARIES),
+    ),
+)  # fmt: skip
+
+# What executes a model's answer.
+_EXECUTION = (
+    _must(
+        "patches.sql_execution:execute_ehr_sql_read_only", f"{_ANNOTATION}.ehr_sql_annotator:EhrSqlAnnotator.annotate",
+        run_specs=_EHR_SQL, erratum="ehr-sql-execution",
+    ),
+    _must(
+        "patches.executed_answers:confine_bird_sql", f"{_ANNOTATION}.bird_sql_annotator:BirdSQLAnnotator.annotate",
+        run_specs=BIRD_SQL, where_unknown=True,
+    ),
+    _must(
+        "patches.executed_answers:confine_czech_bank_sql",
+        f"{_ANNOTATION}.czech_bank_qa_annotator:CzechBankQAAnnotator.__init__",
+        f"{_ANNOTATION}.czech_bank_qa_annotator:CzechBankQAAnnotator.annotate",
+        run_specs=CZECH_BANK, where_unknown=True,
+    ),
+    _must(
+        "patches.executed_answers:confine_python",
+        f"{_METRICS}.code_metrics_helper:check_correctness", f"{_METRICS}.code_metrics:multiprocessing",
+        run_specs=PYTHON, where_unknown=True,
+    ),
+    _must(
+        "patches.executed_answers:confine_cpp",
+        f"{_METRICS}.codeinsights_correct_code_metrics:subprocess",
+        f"{_METRICS}.codeinsights_code_evaluation_metrics:subprocess",
+        run_specs=CODEINSIGHTS, where_unknown=True,
+    ),
+)  # fmt: skip
+
+# Defects of single scenarios and run specs.
+_DEFECTS = (
+    _can("patches.optional_deps:replace_missing_transformers", _MEDALIGN, run_specs=_MEDALIGN_RUN),
+    _can(
+        "patches.scenarios:accept_medcalc_version",
+        f"{_SCENARIOS}.medcalc_bench_scenario:MedCalcBenchScenario.__init__",
+        f"{_SCENARIOS}.medcalc_bench_scenario:MedCalcBenchScenario.get_instances",
+        run_specs=frozenset({"medcalc_bench"}), erratum="medcalc-version",
+    ),
+    _must(
+        "patches.scenarios:count_cut_medalign_records",
+        f"{_MEDALIGN}:pack_and_trim_prompts", f"{_SCENARIOS}.medalign_scenario:MedalignScenario.get_instances",
+        run_specs=_MEDALIGN_RUN,
+    ),
+    _must(
+        "patches.scenarios:rebuild_ehrshot_prompts", f"{_SCENARIOS}.ehrshot_scenario:EHRSHOTScenario.get_instances",
+        run_specs=_EHRSHOT, erratum="ehrshot-prompts-of-other-data",
+    ),
+    _can(
+        "patches.scenarios:supply_medbullets_freetext_scenario", f"{_SCENARIOS}.medbullets_scenario",
+        run_specs=_FREETEXT, erratum="medbullets-freetext-class",
+    ),
+    _must(
+        "patches.scenarios:lengthen_medbullets_freetext_answers",
+        "helm.benchmark.run_spec:_REGISTERED_RUN_SPEC_FUNCTIONS",
+        run_specs=_FREETEXT, erratum="medbullets-freetext-length",
+    ),
+)  # fmt: skip
+
+PATCHES = (*_DOWNLOADS, *_QUICKER, TORCH, *_ROBUSTNESS, *_DATA, *_JURIES, *_EXECUTION, *_DEFECTS)
 """All of them, in the order in which they are applied."""
-
-
-CHECKED_FILES = "checked_files.json"
 
 _applied: list[Patch] = []
 _left_out: dict[str, str] = {}
@@ -512,7 +430,7 @@ def _is_changed(module: str, file: Path, helm: str) -> bool:
 @cache
 def _checked_files() -> dict[str, dict[str, str]]:
     """Version of HELM -> module with targets -> SHA-256 of its file."""
-    text = (resources.files("eval_factory.helm_plugin.patches") / CHECKED_FILES).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.helm_plugin.patches") / "checked_files.json").read_text(encoding="utf-8")
     loaded: dict[str, dict[str, str]] = json.loads(text)
     return loaded
 
@@ -528,7 +446,7 @@ def warning() -> str | None:
     return None
 
 
-def write_down(file: Path) -> None:
+def record_patches(file: Path) -> None:
     """Which were applied so far, and for which run specs, for the result's provenance."""
     applied: list[dict[str, Any]] = [
         {

@@ -1,14 +1,10 @@
-"""HELM's downloads: at the revisions of our table of sources, and with file and place where they fail.
-
-Which Hugging Face data sets a helm-run loaded, at which revision: written down for the result's provenance.
-"""
+"""HELM's downloads: at which revision, what is said where they fail, and which data sets of the Hub were read."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +23,8 @@ class DataInTheWayError(Exception):
 
 _loaded: dict[tuple[str, str], dict[str, str]] = {}
 _pinned: dict[str, str] = {}
+"""Data set -> the revision that is read where HELM names none."""
 _lock = threading.Lock()
-
-
-def pin(revisions: Mapping[str, str]) -> None:
-    """Read these data sets at these revisions, where HELM names none."""
-    _pinned.update(revisions)
 
 
 def record_hub_revisions() -> None:
@@ -47,9 +39,8 @@ def record_hub_revisions() -> None:
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
         _refuse_what_lies_here(str(path))
         if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
-            kwargs["cache_dir"] = (
-                None  # the Hub may not be asked: what was prepared lies in HF_HOME, not with the scenario
-            )
+            # The Hub may not be asked: what was prepared lies in HF_HOME, not with the scenario.
+            kwargs["cache_dir"] = None
         pinned = _pinned.get(str(path)) if kwargs.get("revision") is None else None
         try:
             builder = build(path, *args, **(kwargs | ({"revision": pinned} if pinned else {})))
@@ -81,7 +72,7 @@ def _refuse_what_lies_here(dataset: str) -> None:
         )
 
 
-def write_down(file: Path) -> None:
+def record_datasets(file: Path) -> None:
     """The data sets loaded so far; nothing is written where there were none."""
     with _lock:
         entries = [_loaded[key] for key in sorted(_loaded)]
@@ -108,7 +99,7 @@ def read_pinned_revisions() -> None:
         return download(pins.files.get(source_url, source_url), *args, **kwargs)
 
     general.ensure_file_downloaded = download_pinned
-    pin(pins.hub)
+    _pinned.update(pins.hub)
 
 
 def name_failed_downloads() -> None:

@@ -1,12 +1,4 @@
-"""Patches of single scenarios and run specs of HELM; the registry names the entry of tasks/errata.yml of each.
-
-A user's table as it was checked, and all of it: HELM's configurable benchmark guesses types and drops columns.
-
-The MTSamples scenarios ask api.github.com which files there are, in every run, even when all of them are on disk.
-
-Where a bundle has the list, or the run is offline, it is answered from disk. GitHub's answer stops at 1,000 entries in
-the order of a git tree, which is that of the names' bytes; so does ours, unless MEDICAL_DATA_ALL_FILES=1.
-"""
+"""Patches of single scenarios and run specs of HELM; the registry names the entry of tasks/errata.yml of each."""
 
 from __future__ import annotations
 
@@ -25,7 +17,7 @@ from eval_factory.helm import names
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.speed import in_place_of
 from eval_factory.tasks.custom_table import CLUSTER
-from eval_factory.tasks.file_problems import columns_of, rows_below
+from eval_factory.tasks.file_problems import rows_below, table_columns
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 WRONG_OPTIONS = "Incorrect Answers:"
@@ -148,7 +140,7 @@ def _explained(row: dict[str, str]) -> str:
     return f"{option.strip()}. {explanation}".strip()
 
 
-ID = "id"
+ID = "id"  # a column of a user's table
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
 
 
@@ -163,19 +155,19 @@ def read_cells_as_text() -> None:
     with in_place_of({"pandas": pandas}):
         from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
 
-    scenario.pd = types.SimpleNamespace(read_csv=lambda file: Table(Path(file)))
+    scenario.pd = types.SimpleNamespace(read_csv=lambda file: _Table(Path(file)))
 
 
-class Table:
+class _Table:
     """As much of a pandas table as HELM's scenario uses: read row by row, each time anew, and never held as a whole."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._read: dict[str, Callable[[str], Any]] = {}
-        self.columns = columns_of(file)
+        self.columns = table_columns(file)
 
-    def __getitem__(self, column: str) -> Column:
-        return Column(column)
+    def __getitem__(self, column: str) -> _Column:
+        return _Column(column)
 
     def __setitem__(self, column: str, read: Callable[[str], Any]) -> None:
         self._read[column] = read
@@ -190,7 +182,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     name: str
 
     def apply(self, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -212,7 +204,7 @@ def keep_other_columns() -> None:
         instances = get_instances(self, output_path)
         with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
             shown = set(self.get_columns_in_template(file.read()))
-        ids, rows = _beside(Table(Path(self.benchmark_config.dataset_file)), shown)
+        ids, rows = _beside(_Table(Path(self.benchmark_config.dataset_file)), shown)
         return [
             replace(instance, id=name, extra_data=row or None)
             for instance, name, row in zip(instances, ids, rows, strict=True)
@@ -221,7 +213,7 @@ def keep_other_columns() -> None:
     kind.get_instances = with_columns
 
 
-def _beside(table: Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
+def _beside(table: _Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
     """Of each row the id, and the cells of the columns that stand in neither prompt nor answers."""
     found = [row[ID] for _, row in table.iterrows()] if ID in table.columns else []
     # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
@@ -232,7 +224,9 @@ def _beside(table: Table, shown: set[str]) -> tuple[list[str | None], list[dict[
     return (found if named else [None] * len(rows)), rows
 
 
-LIMIT = 1000
+LISTED_BY_GITHUB = 1000
+"""The MTSamples scenarios ask api.github.com in every run which files there are, even when all of them are on disk. Its
+answer stops here, in the order of a git tree, which is that of the names' bytes. MEDICAL_DATA_ALL_FILES=1 takes all."""
 
 
 def known_names(scenario: str, folder: Path) -> list[str] | None:
@@ -245,7 +239,7 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
         found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
     else:
         return None
-    return found if settings.all_files else found[:LIMIT]
+    return found if settings.all_files else found[:LISTED_BY_GITHUB]
 
 
 def list_procedures_without_github() -> None:

@@ -8,20 +8,13 @@ from typing import Any, cast
 from helm.benchmark.annotation.annotator import AnnotatorSpec
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios.scenario import (
-    TEST_SPLIT,
-    Instance,
-    Scenario,
-    ScenarioSpec,
-)
+from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, ScenarioSpec
 from helm.common.general import ensure_file_downloaded
 
-from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, right_answers
-from eval_factory.tasks.file_problems import shortened
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, read_rubric_file
+from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, refuse_problems, right_replies
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import (
     HEALTHBENCH_METRIC,
     PUBLISHED,
@@ -47,7 +40,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         """
         super().__init__()
         self.name, self.description = name, description
-        self._form, self._file, self._subset = cast(Form, form), dataset_file, subset
+        self._form, self._file, self._subset = cast(FileForm, form), dataset_file, subset
 
     def get_instances(self, output_path: str) -> list[Instance]:
         file = Path(output_path) / PUBLISHED[self._subset or WHOLE] if self._file is None else Path(self._file)
@@ -55,15 +48,14 @@ class RubricScenario(Scenario):  # type: ignore[misc]
             file.parent.mkdir(parents=True, exist_ok=True)
             ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
         read = read_rubric_file(file, self._form)
-        if read.problems:
-            raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(read.problems)])
-        return [_instance(case) for case in read.cases]
+        refuse_problems(file, read.problems)
+        return [_instance(case) for case in read.rows]
 
 
 def _instance(case: RubricCase) -> Instance:
     return Instance(
         input=input_of(case.messages),
-        references=right_answers(case.reference),
+        references=right_replies(case.reference),
         split=TEST_SPLIT,
         id=case.id,
         extra_data=case.extra_data(),

@@ -19,6 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, sentences
@@ -35,7 +36,7 @@ DATA = "\0data\0"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownResult:
     """One result as it is put on a page."""
 
     result: TaskResult
@@ -67,7 +68,7 @@ class Beside:
 
 
 def page(
-    shown: Sequence[Shown],
+    shown: Sequence[ShownResult],
     redact: Callable[[str], str] = str,
     *,
     beside: Beside | None = None,
@@ -136,9 +137,11 @@ def page_environment() -> Environment:
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
-    environment.filters["decimal"] = lambda number, digits=4: "" if number is None else f"{number:.{digits}f}"
+    environment.filters["decimal"] = lambda number, digits=4: formats.decimals(number, digits)
     environment.filters["clinician_headline"] = clinician_headline
-    environment.filters["grouped"] = lambda number: f"{number:,}"
+    environment.filters["p_value"] = formats.p_value
+    environment.filters["points"] = lambda number: f"{number:,.10g}"
+    environment.filters["grouped"] = formats.count
     environment.filters["rubric_headline"] = rubric_headline
     return environment
 
@@ -148,18 +151,20 @@ def _finalized(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def page_of(stored: StoredResult, *, with_texts: bool = True) -> str:
+def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
     """The page of one result: byte for byte the one that the run wrote, where texts are wanted."""
     return page(shown_of([stored], with_texts=with_texts), with_texts=with_texts)
 
 
-def shown_of(stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True) -> list[Shown]:
+def shown_of(
+    stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True
+) -> list[ShownResult]:
     """Each with its instances packed. What a result asks as another before it did is not repeated.
 
     Raises:
         PrerequisiteError: the files of instances cannot be read.
     """
-    found: list[Shown] = []
+    found: list[ShownResult] = []
     for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
         result = one.result
         packer = InstancePacker(
@@ -170,5 +175,5 @@ def shown_of(stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, w
         for record in result.instances:
             packer.add(documents.instance_line(record), documents.result_line(record))
         methods = methods_text(result, one.config, one.target)
-        found.append(Shown(result, one.command, packer.finish(), methods, label))
+        found.append(ShownResult(result, one.command, packer.finish(), methods, label))
     return found

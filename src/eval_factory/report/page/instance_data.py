@@ -32,7 +32,7 @@ MOST_LOST = 25
 """Criteria and tags, each, in the list of those that cost most points."""
 MOST_TAGS = 50
 """Tags of a criterion that a page holds."""
-NOT_MET, HARM, UNDECIDED = "criterion_not_met", "harm_met", "criterion_undecided"
+NOT_MET, HARM, UNDECIDED, DISAGREE = "criterion_not_met", "harm_met", "criterion_undecided", "disagree"
 SIGNS = (NOT_MET, HARM, UNDECIDED)
 """By which instances are chosen: one with positive points is not met, one with negative points is met, a judge gave no
 decision about one."""
@@ -50,20 +50,18 @@ def points_lost(criterion: Mapping[str, Any]) -> float | None:
 
 
 def criterion_signs(record: InstanceRecord) -> Iterator[str]:
-    """Nothing of an answer that did not come: it was not judged."""
+    """`SIGNS`, and whether one judge says met where another says not met; nothing of an answer that did not come."""
     if record.error is not None:
         return
+    decisions = [{_decision(words) for words in one["judges"].values()} for one in record.criteria]
     if any(one["points"] > 0 and one["verdict"] == "not met" for one in record.criteria):
         yield NOT_MET
     if any(one["points"] < 0 and one["verdict"] == "met" for one in record.criteria):
         yield HARM
-    if any(one["verdict"] == "unjudged" or None in _decisions(one) for one in record.criteria):
+    if any(one["verdict"] == "unjudged" for one in record.criteria) or any(None in found for found in decisions):
         yield UNDECIDED
-
-
-def judges_differ(record: InstanceRecord) -> bool:
-    """Whether one says met of a criterion of which another says not met."""
-    return record.error is None and any({0, 1} <= set(_decisions(one)) for one in record.criteria)
+    if any({0, 1} <= found for found in decisions):
+        yield DISAGREE
 
 
 def criteria_rows(
@@ -79,25 +77,16 @@ def criteria_rows(
     rows = [
         [
             number,
-            shortened(one["criterion"]) if with_texts else None,
+            shortened_text(one["criterion"]) if with_texts else None,
             one["points"],
-            [shortened(tag) for tag in one["tags"][:MOST_TAGS] if with_texts or tag in tags],
+            [shortened_text(tag) for tag in one["tags"][:MOST_TAGS] if with_texts or tag in tags],
             one["verdict"],
             points_lost(one),
             [[judge, _decision(said), _words(said) if with_texts else None] for judge, said in one["judges"].items()],
         ]
         for number, one in enumerate(criteria, 1)
     ]
-    return sorted(rows, key=_cost, reverse=True)  # those that cost the same stay in the order of the file
-
-
-def _cost(row: Sequence[Any]) -> tuple[float, bool]:
-    lost = row[5]
-    return (lost or 0.0, lost is None)
-
-
-def _decisions(criterion: Mapping[str, Any]) -> list[int | None]:
-    return [_decision(said) for said in criterion["judges"].values()]
+    return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
 
 
 def _decision(said: Mapping[str, Any]) -> int | None:
@@ -107,10 +96,10 @@ def _decision(said: Mapping[str, Any]) -> int | None:
 
 def _words(said: Mapping[str, Any]) -> str | None:
     found = said.get("explanation", said.get("error"))
-    return None if found is None else shortened(str(found))
+    return None if found is None else shortened_text(str(found))
 
 
-def shortened(text: str) -> str:
+def shortened_text(text: str) -> str:
     return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]} … ({len(text):,} characters: results.jsonl)"
 
 
@@ -120,29 +109,21 @@ def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
     return frozenset(f"{name}:{value}" for name, value in pairs) | {value for name, value in pairs if name == _TAG}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lost:
     """A tag, or a criterion that several answers were judged by, and what it cost."""
 
-    label: str
-    is_tag: bool
-    judged: int
-    """How often it was decided."""
-    times: int
-    """In how many answers it cost points."""
-    points: float
-    """That it cost in all."""
-
-
-@dataclass
-class _Counted:
     label: str | None
     """None of a criterion that was met once only, so far: its words are not kept."""
     is_tag: bool
-    seen: int = 0
     judged: int = 0
+    """How often it was decided."""
     times: int = 0
+    """In how many answers it cost points."""
     points: float = 0.0
+    """That it cost in all."""
+    answers: int = field(default=0, compare=False)
+    """That were judged by it."""
 
 
 @dataclass
@@ -153,7 +134,7 @@ class LostPoints:
     tags: Collection[str] = ()
     """That may be shown without texts."""
     _places: dict[tuple[bool, bytes], int] = field(default_factory=dict)
-    _counted: list[_Counted] = field(default_factory=list)
+    _counted: list[Lost] = field(default_factory=list)
 
     def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
         """The numbers of what cost this answer points."""
@@ -163,7 +144,7 @@ class LostPoints:
             points = points_lost(one)
             for place in self._places_of(one):
                 found = self._counted[place]
-                found.seen += place not in answered
+                found.answers += place not in answered
                 answered.add(place)
                 if points is not None:
                     found.judged += 1
@@ -175,16 +156,10 @@ class LostPoints:
 
     def most(self) -> dict[int, Lost]:
         """Number -> what cost most, tags first; of criteria those that several answers have."""
-        found = {
-            place: Lost(one.label, one.is_tag, one.judged, one.times, one.points)
-            for place, one in enumerate(self._counted)
-            if one.times and one.seen > 1 and one.label is not None
-        }
-        ordered = sorted(found, key=lambda place: (-found[place].points, found[place].label))
-        tags, texts = (
-            [place for place in ordered if found[place].is_tag is kind][:MOST_LOST] for kind in (True, False)
-        )
-        return {place: found[place] for place in (*tags, *texts)}
+        found = [(place, one) for place, one in enumerate(self._counted) if one.times and one.answers > 1]
+        found.sort(key=lambda one: (-one[1].points, one[1].label or ""))
+        tags, texts = ([one for one in found if one[1].is_tag is kind][:MOST_LOST] for kind in (True, False))
+        return dict([*tags, *texts])
 
     def _places_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
         for tag in dict.fromkeys(criterion["tags"]):
@@ -198,9 +173,9 @@ class LostPoints:
         key = (is_tag, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16])
         place = self._places.setdefault(key, len(self._counted))
         if place == len(self._counted):
-            self._counted.append(_Counted(None, is_tag))
+            self._counted.append(Lost(None, is_tag))
         elif self._counted[place].label is None:
-            self._counted[place].label = shortened(text)
+            self._counted[place].label = shortened_text(text)
         return place
 
 
@@ -211,7 +186,7 @@ INDEX = "index"
 _BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
 
 
-def block(run: int, part: str, lines: Iterable[str]) -> Markup:
+def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
     """Lines of JSON as gzip (RFC 1952) in base64, which has no `<`: nothing in it ends the element.
 
     Args:
@@ -221,7 +196,7 @@ def block(run: int, part: str, lines: Iterable[str]) -> Markup:
     return Markup(f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>')  # noqa: S704
 
 
-def unpacked(page: str) -> str:
+def readable_page(page: str) -> str:
     """A page with its data readable, each instance on a line: what two pages are compared by.
 
     Versions of zlib compress the same text to other bytes. What cannot be unpacked is left as it is.
@@ -267,7 +242,7 @@ FLAGS = (
 """What an instance can be filtered by, each a bit of the index in this order."""
 _SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
 
-Key = tuple[str, int, str | None, str]
+_Key = tuple[str, int, str | None, str]
 
 
 @dataclass(frozen=True)
@@ -281,7 +256,7 @@ class InstanceBlocks:
     total: int
     middle: float | None
     """What is below it (above it, where lower is better) is told as low; None where values are right or wrong."""
-    prompts: Mapping[Key, bytes]
+    prompts: Mapping[_Key, bytes]
     """A short hash of each prompt with its references, so that another result on the page need not repeat them; of a
     result that is alone on its page none."""
     lost: Sequence[Lost] = ()
@@ -290,7 +265,7 @@ class InstanceBlocks:
 
 @dataclass
 class _Row:
-    key: Key
+    key: _Key
     value: float | None
     flags: set[str]
     groups: tuple[str | None, ...]
@@ -310,7 +285,7 @@ class InstancePacker:
     """Of the instances, by which they are grouped."""
     run: int = 0
     with_texts: bool = True
-    known_prompts: Mapping[Key, bytes] = field(default_factory=dict)
+    known_prompts: Mapping[_Key, bytes] = field(default_factory=dict)
     """Of another result on the page."""
     tags: Collection[str] = ()
     """Of criteria, those that are shown without texts."""
@@ -319,7 +294,7 @@ class InstancePacker:
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
-    _prompts: dict[Key, bytes] = field(default_factory=dict)
+    _prompts: dict[_Key, bytes] = field(default_factory=dict)
     _beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(init=False)
@@ -329,8 +304,7 @@ class InstancePacker:
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
-        record = instance_record(instance, outcome)
-        self._waiting.append(record)
+        self._waiting.append(instance_record(instance, outcome))
         if len(self._waiting) == CHUNK:
             self._pack()
 
@@ -345,7 +319,7 @@ class InstancePacker:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
         most = self._lost.most()
-        blocks = (block(self.run, INDEX, self._index(middle, most)), *self._blocks)
+        blocks = (compressed_block(self.run, INDEX, self._index(middle, most)), *self._blocks)
         lost = tuple(most.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
 
@@ -357,9 +331,9 @@ class InstancePacker:
         lines = []
         for record in records:
             self._rows.append(self._row(record))
-            self._count(record)
+            self._numbers.add(record, self.main)
             lines.append(json_line(self._detail(record)))
-        self._blocks.append(block(self.run, str(len(self._blocks)), lines))
+        self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord) -> _Row:
         prompt = _text_of_prompt(record).removeprefix(self._beginning or "")
@@ -374,16 +348,6 @@ class InstancePacker:
             answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
             lost=() if record.error is not None else self._lost.add(record.criteria),
         )
-
-    def _count(self, record: InstanceRecord) -> None:
-        main, numbers = self.main, self._numbers
-        value = self._rows[-1].value
-        if main and value is not None and (record.split, record.perturbation) == (main.split or "", main.perturbation):
-            numbers.values.append(value)
-        if record.latency_s is not None:
-            numbers.latencies.append(record.latency_s)
-        for judge, rating in record.judges.items():
-            numbers.ratings.setdefault(judge, []).append(rating)
 
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """What is shown of an opened instance; what is empty is left out."""
@@ -456,8 +420,8 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
     if record.finish_reason == CUT_OFF:
         yield "cut_off"
     marks = record.judges.values()
-    if (marks and max(marks) - min(marks) >= FAR_APART) or judges_differ(record):
-        yield "disagree"
+    if marks and max(marks) - min(marks) >= FAR_APART:
+        yield DISAGREE
     if record.unjudged:
         yield "unjudged"
     if record.injection:

@@ -33,7 +33,13 @@
   // A name that others gave may be one that every object has, as `constructor`.
   const own = (record, name) => record && Object.prototype.hasOwnProperty.call(record, name) ? record[name] : undefined;
   const counted = (count) => count.toLocaleString("en");
-  const number = (value) => value === null || value === undefined ? "" : String(Math.round(value * 10000) / 10000);
+  // As core/formats.py: rounded as by hand, from the shortest decimal text.
+  const number = (value) => {
+    if (value === null || value === undefined) return "";
+    const size = Math.abs(value);
+    if (size < 1e-6 || size >= 1e15) return String(size < 1e-6 ? 0 : value);
+    return String(Math.sign(value) * Math.round(`${size}e4`) / 10000);
+  };
 
   // ---- odd characters are shown, never obeyed ------------------------------------------------------------------------------
 

@@ -1,16 +1,10 @@
-"""The process that cells of a suite are run in: one that has imported all there is to import, and forks for each cell.
+"""The process that begins the runs of a suite: one that has imported all there is to import, and forks for each.
 
     python -m eval_factory.workflows.suite.cell_process
 
 To import what a run needs takes as much of the processor as the rest of a short run; a fork has it already. Where
-forks are not safe (macOS: its libraries use threads of their own) a new Python is started for each cell. A line on
-standard input is a `CellSpec`; lines on standard output say which cell has begun (`number`, `pid`) and which has ended
-(`number`, `returncode`).
-
-Everything here ends with the suite: this process where its standard input ends, and a cell, with its helm-run, when
-this process does.
-
-What `evaluate` is asked for a cell.
+forks are not safe (macOS: its libraries use threads of their own) a new Python is started for each run. What it is told
+and says stands in executors/local_runs.py; everything here ends with the suite.
 """
 
 from __future__ import annotations
@@ -30,10 +24,11 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.core.this_process import collect_rarely, end_with_parent, keep_what_there_is
 from eval_factory.core.urls import SERVED_AT
+from eval_factory.executors.runs import RunSpec
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.suite.cell_outcome import CellSpec
 
 MODULE = "eval_factory.workflows.suite.cell_process"
+CELL_PROCESS = (sys.executable, "-m", MODULE)
 ONE_CELL = "--one-cell"
 """With the id of the process that starts it: one cell, whose spec is on standard input."""
 WITHOUT_FORK = "--without-fork"
@@ -48,7 +43,7 @@ NEEDED = (
 SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 
 
-def run_cell(spec: CellSpec, screen: TextIO) -> int:
+def run_cell(spec: RunSpec, screen: TextIO) -> int:
     """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
     from eval_factory.config.evaluation import Request
     from eval_factory.workflows.evaluate import evaluate
@@ -70,7 +65,7 @@ def run_cell(spec: CellSpec, screen: TextIO) -> int:
     return code
 
 
-def options_of(spec: CellSpec) -> Options:
+def options_of(spec: RunSpec) -> Options:
     return Options(
         fresh=spec.fresh,
         debug=spec.debug,
@@ -94,7 +89,7 @@ def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
     screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
 
 
-def be_the_cell(spec: CellSpec, parent: int) -> int:
+def be_the_cell(spec: RunSpec, parent: int) -> int:
     """What the process of one cell does, from its first breath. Returns the exit code.
 
     Args:
@@ -122,13 +117,13 @@ class CellServer:
     def __init__(self, commands: int, told: int, *, fork: bool) -> None:
         """`commands`, `told`: descriptors to read from and to write to."""
         self._commands, self._told = commands, told
-        self._begin: Callable[[CellSpec], int] = self._forked if fork else self._started
+        self._begin: Callable[[RunSpec], int] = self._forked if fork else self._started
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._cells: dict[int, int] = {}
-        """pid -> number."""
+        self._cells: dict[int, str] = {}
+        """pid -> name."""
 
     def serve(self) -> None:
         """Until nobody can say anything more: then every cell ends, for this process does."""
@@ -144,12 +139,12 @@ class CellServer:
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    spec = CellSpec.of_line(line)
+                    spec = RunSpec.of(json.loads(line))
                     pid = self._begin(spec)
-                    self._cells[pid] = spec.number
-                    self._say(number=spec.number, pid=pid)
+                    self._cells[pid] = spec.name
+                    self._say(name=spec.name, pid=pid)
 
-    def _forked(self, spec: CellSpec) -> int:
+    def _forked(self, spec: RunSpec) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -163,7 +158,7 @@ class CellServer:
         finally:
             os._exit(code)
 
-    def _started(self, spec: CellSpec) -> int:
+    def _started(self, spec: RunSpec) -> int:
         from eval_factory.executors.process import start_python
 
         return start_python(["-m", MODULE, ONE_CELL, str(os.getpid())], said=spec.line())
@@ -174,17 +169,17 @@ class CellServer:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     return
-                number = self._cells.pop(pid, None)
-                if number is not None:
-                    self._say(number=number, returncode=os.waitstatus_to_exitcode(status))
+                name = self._cells.pop(pid, None)
+                if name is not None:
+                    self._say(name=name, returncode=os.waitstatus_to_exitcode(status))
 
-    def _say(self, **fields: int) -> None:
+    def _say(self, **fields: str | int) -> None:
         os.write(self._told, (json.dumps(fields) + "\n").encode())
 
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == [ONE_CELL]:
-        spec = CellSpec.of_line(sys.stdin.readline())
+        spec = RunSpec.of(json.loads(sys.stdin.readline()))
         code = be_the_cell(spec, int(arguments[1]))
         os._exit(code)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

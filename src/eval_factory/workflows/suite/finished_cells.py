@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.reportable import why_not_reportable
@@ -38,13 +38,13 @@ OF_NO_RESULT = (RUNTIME_ONLY - READ_WHEN_COLLECTED) | {"config.params.extra.shar
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedResult:
     """A complete result that is what this cell would give."""
 
     not_reportable: str | None
 
 
-def finished(plan: Plan) -> Finished | None:
+def finished(plan: Plan) -> FinishedResult | None:
     """None where a run has to begin, or to look: at data that may have changed, or with other settings of a result."""
     if reads_own_data(plan) or finished_run(plan, read_state(plan.rundir), DataRead()) is None:
         return None
@@ -55,7 +55,7 @@ def finished(plan: Plan) -> Finished | None:
     if _settings({"config": stored.config, "target": stored.target}) != _settings(plan.evaluation.as_dict()):
         return None
     minimum = plan.evaluation.run.config.params.extra.min_coverage
-    return Finished(why_not_reportable(stored.result, minimum))
+    return FinishedResult(why_not_reportable(stored.result, minimum))
 
 
 def reads_own_data(plan: Plan) -> bool:
@@ -88,47 +88,6 @@ def _settings(config: Mapping[str, Any]) -> dict[str, str]:
     leaves = leaves_of({name: config[name] for name in ("config", "target")})
     said = {path: value for path, value in leaves if path not in OF_NO_RESULT and value is not None}
     return {path: json.dumps(value, sort_keys=True, default=str) for path, value in said.items()}
-
-
-BEGUN = "in-place"
-"""Under the suite's own files, while parts of a result are still to be moved: what stood there before is aside."""
-
-
-def move_into(copy: Path, target: Path, suite: SuiteDir) -> None:
-    """Put what is in `copy` into the folder of the run; what stood there is kept under the suite's own files.
-
-    Files of the user's own stay where they are.
-
-    Raises:
-        BusyError: somebody works there.
-    """
-    with RunDir(target).locked():
-        begun = suite.state / f"{BEGUN}-{copy.parent.name}"
-        if not begun.exists():
-            aside = suite.state / "set-aside" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
-            for name in sorted({*_names_of_a_run(RunDir(target)), *(path.name for path in _to_move(copy))}):
-                if (target / name).exists():
-                    aside.mkdir(parents=True, exist_ok=True)
-                    (target / name).rename(aside / name)
-            begun.touch()
-        for path in _to_move(copy):
-            path.rename(target / path.name)
-        shutil.rmtree(copy)
-        begun.unlink()
-
-
-def _to_move(copy: Path) -> Iterator[Path]:
-    own = RunDir(copy)
-    left_out = {own.lock_file, own.lock_holder, own.marker}
-    found = sorted(path for path in copy.iterdir() if path not in left_out)
-    yield from sorted(found, key=lambda path: path == own.run_state)
-
-
-def _names_of_a_run(rundir: RunDir) -> Iterator[str]:
-    """What a run writes, and would be taken for a part of the other."""
-    kept = (rundir.run_config, rundir.run_state, rundir.own_data, rundir.checksums, rundir.attestation, rundir.packages)
-    folders = (rundir.responses, rundir.model_configs, rundir.helm, rundir.logs, rundir.shards)
-    yield from (path.name for path in (*rundir.results, *rundir.answers, *kept, *folders))
 
 
 NEVER_COPIED = ("*.part", "*.tmp")
@@ -204,9 +163,6 @@ def put_in_place(copy: Path, target: Path, suite: SuiteDir) -> None:
     Raises:
         BusyError: somebody works there.
     """
-    if isinstance(suite, RunSuiteDir):
-        move_into(copy, target, suite)
-        return
     if target.exists():
         with RunDir(target).locked():
             aside = suite.state / "set-aside" / target.parent.name

@@ -1,41 +1,24 @@
-"""A task of Slurm: one cell, from the plan to a published result.
+"""A task of Slurm: one run, or all runs of a model whose server it starts, in the runs' own folders.
 
-    python -m eval_factory.workflows.suite.slurm_worker PLAN WAVE
-
-The task may be started again after its node was lost, and may run on two nodes at once: it works in a folder of its
-own, on a copy of the answers that earlier attempts have paid for, and the first result that is published counts.
-
-Two starts of one task at the same time: the newer one takes over, so that no request is paid for by both.
+    python -m eval_factory.workflows.suite.slurm_worker WAVE
 
 Slurm starts a task again when it hears nothing of its node, whose processes may well go on (a frozen slurmd, a broken
-network). Both see the folders of what the task does, a cell or all cells of a served model: the older start finds that
-of the newer one and ends, and the newer one gives it time to, before it copies the answers.
-
-A task of Slurm that serves a model and does all of its cells: the same that `run_suite` does on one machine.
-
-    python -m eval_factory.workflows.suite.slurm_worker PLAN WAVE
-
-As with the task of one cell, it may be started again and may run on two nodes at once: each cell is done in a folder
-of its own, on a copy of the answers that are paid for, and is published when it has ended. A newer start takes over
-from an older one that still runs.
+network). So each start leaves a mark: an older start that finds the mark of a newer one ends, and the newer one gives
+it time to, before it takes the folder's lock and goes on with the answers that are there.
 """
 
 from __future__ import annotations
 
-import copy
-import errno
 import os
-import shutil
 import signal
-import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
@@ -43,314 +26,240 @@ from typing_extensions import Self
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import EvalFactoryError, HelmError, InterruptedRunError, PrerequisiteError
-from eval_factory.core.rundir import PRIVATE, RunDir, SuiteDir, suite_dir
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.rundir import PRIVATE, SuiteDir, suite_dir
 from eval_factory.core.this_process import interrupt_on_signals
-from eval_factory.endpoint import response_cache
-from eval_factory.executors.slurm import Wave
-from eval_factory.report.documents import to_yaml
-from eval_factory.workflows.options import DISK_TAKES_NO_MORE
-from eval_factory.workflows.prepare import copy_store
-from eval_factory.workflows.suite.cell_outcome import (
-    COMPLETE,
-    FAILED,
-    MISSING,
-    CellSpec,
-    Outcome,
-    Then,
-    Tried,
-    end_of,
-    outcome_of,
+from eval_factory.executors.runs import RunSpec
+from eval_factory.executors.slurm_runs import (
+    RunEnd,
+    SlurmAsks,
+    SlurmStore,
+    Wave,
+    cell_of,
+    end_of_start,
+    read_wave,
+    starts_below,
+    take_environment,
 )
+from eval_factory.workflows.options import DISK_TAKES_NO_MORE
+from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.slurm_store import (
-    RUN_CONFIG,
-    CellStore,
-    Ended,
-    PlanLine,
-    SlurmStore,
-    read_plan,
-    read_wave,
-)
-from eval_factory.workflows.suite.slurm_suite import take_environment
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-LOOK_S = 1.0
+TASK = "SLURM_ARRAY_TASK_ID"
+LOOK_S, POLL_S = 1.0, 0.2
 PATIENCE_S = 8.0
 """For an older start to see the newer one, and to end its helm-run: LOOK_S, and at most two graces of SIGTERM. A start
 whose node is gone never says that it has ended: it costs so long, once for each start after it."""
-POLL_S = 0.2
-ENDED = "end.json"
-"""In the folder of an attempt that came to its end, whatever that was."""
-
-
-def wait_for_older(
-    begun: Mapping[CellStore, Path],
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
-) -> bool:
-    """Whether every other start of these cells has ended; if not, it was waited for as long as one needs to.
-
-    Args:
-        begun: cell -> the folder of this start.
-    """
-    ends = clock() + PATIENCE_S
-    while any(_others_work(cell, attempt) for cell, attempt in begun.items()):
-        if clock() >= ends:
-            return False
-        sleep(POLL_S)
-    return True
-
-
-def _others_work(cell: CellStore, attempt: Path) -> bool:
-    return any(path != attempt and not (path / ENDED).exists() for path in cell.attempts())
+FOLDER_PATIENCE_S, FOLDER_POLL_S = 120.0, 2.0
+"""A file system may hold the lock of a node that is gone for a minute or two."""
+ROOM_BYTES = 1 << 20
+"""What has to be free before anything is asked: an answer that cannot be written is paid for and lost."""
+MAX_STARTS = 6
+"""Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
+INTERRUPTED = InterruptedRunError.exit_code
+NO_ROOM = PrerequisiteError.exit_code
+AGAIN = (NextAction.AGAIN, NextAction.ASK_AND_AGAIN)
+KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
+TAKEN_OVER = "Slurm has started this {what} again elsewhere: the newer start goes on, with its answers"
 
 
 def interrupt_this_process() -> None:
-    """As Slurm does: what was answered is on disk, and nothing is published."""
+    """As Slurm does: what was answered is on disk, and no end is recorded."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Takeover:
-    """While it is entered, the first start of one of the cells that is newer than this one interrupts this one."""
+class Start:
+    """One start of some runs. While it is entered, a newer start of one of them interrupts this one."""
 
     def __init__(
         self,
-        cells: Collection[CellStore],
+        store: SlurmStore,
+        wave: Wave,
+        runs: Sequence[RunSpec],
         interrupt: Callable[[], object] = interrupt_this_process,
         every_s: float = LOOK_S,
     ) -> None:
-        self._cells, self._interrupt, self._every_s = cells, interrupt, every_s
-        self._known = self._attempts()
+        """
+        Raises:
+            OSError: the disk takes no more.
+        """
+        self._interrupt, self._every_s = interrupt, every_s
+        self._folders = [store.starts(cell_of(run.name)) for run in runs]
+        name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
+        self.marks = [folder / name for folder in self._folders]
+        for mark in self.marks:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch(PRIVATE)
+        self._known = self._starts()
         self._left = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)
         self.happened = False
+        """A newer start has taken over."""
+
+    def wait_for_older(
+        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
+    ) -> bool:
+        """Whether every other start has ended; if not, it was waited for as long as one needs to."""
+        ends = clock() + PATIENCE_S
+        while any(not end_of_start(start).exists() for start in self._starts().difference(self.marks)):
+            if clock() >= ends:
+                return False
+            sleep(POLL_S)
+        return True
 
     def __enter__(self) -> Self:
         self._watch.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._left.set()
         self._watch.join()
+        for mark in self.marks:
+            with suppress(OSError):  # a newer start waits a little longer then
+                end_of_start(mark).touch()
 
     def look(self) -> None:
         """Once; a file system that does not answer says nothing about others."""
         with suppress(OSError):
-            if not self.happened and not self._known.issuperset(self._attempts()):
+            if not self.happened and not self._known.issuperset(self._starts()):
                 self.happened = True
                 self._interrupt()
 
-    def _attempts(self) -> set[Path]:
-        return {path for cell in self._cells for path in cell.attempts()}
+    def _starts(self) -> set[Path]:
+        return {path for folder in self._folders for path in starts_below(folder)}
 
     def _look(self) -> None:
         while not self.happened and not self._left.wait(self._every_s):
             self.look()
 
 
-MODULE = "eval_factory.workflows.suite.slurm_worker"
-TASK = "SLURM_ARRAY_TASK_ID"
-MOST_STARTS = 6
-"""Of one cell in one wave, with those after lost nodes: a cell that takes its node down is not begun for ever."""
-NO_ROOM = PrerequisiteError.exit_code
-SQLITE_FULL = "database or disk is full"
-AGAIN = (Then.AGAIN, Then.ASK_AND_AGAIN)
-
-
-def work(plan: Path, wave_file: Path, index: int) -> int:
-    """Do the task. Returns the exit code, which Slurm keeps and nobody needs."""
-    wave, store = read_wave(wave_file), store_of(plan)
-    line = next((line for line in read_plan(plan) if line.key == wave.keys[index]), None)
-    if line is None:
-        return 0  # a part of a cell, which an earlier version submitted: the same command submits the cell
-    cell, code = store.cell(line.key), 0
-    if not is_over(store, wave, line.key):
-        cell.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            take_environment(store.environment(wave.number), os.environ)
-        except FileNotFoundError:
-            reason = "its keys are gone, as after 'suite cancel': run the same command again"
-            code = PrerequisiteError.exit_code
-            cell.publish(Ended("", MISSING, code, reason, 0), wave.number, complete=False)
-        else:
-            code = _until_it_ends(cell, line, wave, store.suite)
-            if code == InterruptedRunError.exit_code:
-                return code
-    remove_environments(store, wave)
-    return code
-
-
-def store_of(plan: Path) -> SlurmStore:
-    """Of the suite whose plan it is: `.suite/slurm/plan.jsonl` in its folder."""
-    return SlurmStore(suite_dir(plan.absolute().parents[2]))
-
-
-def is_over(store: SlurmStore, wave: Wave, key: str) -> bool:
-    """Whether nothing of a cell is left to do in this wave."""
-    cell = store.cell(key)
-    return cell.done() is not None or cell.ended(wave.number) is not None
-
-
-def remove_environments(store: SlurmStore, wave: Wave) -> None:
-    """The keys go when no task of the wave needs them any more."""
-    if all(is_over(store, wave, key) for key in wave.keys):
-        store.environment(wave.number).unlink(missing_ok=True)
-
-
-def _until_it_ends(cell: CellStore, line: PlanLine, wave: Wave, suite: SuiteDir) -> int:
-    """Begin the cell until another attempt cannot help, and publish what came of it.
-
-    An attempt that was interrupted (its time, `scancel`, a node that is needed for others) is not published: Slurm may
-    start the task again.
-    """
-    crashes = 0
-    for count in range(1, line.max_attempts + 1):
-        if cell.attempts_of(wave.number) >= MOST_STARTS:
-            reason = f"was begun {MOST_STARTS} times and never came to its end"
-            outcome = Outcome(Then.REST, FAILED, reason, HelmError.exit_code)
-            cell.publish(_ended("", outcome, MOST_STARTS), wave.number, complete=False)
-            return outcome.exit_code
-        attempt, outcome = _begin(cell, line, wave, suite, Tried(count, line.max_attempts, crashes))
-        crashes += outcome.crashed
-        if outcome.exit_code == InterruptedRunError.exit_code:
-            return outcome.exit_code
-        if outcome.then not in AGAIN:
-            break
-    cell.publish(_ended(attempt, outcome, count), wave.number, complete=outcome.status == COMPLETE)
-    return outcome.exit_code
-
-
-def _begin(cell: CellStore, line: PlanLine, wave: Wave, suite: SuiteDir, tried: Tried) -> tuple[str, Outcome]:
-    """One attempt: the name of its folder, and what came of it. Where the disk takes no more nothing is asked."""
+def work(wave_file: Path, index: int) -> int:
+    """Do the task. Returns the exit code, which Slurm has and nobody needs."""
+    # the wave's file is .suite/slurm/waves/w1.json in the suite's folder
+    wave, store = read_wave(wave_file), SlurmStore(suite_dir(wave_file.absolute().parents[3]))
+    left = [run for run in wave.of_task(index) if run.run_config and _is_left(store, wave, run)]
+    if not left:  # a task of an earlier version has no run config: the same command submits the run
+        return 0
+    code = 0
     try:
-        attempt = cell.new_attempt(wave.number)
-        takeover = Takeover([cell])
-        wait_for_older({cell: attempt})
-        prepare(attempt, cell, line, suite)
+        take_environment(store.environment(wave.number), os.environ)
+    except FileNotFoundError:
+        code = PrerequisiteError.exit_code
+        _record(store, wave, left, RunEnd(code, MISSING, KEYS_ARE_GONE))
+        return code
+    try:
+        _refuse_full_disk(store.root)
+        code = serve(store, wave, left) if wave.together else _until_it_ends(store, wave, left[0])
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        reason = f"cannot write {error.filename or cell.folder}: {error.strerror}"
-        return "", Outcome(Then.REST, FAILED, reason, NO_ROOM)
-    return attempt.name, run(attempt, line, suite, tried, takeover)
+        code, reason = NO_ROOM, f"cannot write {error.filename or store.suite.root}: {error.strerror}"
+        with suppress(OSError):  # nor can this be written, then; the same command submits the run again
+            _record(store, wave, left, RunEnd(NO_ROOM, FAILED, reason, 1))
+    if code != INTERRUPTED and all(store.ended(wave, run) is not None for run in wave.runs):
+        store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
+    return code
 
 
-def _ended(attempt: str, outcome: Outcome, count: int) -> Ended:
-    return Ended(attempt, outcome.status, outcome.exit_code, outcome.reason, count)
-
-
-def prepare(attempt: Path, cell: CellStore, line: PlanLine, suite: SuiteDir) -> None:
-    """Put the run config into its folder, and the answers of the last attempt that can be read.
-
+def _refuse_full_disk(folder: Path) -> None:
+    """
     Raises:
         OSError: the disk takes no more.
     """
-    earlier = (path / "out" for path in cell.attempts() if path != attempt)
-    before = [RunDir(path) for path in (suite.cell(line.target, line.evaluation), *earlier)]
-    output = attempt / "out"
-    document = copy.deepcopy(dict(line.document))
-    document["config"]["output_dir"] = str(output)
-    write_atomic(attempt / RUN_CONFIG, to_yaml(document), mode=PRIVATE)
-    for source in reversed(before):
-        if copy_answers(source, RunDir(output)):
-            break
-    shards = [store for one in before for store in one.stores()[1:]]
-    parts = [RunDir(path / "out") for part in cell.parts() for path in part.attempts()[-1:]]
-    put_together([*shards, *(store for one in parts for store in one.stores())], RunDir(output))
-
-
-def put_together(sources: Iterable[RunDir], target: RunDir) -> None:
-    """Put the answers of several folders into one; what cannot be read of them is asked again."""
-    for source in sources:
-        copied = RunDir(target.root.with_name("copied"))
-        if copy_answers(source, copied):
-            target.root.mkdir(parents=True, exist_ok=True)
-            response_cache.create_or_check(target.cache_db)
-            response_cache.create_or_check(copied.cache_db)
-            copy_store(copied.cache_db, target.cache_db)
-            shutil.rmtree(copied.root)
-
-
-def copy_answers(source: RunDir, target: RunDir) -> bool:
-    """Whether the copy is whole and has any: its writer may be at work on a node that nobody can reach.
-
-    Raises:
-        OSError: the disk takes no more; whoever began without the answers would pay for them again.
-    """
-    if not source.cache_db.is_file():
-        return False
-    target.root.mkdir(parents=True, exist_ok=True)
-    some = False
+    file = folder / f".room-{uuid.uuid4().hex}"
     try:
-        for one, other in zip(source.answers[:2], target.answers[:2], strict=True):
-            with suppress(FileNotFoundError):
-                shutil.copyfile(one, other)
-                other.chmod(PRIVATE)
-        with closing(sqlite3.connect(target.cache_db)) as connection:
-            whole = bool(connection.execute("PRAGMA quick_check").fetchone() == ("ok",))
-            some = whole and connection.execute("SELECT 1 FROM responses LIMIT 1").fetchone() is not None
-    except (OSError, sqlite3.Error) as error:
-        _raise_if_full(error, target.cache_db)
+        with file.open("wb") as opened:
+            os.posix_fallocate(opened.fileno(), 0, ROOM_BYTES)
+    except OSError as error:
+        if error.errno in DISK_TAKES_NO_MORE:
+            raise OSError(error.errno, error.strerror, str(folder)) from error
     finally:
-        if not some:
-            shutil.rmtree(target.root)
-    return some
+        file.unlink(missing_ok=True)
 
 
-def _raise_if_full(error: OSError | sqlite3.Error, path: Path) -> None:
-    if isinstance(error, OSError) and error.errno in DISK_TAKES_NO_MORE:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    if str(error) == SQLITE_FULL:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
+    if store.ended(wave, run) is not None or store.was_submitted_again(wave, run):
+        return False
+    if len(store.starts_in(wave, run)) >= MAX_STARTS:
+        _record(store, wave, [run], _too_often())
+        return False
+    return True
 
 
-def run(attempt: Path, line: PlanLine, suite: SuiteDir, tried: Tried, takeover: Takeover) -> Outcome:
-    """Evaluate, as `run_eval` does; what it says goes into the cell's log."""
-    record = attempt / ENDED
-    log = suite.cell_log(line.target, line.evaluation)
-    spec = CellSpec(
-        number=tried.attempts,
-        run_config=str(attempt / RUN_CONFIG),
-        log=str(log),
-        record=str(record),
-        debug=line.debug,
-        probed=() if line.no_preflight else None,
-    )
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+def _too_often() -> RunEnd:
+    reason = f"was begun {MAX_STARTS} times and never came to its end"
+    return RunEnd(HelmError.exit_code, FAILED, reason, MAX_STARTS)
+
+
+def _record(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec], end: RunEnd) -> None:
+    for run in runs:
+        if store.ended(wave, run) is None:  # some of a model's runs may have come to their end
+            store.record_end(wave, run, end)
+
+
+def _until_it_ends(store: SlurmStore, wave: Wave, run: RunSpec) -> int:
+    """Start the run until another attempt cannot help, and record what came of it.
+
+    Of an attempt that was interrupted (its time, `scancel`, a node that is needed for others) nothing is recorded:
+    Slurm may start the task again.
+    """
+    tried = Tried(0, SlurmAsks.of(run).max_attempts)
+    while True:
+        if len(store.starts_in(wave, run)) >= MAX_STARTS:
+            _record(store, wave, [run], _too_often())
+            return HelmError.exit_code
+        tried = replace(tried, attempts=tried.attempts + 1)
+        outcome, has_result = _attempt(store, wave, run, tried)
+        if outcome.exit_code == INTERRUPTED:
+            return INTERRUPTED
+        tried = replace(tried, crashes=tried.crashes + outcome.crashed, has_result=tried.has_result or has_result)
+        if outcome.then not in AGAIN:
+            end = RunEnd(outcome.exit_code, outcome.status, outcome.reason, tried.attempts)
+            _record(store, wave, [run], end)
+            return outcome.exit_code
+
+
+def _attempt(store: SlurmStore, wave: Wave, run: RunSpec, tried: Tried) -> tuple[Outcome, bool]:
+    """Evaluate, as `run_eval` does: what came of it, and whether there is a result."""
+    start = Start(store, wave, [run])
+    start.wait_for_older()
+    record = end_of_start(start.marks[0])
+    own = replace(run, record=str(record.with_name(f".{record.name}")))  # the mark's end is there when all has ended
+    descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    ends = time.monotonic() + FOLDER_PATIENCE_S
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
-        with takeover:
-            code = run_cell(spec, screen)
-        if takeover.happened:
-            screen.write("Slurm has started this cell again elsewhere: the newer start goes on, with its answers\n")
-    return outcome_of(end_of(code, record), tried)
-
-
-KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
-TAKEN_OVER = "Slurm has started this task again elsewhere: the newer start goes on, with its answers"
-INTERRUPTED = InterruptedRunError.exit_code
+        try:
+            with start:
+                while True:
+                    end = end_of(run_cell(own, screen), Path(own.record))
+                    outcome = outcome_of(end, tried)
+                    if outcome.then is not NextAction.WAIT_FOR_FOLDER or time.monotonic() >= ends:
+                        return outcome, end.has_result
+                    time.sleep(FOLDER_POLL_S)
+        finally:
+            Path(own.record).unlink(missing_ok=True)
+            if start.happened:
+                screen.write(TAKEN_OVER.format(what="cell") + "\n")
 
 
 @dataclass
-class Publisher:
-    """Looks on while the cells are done, and publishes each that has ended."""
+class Recorder:
+    """Looks on while runs are done, and records the end of each."""
 
     store: SlurmStore
     wave: Wave
-    attempts: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    """(target, evaluation) -> key of the cell, name of its attempt's folder."""
+    runs: Mapping[str, RunSpec]
+    """`target/evaluation` -> it."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         if event["event"] != CELL_ENDED or event.get("again") or event["exit_code"] == INTERRUPTED:
             return
-        key, attempt = self.attempts[event["target"], event["evaluation"]]
-        ended = Ended(attempt, event["status"], event["exit_code"], event["reason"], event["attempt"])
-        self.store.cell(key).publish(ended, self.wave.number, complete=ended.status == COMPLETE)
+        run = self.runs[f"{event['target']}/{event['evaluation']}"]
+        end = RunEnd(event["exit_code"], event["status"], event["reason"], event["attempt"])
+        self.store.record_end(self.wave, run, end)
 
     def tick(self) -> None:
         pass
@@ -359,133 +268,65 @@ class Publisher:
         print(text, flush=True)
 
 
-def work_served(plan: Path, wave_file: Path) -> int:
-    """Do the task. Returns the exit code, which Slurm keeps and nobody needs."""
-    wave, store = read_wave(wave_file), store_of(plan)
-    lines = {line.key: line for line in read_plan(plan)}
-    left = [lines[key] for key in wave.keys if _is_left(store, wave, key)]
-    code = 0
-    if left:
-        try:
-            take_environment(store.environment(wave.number), os.environ)
-        except FileNotFoundError:
-            code = PrerequisiteError.exit_code
-            _give_up(store, wave, left, Ended("", MISSING, code, KEYS_ARE_GONE, 0))
-            return code
-        code = _do_where_there_is_room(left, store, wave)
-        if code == INTERRUPTED:
-            return code
-    remove_environments(store, wave)
-    return code
-
-
-def _is_left(store: SlurmStore, wave: Wave, key: str) -> bool:
-    cell = store.cell(key)
-    cell.folder.mkdir(parents=True, exist_ok=True)
-    if cell.done() is not None or cell.ended(wave.number) is not None:
-        return False
-    if cell.attempts_of(wave.number) >= MOST_STARTS:
-        reason = f"was begun {MOST_STARTS} times and never came to its end"
-        cell.publish(Ended("", FAILED, HelmError.exit_code, reason, MOST_STARTS), wave.number, complete=False)
-        return False
-    return True
-
-
-def _do_where_there_is_room(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
+def serve(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
+    """Start the model's server and do its runs. What stops all of it is what became of those that have not ended."""
+    recorder = Recorder(store, wave, {cell_of(run.name): run for run in runs})
+    options = SuiteOptions(debug=runs[0].debug, no_preflight=runs[0].probed is not None)
+    start = Start(store, wave, runs)
+    start.wait_for_older()
     try:
-        return _do(lines, store, wave)
-    except OSError as error:
-        if error.errno not in DISK_TAKES_NO_MORE:
-            raise
-        reason = f"cannot write {error.filename or store.suite.root}: {error.strerror}"
-        with suppress(OSError):  # nor can this be written, then; the same command submits the cells again
-            _give_up(store, wave, lines, Ended("", FAILED, NO_ROOM, reason, 1))
-        return NO_ROOM
-
-
-def _do(lines: Sequence[PlanLine], store: SlurmStore, wave: Wave) -> int:
-    """What stops the whole of it, of which no cell has heard, is what became of those that have not ended."""
-    publisher = Publisher(store, wave)
-    options = SuiteOptions(debug=lines[0].debug, no_preflight=lines[0].no_preflight)
-    begun = {line.key: store.cell(line.key).new_attempt(wave.number) for line in lines}
-    cells = {store.cell(key): attempt for key, attempt in begun.items()}
-    takeover = Takeover(cells)
-    wait_for_older(cells)
-    try:
-        suite = suite_of(lines, publisher, begun)
-        with takeover:
-            return run_suite(suite, options, env=os.environ, screen=publisher).exit_code
+        with start:
+            return run_suite(_suite_of(store, wave, runs), options, env=os.environ, screen=recorder).exit_code
     except InterruptedRunError as error:
         return error.exit_code
     except EvalFactoryError as error:
-        publisher.say(str(error))
-        reason = str(error).split("\n")[0]
-        _give_up(store, wave, lines, Ended("", FAILED, error.exit_code, reason, 1))
+        recorder.say(str(error))
+        _record(store, wave, runs, RunEnd(error.exit_code, FAILED, str(error).split("\n")[0], 1))
         return error.exit_code
     finally:
-        if takeover.happened:
-            publisher.say(TAKEN_OVER)
-        for attempt in begun.values():
-            with suppress(OSError):  # a newer start waits a little longer then
-                (attempt / ENDED).touch()
+        if start.happened:
+            recorder.say(TAKEN_OVER.format(what="task"))
 
 
-def _give_up(store: SlurmStore, wave: Wave, lines: Sequence[PlanLine], ended: Ended) -> None:
-    for line in lines:
-        store.cell(line.key).publish(ended, wave.number, complete=False)
-
-
-def suite_of(lines: Sequence[PlanLine], publisher: Publisher, begun: Mapping[str, Path]) -> Suite:
-    """A suite for this start of the task: each cell in an attempt's folder, its log where the suite's own is.
-
-    Args:
-        begun: key of a cell -> the folder of its attempt.
-    """
-    store, wave, first = publisher.store, publisher.wave, lines[0]
-    served = first.served or {}
-    folder = SuiteDir(store.served(first.target, wave.number).absolute())
+def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
+    """A suite for this start of the task: each run in its own folder, its log where the suite's own is."""
+    asks = SlurmAsks.of(runs[0])
+    target, served = cell_of(runs[0].name).split("/")[0], asks.served or {}
+    folder = SuiteDir(store.served(target, wave.number).absolute())
     cells = []
-    for line in lines:
-        attempt = begun[line.key]
-        prepare(attempt, store.cell(line.key), line, store.suite)
-        output = attempt.absolute() / "out"
-        publisher.attempts[line.target, line.evaluation] = (line.key, attempt.name)
-        document = copy.deepcopy(dict(line.document))
-        document["config"]["output_dir"] = str(output)
-        cells.append(Cell(line.target, line.evaluation, document, output))
-        log = folder.cell_log(line.target, line.evaluation)
+    for run in runs:
+        evaluation = cell_of(run.name).split("/")[1]
+        document = parse_own(Path(run.run_config).read_text(encoding="utf-8"))
+        cells.append(Cell(target, evaluation, document, Path(document["config"]["output_dir"])))
+        log = folder.cell_log(target, evaluation)
         log.parent.mkdir(parents=True, exist_ok=True)
-        own = os.path.realpath(store.suite.cell_log(line.target, line.evaluation))
-        log.symlink_to(os.path.relpath(own, os.path.realpath(log.parent)))  # a suite may be moved, or copied
+        log.symlink_to(os.path.relpath(os.path.realpath(run.log), os.path.realpath(log.parent)))
     return Suite(
         folder=folder,
         cells=tuple(cells),
         budget=Budget(),
         max_processes=served["max_processes"],
-        max_attempts=first.max_attempts,
+        max_attempts=asks.max_attempts,
         max_outage_s=served["max_outage_s"],
-        limit_groups={first.target: first.target},
+        limit_groups={target: target},
         document={},
         executor="local",
         slurm={},
-        serve={first.target: served["serve"]},
+        serve={target: served["serve"]},
     )
 
 
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
-    plan, wave = map(Path, arguments)
     try:
-        if read_wave(wave).together:
-            return work_served(plan, wave)
-        return work(plan, wave, int(os.environ[TASK]))
+        return work(Path(arguments[-1]), int(os.environ[TASK]))
     except KeyboardInterrupt:
-        return InterruptedRunError.exit_code
+        return INTERRUPTED
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        return NO_ROOM  # its log could not be written either; the same command submits the cell again
+        return NO_ROOM  # its log could not be written either; the same command submits the run again
 
 
 if __name__ == "__main__":

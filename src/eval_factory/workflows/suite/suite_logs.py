@@ -62,25 +62,17 @@ class LogTail:
         return part
 
 
-def logs_of(cell: CellStatus, folder: SuiteDir, *, of_task: bool = False) -> tuple[Path, ...]:
-    """What Slurm says of its task, what a run by itself would show on the screen, the program's own log, and HELM's.
-
-    Args:
-        of_task: the logs of a task have been shown: those in the cell's own folder are the same, or of an earlier run.
-    """
-    job = cell.job
+def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[Path, ...]:
+    """What Slurm says of its task, what a run by itself would show on the screen, the program's own log, and HELM's."""
+    job, rundir = cell.job, RunDir(cell.folder)
     screen = folder.cell_log(cell.state.target, cell.state.evaluation)
     found = [screen] if job is None else [job.log, screen]
-    if job is not None and job.work is not None:
-        rundir = RunDir(job.work)
-    elif of_task or (job is not None and job.task is not None):
-        return tuple(found)
-    else:
-        rundir = RunDir(cell.folder)
+    if job is not None and job.task is not None and job.work is None:
+        return tuple(found)  # not begun: the logs in its folder are of an earlier run
     return (*found, rundir.program_log, rundir.helm_log)
 
 
-def show(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
+def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
     """Every line of the cell's logs.
 
     Args:
@@ -94,10 +86,8 @@ def show(reader: SuiteReader, wanted: str | None, write: Callable[[str], object]
     cell = find_cell(status, wanted)
     tails: dict[Path, LogTail] = {}
     last: LogTail | None = None
-    of_task = False
     while True:
-        tails |= {path: LogTail(path) for path in logs_of(cell, status.folder, of_task=of_task) if path not in tails}
-        of_task = of_task or (cell.job is not None and cell.job.work is not None)
+        tails |= {path: LogTail(path) for path in logs_of(cell, status.folder) if path not in tails}
         _refuse_nothing(cell, tails, follow=follow)
         goes_on = follow and (cell.state.status in UNFINISHED or cell.state.reason == NOT_KNOWN)
         for tail in tails.values():

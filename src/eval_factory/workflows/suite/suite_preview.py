@@ -15,7 +15,6 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import LimitOf, RunEndpoints, limits_of
-from eval_factory.executors.slurm import arrays, job_name
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
@@ -23,7 +22,7 @@ from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     PlannedCell,
-    checked,
+    checked_cells,
     grouped,
     refuse_unknown_prices,
     refuse_wrong,
@@ -69,7 +68,7 @@ def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
     return (there if limit is None else min(limit, there)), part
 
 
-def sum_of(counts: Iterable[RequestCount]) -> RequestCount:
+def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
     """Of those that are known."""
     known = [count for count in counts if count.to_model is not None]
     return RequestCount(
@@ -80,7 +79,7 @@ def sum_of(counts: Iterable[RequestCount]) -> RequestCount:
     )
 
 
-def in_words(count: RequestCount) -> str:
+def counts_in_words(count: RequestCount) -> str:
     """`at most 120 requests to the model, 360 to judges`."""
     if count.to_model is None:
         return "an unknown number of requests"
@@ -99,7 +98,7 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     Raises:
         ConfigError: the configuration of a cell is wrong; with all that is wrong with any.
     """
-    cells = checked(suite, env)
+    cells = checked_cells(suite, env)
     refuse_wrong(cells)
     if suite.budget.max_cost is not None:
         refuse_unknown_prices(cells)
@@ -138,7 +137,7 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     counts = {one.cell.name: count_of(one.plan) for one in cells if one.plan is not None}
     unknown = [name for name, count in counts.items() if count.total is None]
     yield "\n# total, of a suite that begins from nothing"
-    yield f"#   {in_words(sum_of(counts.values()))}"
+    yield f"#   {counts_in_words(known_sum(counts.values()))}"
     if unknown:
         yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
 
@@ -156,7 +155,7 @@ def _cell(suite: Suite, one: CheckedCell, said: Mapping[str, tuple[str, Any]], *
     plan = one.plan
     if plan is None:
         return
-    yield f"\n{one.cell.name}: {in_words(count_of(plan))}"
+    yield f"\n{one.cell.name}: {counts_in_words(count_of(plan))}"
     for path, (who, value) in said.items():
         yield f"  {path}: {value}  ({who})"
     file = suite.folder.cell_config(one.cell.target, one.cell.evaluation)
@@ -214,8 +213,9 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         ConfigError: the suite says what jobs cannot keep.
     """
     # imported here, as what an estimate needs: a dry run of a local suite is to be quick
-    from eval_factory.workflows.suite.slurm_store import SlurmStore
-    from eval_factory.workflows.suite.slurm_suite import at_once, refuse_what_slurm_cannot, script_of, wanted
+    from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, job_name, script_of
+    from eval_factory.workflows.suite.slurm_suite import WORKER, at_once, refuse_what_slurm_cannot, spec_of
+    from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     refuse_what_slurm_cannot(suite, env)
     planned = [
@@ -224,8 +224,8 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         if one.plan is not None
     ]
     tasks, store = at_once(suite, planned), SlurmStore(suite.folder)
-    found = arrays((wanted(one, suite, tasks[one.group]) for one in planned), USUAL_LARGEST_ARRAY)
+    specs = [spec_of(one, suite, tasks[one.group], store, SuiteOptions()) for one in planned]
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
-    for number, array in enumerate(found, 1):
-        yield f"\n# {store.script(number)}: {', '.join(one.key.rpartition('/')[0] for one in array)}"
-        yield script_of(array, job_name(UNKNOWN_ID, number), number, store).rstrip("\n")
+    for number, array in enumerate(arrays(specs, USUAL_LARGEST_ARRAY), 1):
+        yield f"\n# {store.script(number)}: {', '.join(cell_of(run.name) for run in array)}"
+        yield script_of(array, job_name(UNKNOWN_ID, number), number, store, WORKER).rstrip("\n")

@@ -7,7 +7,7 @@ import shlex
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir, is_running
 from eval_factory.executors.progress import EventTail, short_figures
-from eval_factory.executors.slurm import QueuedTask, Slurm, Wave, active, clean_up_name, in_words
-from eval_factory.workflows.suite.slurm_store import JUST_WRITTEN_S, CellStore, SlurmStore, forget_keys
+from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
+from eval_factory.executors.slurm import Slurm
+from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, SlurmStore, Wave, cell_of
 from eval_factory.workflows.suite.suite_budget import SpendingReader, total
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from eval_factory.workflows.suite.suite_journal import (
@@ -290,7 +291,7 @@ class CellReader:
     def _limits_now(self) -> dict[str, float]:
         written = _modified(self._folder.config)
         if self._limits is None or self._limits[0] != written:
-            self._limits = (written, limits_of(self._folder))
+            self._limits = (written, stated_limits(self._folder))
         return self._limits[1]
 
     def _follower(self, cell: CellState, folder: Path) -> CellFollower:
@@ -374,7 +375,7 @@ def figures_of(folder: Path) -> CellFigures | None:
     )
 
 
-def limits_of(folder: SuiteDir) -> dict[str, float]:
+def stated_limits(folder: SuiteDir) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
     section = _section(folder)
     stated: dict[str, Any] = {one.name: section.get(one.name) for one in fields(Budget)}
@@ -390,7 +391,7 @@ def _section(folder: SuiteDir) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def document(status: SuiteStatus) -> dict[str, Any]:
+def status_document(status: SuiteStatus) -> dict[str, Any]:
     """For programs."""
     return {
         "suite": str(status.folder.root),
@@ -440,12 +441,9 @@ def _modified(path: Path) -> float:
 
 INTERVAL_S = 5.0
 """How long what squeue says is good enough: it asks one program for a whole cluster."""
-POLL_S = 0.5
-LONGEST_S = 120.0
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
 PUBLISHED = "its job has ended: the same command takes the result over"
 TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
-_AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
 
 
 class QueueReader:
@@ -454,101 +452,85 @@ class QueueReader:
     def __init__(
         self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._store, self._clock = SlurmStore(folder), clock
-        self._slurm = slurm or Slurm(os.environ)
-        self._known: tuple[float, dict[str, QueuedTask] | None] | None = None
+        self._runs, self._clock = SlurmRuns(folder, slurm or Slurm(os.environ)), clock
+        self._known: tuple[float, Mapping[str, RunState] | None] | None = None
         self._followers: dict[Path, CellFollower] = {}
-        self._spent = SpendingReader()
+        """By the mark of a start."""
 
     def over(self, status: SuiteStatus) -> SuiteStatus:
         """The status that the suite's own files give, with what its jobs do."""
-        if not self._store.is_there():
+        store = self._runs.store
+        if not store.is_there():
             return status
-        plan, known_waves = self._store.plan(), self._store.waves()
-        latest = {(line.target, line.evaluation): line.key for line in plan}
-        queued = self._queued() if self._store.open_waves() else {}
-        if queued is not None and status.state != "running":
-            forget_keys(self._store, queued.values(), older_than_s=JUST_WRITTEN_S)
-        tasks = {} if queued is None else dict(of_cells(queued))
-        waves = {key: wave for wave in known_waves for key in wave.keys}
-        by_job = {(wave.job_name, key): wave for wave in known_waves for key in wave.keys}
-        cells = []
-        for cell in status.cells:
-            key = latest.get((cell.state.target, cell.state.evaluation))
-            if key in waves and key is not None and cell.state.status != COMPLETE:
-                task = tasks.get(cell.state.name)
-                wave = waves[key] if task is None else by_job.get((task.job_name, key), waves[key])
-                cell = self._cell(cell, key, wave, task, known=queued is not None)
-            cells.append(cell)
-        status = replace(status, cells=tuple(cells))
-        return replace(status, state="running", pid=None, host=None) if tasks and status.state != "running" else status
+        states = self._states() if store.open_waves() else {}
+        if states and status.state != "running":
+            self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
+        latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
+        cells = tuple(
+            cell
+            if cell.state.name not in latest or cell.state.status == COMPLETE
+            else self._cell(cell, *latest[cell.state.name], states)
+            for cell in status.cells
+        )
+        status = replace(status, cells=cells)
+        if status.state != "running" and any(isinstance(one, (Waiting, Started)) for one in (states or {}).values()):
+            return replace(status, state="running", pid=None, host=None)
+        return status
 
-    def _cell(self, cell: CellStatus, key: str, wave: Wave, task: QueuedTask | None, *, known: bool) -> CellStatus:
-        store, told = self._store.cell(key), None if task is None else _in_words(task)
-        attempts = store.attempts()
-        work = attempts[-1] / "out" if attempts and (attempts[-1] / "out").is_dir() else None
-        begun = store.attempts_of(wave.number)
-        job = CellJob(told, begun, self._store.task_log(wave, key), work)
-        state = replace(cell.state, attempt=max(cell.state.attempt, begun))
-        spent = cell.spent if work is None else self._spent.look(work, str(task and task.state))
-        cell = replace(cell, job=job, spent=spent)
+    def _cell(self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None) -> CellStatus:
+        """
+        Args:
+            states: None: Slurm does not say.
+        """
+        store, state = self._runs.store, (states or {}).get(run.name)
+        starts = store.starts_in(wave, run)
+        task = None
+        if isinstance(state, (Waiting, Started)):
+            why = state.reason if isinstance(state, Waiting) else ""
+            task = f"{state.where}, {why}" if why else state.where
+        job = CellJob(task, len(starts), store.task_log(wave, run), cell.folder if task and starts else None)
+        told = replace(cell.state, attempt=max(cell.state.attempt, len(starts)))
+        cell = replace(cell, job=job, state=told)
         if task is None:
-            why = _why_not_queued(state, store, wave, known=known)
-            status = WAITING if why == PUBLISHED else state.status
-            return replace(cell, state=replace(state, status=status, reason=why))
-        status = RUNNING if task.state in _AT_WORK else WAITING
-        progress = self._follower(work).look() if status == RUNNING and work is not None else None
-        return replace(cell, state=replace(state, status=status, reason=told), progress=progress)
+            why_not = _why_not_queued(told, store.ended(wave, run), known=states is not None)
+            status = WAITING if why_not == PUBLISHED else told.status
+            return replace(cell, state=replace(told, status=status, reason=why_not))
+        if isinstance(state, Waiting):
+            return replace(cell, state=replace(told, status=WAITING, reason=task))
+        progress = self._follower(cell.folder, starts[-1]).look() if starts else None
+        return replace(cell, state=replace(told, status=RUNNING, reason=task), progress=progress)
 
-    def _follower(self, work: Path) -> CellFollower:
-        if work not in self._followers:
-            self._followers[work] = CellFollower(work, 0.0)
-        return self._followers[work]
+    def _follower(self, folder: Path, start: Path) -> CellFollower:
+        if start not in self._followers:
+            self._followers[start] = CellFollower(folder, start.stat().st_mtime)
+        return self._followers[start]
 
-    def _queued(self) -> dict[str, QueuedTask] | None:
+    def _states(self) -> Mapping[str, RunState] | None:
         """None where Slurm does not say."""
         now = self._clock()
         if self._known is None or now - self._known[0] >= INTERVAL_S:
             try:
-                found: dict[str, QueuedTask] | None = active(self._slurm.queue(), self._store.waves())
+                found: Mapping[str, RunState] | None = self._runs.look()
             except PrerequisiteError:
                 found = None
             self._known = (now, found)
         return self._known[1]
 
 
-def of_cells(queued: Mapping[str, QueuedTask]) -> Iterator[tuple[str, QueuedTask]]:
-    """Cell -> its task; of several one that is at work, which comes last."""
-    for key, task in sorted(queued.items(), key=lambda item: item[1].state in _AT_WORK):
-        yield key.rpartition("/")[0], task
-
-
-def _in_words(task: QueuedTask) -> str:
-    waits = task.state == "PENDING" and task.reason.strip("()") not in ("", "None")
-    why = f", {in_words(task.reason, f'{task.job_id}_{task.index}')}" if waits else ""
-    return f"Slurm: {task.job_name} task {task.index}, {task.state}{why}"
-
-
-def _why_not_queued(state: CellState, store: CellStore, wave: Wave, *, known: bool) -> str | None:
+def _why_not_queued(state: CellState, ended: RunEnd | None, *, known: bool) -> str | None:
     """What a cell comes to that is not in the queue, before the command has taken it over."""
-    if store.done() is not None:
+    if ended is not None and ended.status == COMPLETE:
         return PUBLISHED
     if not known:
         return NOT_KNOWN
     if state.status in (FAILED, PARTIAL):
         return state.reason
-    ended = store.ended(wave.number)
     if ended is not None:
         return f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
     return state.reason if state.status == WAITING else TASK_GONE
 
 
-def cancel_jobs(
-    folder: SuiteDir,
-    say: Callable[[str], object],
-    slurm: Slurm | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> bool:
+def cancel_jobs(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
     """End every job of the suite, and wait until none is left; whoever waits for them stops waiting.
 
     Returns:
@@ -557,26 +539,9 @@ def cancel_jobs(
     Raises:
         PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
     """
-    store = SlurmStore(folder)
-    if not store.is_there():
-        return False
     slurm = slurm or Slurm(os.environ)
-    waves = store.waves()
-    names = sorted({task.job_name for task in active(slurm.queue(), waves).values()})
-    if names:
-        store.cancelled.touch()
-    for name in names:
-        slurm.cancel(name)
-        slurm.cancel(clean_up_name(name))
-        say(f"asked Slurm to end {name} ...")
-    started = time.monotonic()
-    while names and active(slurm.queue(), waves):
-        if time.monotonic() - started > LONGEST_S:
-            raise PrerequisiteError(
-                f"{folder.root}: jobs were cancelled and have not ended after {LONGEST_S:.0f} s: {', '.join(names)}\n"
-                "  see squeue, then run it again"
-            )
-        sleep(POLL_S)
-    for wave in waves:
-        store.environment(wave.number).unlink(missing_ok=True)
-    return bool(names)
+    if not SlurmStore(folder).is_there():
+        return False
+    states = SlurmRuns(folder, slurm).look()
+    SlurmRuns(folder, slurm, say=say).end()
+    return any(isinstance(state, (Waiting, Started)) for state in states.values())

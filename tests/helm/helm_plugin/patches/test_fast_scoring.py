@@ -68,33 +68,18 @@ def test_worst_cases_of_what_is_packed_are_helms(seed: int) -> None:
     assert [repr(asdict(stat)) for stat in ours] == [repr(asdict(stat)) for stat in theirs]
 
 
-def test_an_instance_that_comes_twice_is_left_to_helm() -> None:
-    stats = Packer(Stat).pack([Stat(MetricName("a", split="test")).add(1)])
-    twice: dict[Any, Any] = {Instance(Input(text=text), [], id="same"): stats for text in "ab"}
-    assert speed._worst_cases(twice) is None
-    assert speed._worst_cases(dict(list(twice.items())[:1])) is not None
-    assert speed._worst_cases({Instance(Input(text="a"), [], id=None): stats}) is None
-
-
-def test_packed_and_perturbed_or_twice_the_same_name_is_left_to_helm() -> None:
+def test_what_is_not_plain_is_left_to_helm() -> None:
+    """HELM stops with an assertion where a metric comes twice for one instance."""
     stat = Stat(MetricName("a", split="test")).add(1)
     perturbed = Stat(replace(stat.name, perturbation=PERTURBED)).merge(stat)
+    one, packed = Instance(Input(text="a"), [], id="same"), Packer(Stat).pack([stat])
+    assert speed._worst_cases({one: packed}) is not None
+    assert speed._worst_cases({one: packed, Instance(Input(text="b"), [], id="same"): packed}) is None
+    assert speed._worst_cases({Instance(Input(text="a"), [], id=None): packed}) is None
     for stats in ([stat, perturbed], [stat, stat]):
-        packed = Packer(Stat).pack(stats)
-        assert isinstance(packed, PackedStats)
-        assert speed._worst_cases({Instance(Input(text="a"), [], id="a"): packed}) is None
-
-
-def test_perturbed_inputs_are_left_to_helm() -> None:
+        for found in (stats, Packer(Stat).pack(stats)):
+            assert speed._worst_cases({one: found}) is None
     assert speed._worst_cases(statistics(1, perturbed=True)) is None
-
-
-def test_a_metric_twice_for_one_instance_is_left_to_helm() -> None:
-    """HELM stops with an assertion there."""
-    made = statistics(2)
-    stats = next(iter(made.values()))
-    stats.append(stats[0])
-    assert speed._worst_cases(made) is None
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,11 @@ def database(tmp_path: Path) -> Path:
     return file
 
 
+def started() -> Any:
+    """The process that has executed queries."""
+    return next(worker.process for worker in sql_execution._workers if worker.process is not None)
+
+
 @pytest.mark.parametrize(
     ("query", "rows"),
     [
@@ -168,7 +173,7 @@ def test_an_error_is_told_in_short(database: Path) -> None:
 def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> None:
     for _ in range(2):  # the limit of processor time is one query's
         execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     limits = [resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE]
     assert [resource.prlimit(process.pid, limit)[0] for limit in limits] == [12, 1_000_000_000, 0, 0]
 
@@ -176,24 +181,16 @@ def test_the_process_is_bounded_even_where_nobody_ends_it(database: Path) -> Non
 def test_the_process_knows_no_key(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-canary")
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     environment = Path(f"/proc/{process.pid}/environ")
     if not environment.exists():
         pytest.skip("needs Linux: /proc")
     assert b"sk-canary" not in environment.read_bytes()
 
 
-def test_a_process_that_was_killed_is_followed_by_another(database: Path) -> None:
-    execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert execute(database, "SELECT 2") == [(2,)]
-
-
 def test_a_process_that_dies_of_a_query_costs_that_query(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(database, "SELECT 1")
-    process = next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    process = started()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     monkeypatch.setattr(process, "poll", lambda: None)  # as it is just before its death is noticed
@@ -236,7 +233,7 @@ def test_many_threads_get_each_its_own_answer(database: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == {number: [[(number, n)] for n in range(20)] for number in range(12)}
-    assert sum(worker.process is not None for worker in sql_execution._workers) <= sql_execution.MOST_WORKERS
+    assert sum(worker.process is not None for worker in sql_execution._workers) <= sql_execution.MAX_WORKERS
 
 
 def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> None:
@@ -250,11 +247,11 @@ def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> No
 def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
     beside = database.with_name(database.name + suffix)
     beside.touch()
-    assert sql_execution.whole(database) == database
-    sql_execution.whole.cache_clear()
+    assert sql_execution.closed(database) == database
+    sql_execution.closed.cache_clear()
     beside.write_bytes(b"changes")
     with pytest.raises(RuntimeError, match="holds changes that are not in"):
-        sql_execution.whole(database)
+        sql_execution.closed(database)
 
 
 def annotation_of(completion: str, gold: str, database: Path, root: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -268,7 +265,7 @@ def annotation_of(completion: str, gold: str, database: Path, root: Path, patch:
         instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
         result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
     )
-    annotation = sql_execution.annotate(None, state)
+    annotation = sql_execution.annotate_query(None, state)
     json.dumps(annotation, allow_nan=False)
     return annotation
 
@@ -382,4 +379,4 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
     apply_patch("execute_ehr_sql_read_only")
-    assert EhrSqlAnnotator.annotate is sql_execution.annotate
+    assert EhrSqlAnnotator.annotate is sql_execution.annotate_query

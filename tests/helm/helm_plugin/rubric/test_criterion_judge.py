@@ -158,10 +158,3 @@ def test_a_limit_of_the_run_ends_the_judging(monkeypatch: pytest.MonkeyPatch) ->
     judges.session.limit_reached = "max_requests"
     with pytest.raises(RuntimeError, match="max_requests"):
         judges.annotate(state(), state("b"))
-
-
-def test_one_answer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    judges = Judges(monkeypatch, a=MET)
-    client: Any = SimpleNamespace(make_request=judges.ask)
-    found = CriterionAnnotator(client, {"a": "a"}).annotate(state())
-    assert len(found["criteria"]) == 3

@@ -19,17 +19,18 @@ from eval_factory.helm_plugin.patches.sql_execution import as_evaluated
         ("select current_timestamp, my_current_time", "select current_timestamp, my_current_time"),
         ("select strftime('%j', x) - strftime('%j', y)", "select strftime('%J', x) - strftime('%J', y)"),
         ("select strftime('%m-%d', x)", "select strftime('%m-%d', x)"),
-        ("a between temperature_lower and temperature_upper", "a between 35.5 and 38.1"),
-        ("a between sao2_lower and sao2_upper", "a between 95.0 and 100.0"),
-        ("a between heart_rate_lower and heart_rate_upper", "a between 60.0 and 100.0"),
-        ("a between respiration_lower and respiration_upper", "a between 12.0 and 18.0"),
-        ("a between systolic_bp_lower and systolic_bp_upper", "a between 90.0 and 120.0"),
-        ("a between diastolic_bp_lower and diastolic_bp_upper", "a between 60.0 and 90.0"),
+        *(
+            (f"a between {of}_lower and {of}_upper", f"a between {lower} and {upper}")
+            for of, lower, upper in (
+                ("temperature", 35.5, 38.1), ("sao2", 95.0, 100.0), ("heart_rate", 60.0, 100.0),
+                ("respiration", 12.0, 18.0), ("systolic_bp", 90.0, 120.0), ("diastolic_bp", 60.0, 90.0),
+            )
+        ),
         ("a between mean_bp_lower and Mean_BP_Upper", "a between 60.0 and 110.0"),
         ("a > my_sao2_lower and a < sao2_lowers", "a > my_sao2_lower and a < sao2_lowers"),
         ("", ""),
     ],
-)
+)  # fmt: skip
 def test_time_days_and_bounds_are_filled_in(query: str, expected: str) -> None:
     assert as_evaluated(query) == expected
 

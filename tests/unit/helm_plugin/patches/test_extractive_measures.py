@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.helm_plugin.patches.optional_deps import DataStatsMetric, extract_statistics, fragments
+from eval_factory.helm_plugin.patches.optional_deps import extract_statistics, fragments
 
 TOKENS = st.lists(st.sampled_from("abcAB."), max_size=14)
 
@@ -36,11 +36,6 @@ def test_the_statistics_of_a_summary() -> None:
 @pytest.mark.parametrize("source", ["", "a b"])
 def test_a_summary_without_a_token_has_none(source: str) -> None:
     assert extract_statistics([], source.split()) == {"coverage": 0, "density": 0, "compression": 0}
-
-
-def test_the_class_cuts_texts_itself() -> None:
-    found = DataStatsMetric(str.split).evaluate_example("A b", "a b c d")
-    assert found == {"coverage": 1, "density": 2, "compression": 2}
 
 
 @given(TOKENS, TOKENS)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.report.page.instance_data import (
+    DISAGREE,
     HARM,
     LONGEST_WORDS,
     MOST_LOST,
@@ -18,9 +19,8 @@ from eval_factory.report.page.instance_data import (
     LostPoints,
     criteria_rows,
     criterion_signs,
-    judges_differ,
     points_lost,
-    shortened,
+    shortened_text,
     tags_of_groups,
 )
 from eval_factory.scoring.rubric import VERDICTS
@@ -51,7 +51,9 @@ def test_what_a_criterion_costs(points: float, verdict: str, lost: float | None)
         (criterion(8, "not met", one=False), [NOT_MET]),
         (criterion(-8, "not met", one=False), []),
         (criterion(-8, "met", one=True), [HARM]),
-        (criterion(8, "tied", one=True, two=False), []),
+        (criterion(8, "tied", one=True, two=False), [DISAGREE]),
+        (criterion(8, "tied", one=True, two=True), []),
+        (criterion(8, "tied", one=False, two="nothing"), [UNDECIDED]),
         (criterion(8, "met", one=True, two="HTTP 500"), [UNDECIDED]),
         (criterion(8, "unjudged"), [UNDECIDED]),
     ],
@@ -61,18 +63,6 @@ def test_by_what_an_instance_is_chosen(made: dict[str, Any], signs: list[str]) -
     assert list(criterion_signs(record)) == signs
     failed = instance("q", None, criteria=(made,))
     assert list(criterion_signs(failed)) == []
-
-
-def test_judges_differ_where_one_says_met_and_another_not() -> None:
-    def differ(**judges: Any) -> bool:
-        return judges_differ(
-            instance("q", 1.0, criteria=(criterion(1, "met", one=True), criterion(1, "tied", **judges)))
-        )
-
-    assert differ(one=True, two=False)
-    assert not differ(one=True, two=True)
-    assert not differ(one=False, two="nothing")
-    assert not judges_differ(instance("q", None, criteria=(criterion(1, "tied", one=True, two=False),)))
 
 
 CRITERIA = [
@@ -101,13 +91,16 @@ def test_without_texts_numbers_and_tags_of_groups_are_left() -> None:
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
-    assert shortened("x" * LONGEST_WORDS) == "x" * LONGEST_WORDS
+    assert shortened_text("x" * LONGEST_WORDS) == "x" * LONGEST_WORDS
     long = "x" * (LONGEST_WORDS + 1)
-    assert shortened(long) == f"{'x' * LONGEST_WORDS} … (2,001 characters: results.jsonl)"
+    assert shortened_text(long) == f"{'x' * LONGEST_WORDS} … (2,001 characters: results.jsonl)"
     one = criterion(1, "met", *[f"{number}{long}" for number in range(MOST_TAGS + 1)], text=long, one=True)
     one["judges"]["one"]["explanation"] = long
     ((_, words, _, tags, _, _, judges),) = criteria_rows([one], with_texts=True)
-    assert {len(text) for text in (words, judges[0][2], tags[0])} == {len(shortened(long)), len(shortened(f"1{long}"))}
+    assert {len(text) for text in (words, judges[0][2], tags[0])} == {
+        len(shortened_text(long)),
+        len(shortened_text(f"1{long}")),
+    }
     assert len(tags) == MOST_TAGS
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Floor, JudgeCounts, JuryReport, Score, Stats, TaskResult
+from eval_factory.core.results import Floor, InstanceRecord, JudgeCounts, JuryReport, Score, Stats, TaskResult
 from eval_factory.report.drawing import Drawing, Line, Polygon, Rect, Text
-from eval_factory.report.result_plots import numbers_of, plots_of
+from eval_factory.report.result_plots import InstanceNumbers, plots_of
 from stored_results import instance, result
 
 
@@ -139,6 +140,13 @@ def test_validity_shows_the_trouble_that_there_is(made: TaskResult) -> None:
     )
     nothing = replace(counts, requested=0, scored=0, empty=0, unjudged=0)
     assert plots_of(with_validity(made, instances=nothing))["validity"].description == "scored: 0 of 0; failed: 0 of 0."
+
+
+def numbers_of(records: Iterable[InstanceRecord], main: Score | None) -> InstanceNumbers:
+    found = InstanceNumbers()
+    for record in records:
+        found.add(record, main)
+    return found
 
 
 def test_the_distribution_is_of_the_instances_that_the_score_is_of() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from eval_factory.data.sources import load_sources
-from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, PUBLISHED, read_choice_file
 from published_rows import (
@@ -80,11 +79,6 @@ def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
     assert found.of_tier(EVERY_TIER) == found.questions
 
 
-def test_questions_of_a_form_without_tiers_are_everybodys(tmp_path: Path) -> None:
-    found = read_choice_file(write_json(tmp_path / "a.json", [careqa_row(1)]), "careqa")
-    assert found.of_tier("expert") == found.of_tier(EVERY_TIER) == found.questions
-
-
 def test_patients_and_their_questions(tmp_path: Path) -> None:
     found = read_choice_file(write_json(tmp_path / "a.json", longhealth_patients(2, 3)), "longhealth")
     assert [one.id for one in found.questions] == [f"patient_0{p}-{n}" for p in (1, 2) for n in range(3)]
@@ -147,8 +141,3 @@ def test_a_file_that_is_no_utf_8(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"sample_id\n\xe9\n")
     (problem,) = read_choice_file(tmp_path / "a.csv", "afrimed_qa").problems
     assert problem.startswith("line 2: is not UTF-8")
-
-
-def test_a_long_list_of_mistakes_is_cut() -> None:
-    assert shortened([str(number) for number in range(10)])[-1] == "9"
-    assert shortened([str(number) for number in range(12)])[9:] == ["9", "2 more mistakes in it"]

@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
-from eval_factory.tasks.message_files import Conversation, holds_conversations, read_conversations
+from eval_factory.tasks.message_files import Conversation, fields_of, holds_conversations, read_conversations
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from unit.builders import evaluation
 
@@ -63,7 +63,7 @@ def test_a_sound_file(tmp_path: Path) -> None:
     found = read_conversations(file)
     others = {"cluster": "n", "age": "71", "well": "True"}
     assert (found.rows, found.problems) == ([Conversation(tuple(TURNS), "a", "B", ("A",), others)], [])
-    assert (found.lines, found.fields()) == ([2], ["id", "correct_answer", "incorrect_answers", "cluster"])
+    assert (found.lines, fields_of(found.rows)) == ([2], ["id", "correct_answer", "incorrect_answers", "cluster"])
 
 
 def test_a_benchmark_of_them(tmp_path: Path) -> None:
@@ -76,13 +76,6 @@ def test_a_benchmark_of_them(tmp_path: Path) -> None:
     assert (task.helm.run_spec, task.helm.zero_shot, task.helm.rubric) == ("eval_factory_conversations", True, False)
     assert task.helm.run_spec != RUBRIC_RUN_SPEC
     assert task.endpoint_types == ("chat",)
-
-
-def test_an_endpoint_of_completions_is_refused(tmp_path: Path) -> None:
-    bench = loaded(tmp_path, ROW)
-    given = {"config.type": "custom", "config.params.extra.benchmark": str(bench.path)}
-    with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
-        evaluation({**given, "target.api_endpoint.type": "completions"})
 
 
 def test_a_jury_needs_no_right_answers(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.jury_form import HELMS_FORM, form_of
+from eval_factory.core.jury_form import HELMS_FORM, jury_form_of
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
@@ -77,13 +77,6 @@ def test_a_column_names_the_sources_that_rows_share(document: dict[str, Any], tm
     assert task_of(without).helm.cluster is None
 
 
-def test_a_sound_one_with_a_jury(tmp_path: Path) -> None:
-    found = load_benchmark(write(tmp_path, JURY, data="question,correct_answer\nOne?,A\n"))
-    assert found.has_jury
-    assert found.judge_prompt_file == tmp_path / "judge.txt"
-    assert "judge.txt" in found.sha256
-
-
 def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
     document = {
         "name": "my bench", "descripton": "x", "max_tokens": 0,
@@ -105,14 +98,6 @@ def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
         "name",
         "prompt_file",
     ]
-
-
-def test_metrics_keep_their_numbers_where_one_is_wrong(tmp_path: Path) -> None:
-    twice = [{"nam": "x"}, {"name": "rouge_l"}, {"name": "rouge_l"}, {"name": "BERTScore-F"}]
-    said = problems(tmp_path, {"metrics": twice})
-    assert "metrics.2.name: rouge_l is listed twice" in said
-    assert "metrics.1.name" not in said
-    assert "torch" not in said + problems(tmp_path, {"metrics": [{"nam": "x"}, {"name": "BERTScore-F"}]})
 
 
 @pytest.mark.parametrize(
@@ -145,27 +130,20 @@ def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
     ("document", "expected"),
     [
         ({"promt_file": "x"}, "unknown key promt_file, did you mean 'prompt_file'?"),
-        ({"zzz": 1}, "unknown key zzz; known here: dataset_file, description,"),
         ({"name": None}, "name: is missing"),
         ({"name": "my bench"}, "name: must be letters, digits, - _ and ."),
-        ({"name": "../up"}, "name: must be letters"),
         ({"name": 7}, "name: must be text (put it in quotes)"),
         ({"description": ""}, "description: must not be empty"),
         ({"max_tokens": 0}, "max_tokens: must be greater than or equal to 1"),
-        ({"max_tokens": "ten"}, "max_tokens: must be a whole number"),
         ({"metrics": None}, "metrics: is missing"),
         ({"metrics": []}, "metrics: must not be empty"),
         ({"metrics": "exact_match"}, "metrics: must be a list"),
         ({"metrics": ["exact_match"]}, "metrics.0: must be a mapping such as {name: exact_match}"),
-        ({"metrics": [{"nam": "exact_match"}]}, "unknown key metrics.0.nam, did you mean 'name'?"),
         ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
         ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
         ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l is listed twice"),
         ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
-        (
-            {"metrics": [{"name": "jury_score"}]},
-            "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt",
-        ),
+        ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
         ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
         ({"prompt_file": "no.txt"}, "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file"),
         ({"dataset_file": "no.csv"}, "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file"),
@@ -175,7 +153,7 @@ def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
             "D/no.txt: there is no such file; D/bench.yaml names it as the judges' prompt_file",
         ),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_yaml(tmp_path: Path, document: dict[str, Any], expected: str) -> None:
     assert expected in problems(tmp_path, document)
 
@@ -188,10 +166,8 @@ def test_mistakes_in_the_yaml(tmp_path: Path, document: dict[str, Any], expected
         ("a\n{question.x}", "line 2: {question.x} is not the name of a column"),
         ("{question}\n\n{}", "{} is not the name of a column"),
         ("{question!r}", "line 1: {question!r} is not the name of a column"),
-        ("{question:>9}", "line 1: {question:>9} is not the name of a column"),
         ("{question}\na } b", "line 2: has an unmatched brace"),
         ("{question} {{\nx {", "line 2: has an unmatched brace"),
-        ("{question", "line 1: has an unmatched brace"),
         ("no braces", "names no column in braces, so every instance would be the same"),
         (" \n", "D/prompt.txt: is empty"),
         (b"{question}\n\xe9", "D/prompt.txt: line 2: is not UTF-8; save the file as UTF-8"),
@@ -209,21 +185,11 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
     [
         ("", "D/data.csv: has no rows; the first line names the columns"),
         ("question,correct_answer\n", "D/data.csv: has no rows below its first line"),
-        ("question,correct_answer\n\n\n", "has no rows below its first line"),
-        (
-            "question,corect_answer\nOne?,A\n",
-            "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?",
-        ),
-        ("question\nOne?\n", "has no column correct_answer, which exact_match needs; it has question"),
+        ("question,corect_answer\nOne?,A\n", "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?"),
         ("question,correct_answer\nOne?,A\nTwo?, \n", "row 2 (line 3), column correct_answer: is empty"),
         ("question,question,correct_answer\n1,2,3\n", "line 1: two columns have the name 'question'"),
         ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
         ("question,correct_answer\nOne, two?,A\n", "row 1 (line 2): has 3 cells where the first line names 2 columns"),
-        ("question,correct_answer\nOne?\n", "row 1 (line 2): has 1 cells where"),
-        (
-            'question,correct_answer\n"One?,A\n',
-            "row 1 (line 2), column question: the quote that opens the cell is never closed",
-        ),
         (
             'question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000,
             "row 2 (line 5), column correct_answer: the quote that opens the cell is never closed",
@@ -232,53 +198,29 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
             'question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n',
             "row 1 (line 2), column question: the quote that opens the cell is closed on line 4 before the cell's end",
         ),
-        (
-            'question,"correct_answer\nOne?,A\n',
-            "D/data.csv: line 1, column 2: the quote that opens the cell is never closed",
-        ),
+        ('question,"correct_answer\nOne?,A\n', "D/data.csv: line 1, column 2: the quote that opens the cell is never closed"),
         ("question,correct_answer\nOne?,A\na\0b,A\n", "row 2 (line 3), column question: holds a NUL character"),
         ("question,correct\0_answer\nOne?,A\n", "D/data.csv: line 1, column 2: holds a NUL character"),
-        (
-            "question;correct_answer\nOne, two?;A\n",
-            "D/data.csv: its columns are separated by semicolons; save it as CSV with commas",
-        ),
-        ('"question"\t"correct_answer"\n"One?"\t"A"\n', "its columns are separated by tabs"),
+        ("question;correct_answer\nOne, two?;A\n", "D/data.csv: its columns are separated by semicolons; save it as CSV with commas"),
         ('{"question": "One?", "correct_answer": "A"}\n', "D/data.csv: is JSON, not CSV"),
         ('[\n  {"question": "One?"}\n]\n', "D/data.csv: is JSON, not CSV"),
-        (
-            b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff",
-            "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'",
-        ),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1", "D/data.csv: is an Excel or Word file"),
+        (b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff", "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'"),
         (DATA.encode("utf-16"), "D/data.csv: is UTF-16, not UTF-8"),
-        (b"\x1f\x8b\x08\x00", "D/data.csv: is compressed by gzip"),
-        (
-            "id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n",
-            "row 3 (line 4), column id: is the same as in row 1",
-        ),
+        ("id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n", "row 3 (line 4), column id: is the same as in row 1"),
         ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
-        ('id,question,correct_answer\n1,One?,A\n"  ",Two?,A\n', "row 2 (line 3), column id: is empty"),
         (
             "cluster,question,correct_answer\na,One?,A\n ,Two?,A\n",
             "row 2 (line 3), column cluster: is empty; it names the source that the row shares with others",
         ),
         (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
-        (
-            DATA + "Three?,A,B\n",
-            'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON',
-        ),
-        (
-            DATA + "Three?,A,\n",
-            'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)',
-        ),
+        (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON'),
+        (DATA + "Three?,A,\n", 'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)'),
         (DATA + 'Three?,A,"{""B"": 1}"\n', "; it is an object"),
-        (DATA + 'Three?,A,"""B"""\n', "; it is a text"),
         (DATA + 'Three?,A,"[""B"", 3]"\n', "; its entry 2 is a number"),
-        (DATA + 'Three?,A,"[null]"\n', "; its entry 1 is null"),
         (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: its entry 2 is the correct_answer"),
         ('question,correct_answer\n"One\nand\na half?",A\nTwo?,\n', "row 2 (line 5), column correct_answer"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_table(tmp_path: Path, data: str | bytes, expected: str) -> None:
     assert expected in problems(tmp_path, data=data)
 
@@ -293,8 +235,6 @@ COLUMNS = "question,a,b,c,correct_answer\n"
         ("ABC", {}),
         ("AE", {2: "E"}),
         ("E", {1: "E"}),
-        ("Ab", {2: "b"}),
-        ("b", {1: "b"}),
         (["A", "(B)", "B."], {2: "(B)", 3: "B."}),
         (["A", "fever", "rash", " B "], {3: "rash"}),  # "fever" is an option's text
         (["A", "Y"], {2: "Y"}),
@@ -330,14 +270,6 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
     assert load_benchmark(write(tmp_path, data=words)).instances == 2
 
 
-@pytest.mark.parametrize("data", ["question;correct_answer\nOne?;A\n", '{"question": "One?"}\n', b"PK\x03\x04\xff"])
-def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, data: str | bytes) -> None:
-    """Not one more for each column that it seems to lack, with what stands in it."""
-    text = problems(tmp_path, data=data)
-    assert text.count("D/data.csv") == 1
-    assert "One?" not in text
-
-
 @pytest.mark.parametrize(
     ("judge", "expected"),
     [
@@ -345,18 +277,12 @@ def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, data: str | bytes
         (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
         (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is not filled in by HELM"),
         ("{RESPONSE}", "names no criteria; it needs a block such as <rubric_criteria>"),
-        (
-            "{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>",
-            "line 2: the text in <rubric_criteria> is not a JSON object",
-        ),
+        ("{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>", "line 2: the text in <rubric_criteria> is not a JSON object"),
         ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
-        (
-            JUDGE_PROMPT.replace('"score", ', ""),
-            "the criterion 'accuracy' must have a list of fields, 'score' among them",
-        ),
+        (JUDGE_PROMPT.replace('"score", ', ""), "the criterion 'accuracy' must have a list of fields, 'score' among them"),
         (JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'), "the criterion 'accuracy' must have a list"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_judges_prompt(tmp_path: Path, judge: str, expected: str) -> None:
     assert expected in problems(tmp_path, JURY, judge=judge)
 
@@ -369,7 +295,7 @@ BLOCK = '<rubric_criteria>{"%s": ["score"]}</rubric_criteria>'
 @pytest.mark.parametrize("judge", [PLACES, f"{{RESPONSE}} {BLOCK % 'a'}"])
 def test_a_jury_with_a_scale_and_criteria_of_its_own(tmp_path: Path, judge: str) -> None:
     found = load_benchmark(write(tmp_path, {"metrics": [OWN]}, judge=judge))
-    assert found.jury_form == form_of(OWN)
+    assert found.jury_form == jury_form_of(OWN)
     plain = load_benchmark(write(tmp_path, JURY))
     assert plain.jury_form == HELMS_FORM
 
@@ -398,24 +324,13 @@ def test_own_ones_are_another_run(tmp_path: Path) -> None:
             JUDGE_PROMPT + "{CRITERIA}",
             "D/judge.txt: line 6: {CRITERIA} brings <rubric_criteria> with it; delete one of the two",
         ),
-        ({"criteria": [{"name": "tone"}]}, "{RESPONSE}", "D/judge.txt: names no criteria; it needs a block"),
-        (
-            {},
-            JUDGE_PROMPT + "{SCALE}",
-            "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key",
-        ),
+        ({}, JUDGE_PROMPT + "{SCALE}", "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key"),
         ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{CRITERIA}", "where the jury's metric has no criteria;"),
         ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{RANGE}", "has QUESTION, RESPONSE, GOLD_RESPONSE, SCALE"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_form_of_a_jury(tmp_path: Path, metric: dict[str, Any], judge: str, expected: str) -> None:
     assert expected in problems(tmp_path, {"metrics": [{**JURY["metrics"][0], **metric}]}, judge=judge)
-
-
-@pytest.mark.parametrize("key", ["scale", "criteria"])
-def test_no_other_metric_has_a_form(tmp_path: Path, key: str) -> None:
-    said = problems(tmp_path, {"metrics": [{"name": "exact_match", key: OWN[key]}]})
-    assert "metrics.0: only jury_score has prompt_file and judges, scale and criteria" in said
 
 
 def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:

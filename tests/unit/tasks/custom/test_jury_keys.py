@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eval_factory.core.jury_form import HELMS_FORM
-from eval_factory.tasks.custom_benchmark import load_benchmark
-from eval_factory.tasks.prompt_check import jury_form_of, jury_keys
-from unit.tasks.custom.test_definition import JURY, write
+from eval_factory.tasks.prompt_check import jury_keys
 
 GOOD = [{"name": "accuracy", "description": "it is right"}]
 
@@ -83,10 +79,3 @@ def test_mistakes_in_the_criteria(criteria: Any, said: list[str]) -> None:
     assert jury_keys("b.yaml: metrics.0", None, criteria, problems) is HELMS_FORM
     assert len(problems) == len(said)
     assert all(expected in problem for expected, problem in zip(said, problems, strict=True))
-
-
-def test_the_form_of_a_run(tmp_path: Path) -> None:
-    benchmark = load_benchmark(write(tmp_path, JURY))
-    assert jury_form_of(None) is HELMS_FORM
-    form = replace(HELMS_FORM, own_scale=True)
-    assert jury_form_of(replace(benchmark, jury_form=form)) is form

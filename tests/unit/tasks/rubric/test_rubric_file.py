@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, faults_of, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import Criterion
 
 SECRET = "Mrs Example, 12 High Street"
@@ -26,25 +26,31 @@ def written(folder: Path, *rows: Any) -> Path:
     return file
 
 
-def problems(folder: Path, *rows: Any, form: Form = OWN) -> list[str]:
+def problems(folder: Path, *rows: Any, form: FileForm = OWN) -> list[str]:
     return read_rubric_file(written(folder, *rows), form).problems
 
 
 def test_a_sound_file(tmp_path: Path) -> None:
-    more = {**GOOD, "id": "b", "reference": "So", "cluster": "n", "tags": ["t"], "canary": "no"}
+    more = {
+        **GOOD,
+        "id": "b",
+        "rubrics": [{"criterion": "\ud7ff \ue000 \U0001f600", "points": 1}],
+        "reference": "So",
+        "cluster": "n",
+        "tags": ["t"],
+        "canary": "no",
+    }
     found = read_rubric_file(written(tmp_path, {**GOOD, "cluster": "n"}, "", more), OWN)
     assert found.problems == []
-    assert [case.id for case in found.cases] == ["a", "b"]
-    assert found.has_clusters
-    one, two = found.cases
+    assert [case.id for case in found.rows] == ["a", "b"]
+    one, two = found.rows
     assert one.criteria == (Criterion("Says it", 5),)
     assert one.messages == (USER,)
     assert (two.reference, two.cluster, two.tags, two.canary) == ("So", "n", ("t",), "no")
-    assert not read_rubric_file(written(tmp_path, GOOD), OWN).has_clusters
 
 
 def test_the_published_form(tmp_path: Path) -> None:
-    (case,) = read_rubric_file(written(tmp_path, PUBLISHED), HEALTHBENCH).cases
+    (case,) = read_rubric_file(written(tmp_path, PUBLISHED), HEALTHBENCH).rows
     assert (case.id, case.messages, case.tags, case.canary) == ("p1", (USER,), ("theme:x",), "canary GUID")
     assert case.criteria == (Criterion("c", 3, ("axis:accuracy",)),)
     assert (case.reference, case.cluster) == (None, None)
@@ -88,23 +94,19 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"messages": [USER, {**USER, "role": "system"}, USER]}, "messages.1.role: a system message can only be the first"),
         ({"messages": [{**USER, "content": 1}]}, "messages.0.content: must be text"),
         ({"messages": [{**USER, "content": ""}]}, "messages.0.content: is empty"),
-        (
-            {"messages": [USER, {**USER, "role": "assistant"}]},
-            "messages.1.role: the last message must be the user's: it is what the model answers",
-        ),
+        ({"messages": [USER, {**USER, "role": "assistant"}]}, "messages.1.role: the last message must be the user's: it is what the model answers"),
         ({"rubrics": {}}, LIST_OF_CRITERIA),
         ({"rubrics": []}, LIST_OF_CRITERIA),
         ({"rubrics": ["x"]}, "rubrics.0: must be an object with criterion and points"),
         (rubric(criterion=None), "rubrics.0.criterion: is missing"),
+        *(
+            (rubric(criterion=half), "rubrics.0.criterion: holds half a surrogate pair (\\ud800 to \\udfff), which is no character")
+            for half in ("\ud800", "Mrs \udfff", "\udabc.")
+        ),
+        ({"messages": [{**USER, "name": "Mrs Example"}]}, "messages.0.name: is no known field; known here: role, content"),
         (rubric(points=None), "rubrics.0.points: is missing"),
-        (
-            rubric(points="5"),
-            "rubrics.0.points: must be a number; negative points are for what an answer should not do",
-        ),
-        (
-            rubric(points=True),
-            "rubrics.0.points: must be a number; negative points are for what an answer should not do",
-        ),
+        (rubric(points="5"), "rubrics.0.points: must be a number; negative points are for what an answer should not do"),
+        (rubric(points=True), "rubrics.0.points: must be a number; negative points are for what an answer should not do"),
         (rubric(points=0), "rubrics.0.points: must not be 0, nor beyond 1000000"),
         (rubric(points=10**400), "rubrics.0.points: must not be 0, nor beyond 1000000"),
         (rubric(points=1_000_001), "rubrics.0.points: must not be 0, nor beyond 1000000"),
@@ -115,10 +117,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"tags": [1]}, "tags.0: must be text"),
         ({"reference": ""}, "reference: is empty"),
         ({"cluster": 5}, "cluster: must be text"),
-        (
-            {"zzz": 1},
-            "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary",
-        ),
+        ({"zzz": 1}, "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_said_with_its_field(tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -128,12 +127,13 @@ def test_a_mistake_is_said_with_its_field(tmp_path: Path, change: dict[str, Any]
 
 
 def test_lines_that_are_no_objects(tmp_path: Path) -> None:
-    found = problems(tmp_path, GOOD, "[1]", "{", '{"id": NaN}', {**GOOD, "id": "z"}, GOOD)
+    found = problems(tmp_path, GOOD, "[1]", "{", '{"id": NaN}', {**GOOD, "id": "z"}, GOOD, "[" * 100_000)
     assert found == [
         'line 2: must be a JSON object such as {"id": ...}',
         "line 3: is not JSON (Expecting property name enclosed in double quotes); each line is one JSON object",
         "line 4: is not JSON (it holds NaN, Infinity or too many levels); each line is one JSON object",
         "line 6: id: is the same as in line 1; it names the case in the results",
+        "line 7: is not JSON (it holds NaN, Infinity or too many levels); each line is one JSON object",
     ]
 
 
@@ -151,10 +151,3 @@ def test_files_that_hold_no_cases(tmp_path: Path) -> None:
     assert read_rubric_file(file, OWN).problems[0].startswith("line 1: is not UTF-8")
     with pytest.raises(FileNotFoundError):
         read_rubric_file(tmp_path / "none", OWN)
-
-
-def test_of_many_mistakes_the_first_ten_are_shown(tmp_path: Path) -> None:
-    file = written(tmp_path, *["[]"] * 12)
-    assert len(faults_of(file, OWN)) == 11
-    assert faults_of(file, OWN)[-1] == "2 more mistakes in it"
-    assert len(faults_of(written(tmp_path, *["[]"] * 10), OWN)) == 10

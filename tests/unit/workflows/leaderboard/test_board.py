@@ -15,7 +15,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.helm import packages
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, make_board, request_of
+from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, board_request, make_board
 from eval_factory.workflows.leaderboard.registry import find
 
 GPT = "openai/gpt-4o-2024-05-13"
@@ -41,7 +41,7 @@ def board(folder: Path, *entries: Any, config: Mapping[str, object] | None = Non
         file = folder / "run.yml"
         file.write_text(yaml.safe_dump(dict(config)))
         given["run_config"] = file
-    return make_board(request_of({name: value for name, value in given.items() if value is not None}), env, screen)
+    return make_board(board_request({name: value for name, value in given.items() if value is not None}), env, screen)
 
 
 def plans(made: Board) -> dict[str, Plan]:
@@ -212,24 +212,6 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
         board(tmp_path, "aci_bench:model=x/y", config=extra(judges=[{**own, "name": "gpt5"}]))
 
 
-def test_a_judge_of_one_entry_is_none_of_another(tmp_path: Path) -> None:
-    own = {"name": "llama", "model_id": "j", "url": "https://judge/v1", "api_key": "JUDGE_KEY"}
-    made = board(tmp_path, "harm_bench:model=text", "aci_bench:model=x/y", config=extra(judges=[own]))
-    found = {name: {judge.role: judge.url for judge in plan.endpoints} for name, plan in plans(made).items()}
-    here = "https://h/v1"
-    assert found == {
-        "harm_bench": {"model": here, "gpt": here},
-        "aci_bench": {"model": here, "gpt": here, "llama": "https://judge/v1", "claude": here},
-    }
-
-
-def test_jobs_of_slurm_are_a_suites(tmp_path: Path) -> None:
-    config = {"executor": "slurm", "slurm": {"partition": "gpu"}}
-    made = board(tmp_path, "pubmed_qa:model=text", config=config)
-    assert made.suite is not None
-    assert (made.suite.executor, made.suite.slurm["org-m-" + slug_of("org/m")[-8:]]["partition"]) == ("slurm", "gpu")
-
-
 def test_what_nobody_can_run_is_refused_unless_another_conf_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,42 +220,6 @@ def test_what_nobody_can_run_is_refused_unless_another_conf_is_given(
     with pytest.raises(ConfigError, match="lite asks for pictures: nothing of it can be run"):
         board(tmp_path, "pubmed_qa", conf=None)
     assert board(tmp_path, "pubmed_qa").row is pictures
-
-
-def test_a_schema_that_helm_does_not_have_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "schema_path", lambda _row: None)
-    monkeypatch.setattr(registry, "helm_version", lambda: "9.9")
-    with pytest.raises(PrerequisiteError, match=f"lite: HELM 9.9 has no {find('lite').schema_file}\n  install"):
-        board(tmp_path, "pubmed_qa")
-
-
-def test_a_dry_run_does_not_download_the_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def conf_of(_row: object, **said: Any) -> tuple[str | None, str]:
-        asked.append(said)
-        return None, "https://origin"
-
-    monkeypatch.setattr(registry, "conf_of", conf_of)
-    made = board(tmp_path, dry_run=True)
-    assert (made.suite, made.cells, made.not_run) == (None, (), ())
-    with pytest.raises(PrerequisiteError, match=r"offline: .*lite.*\.conf is not here; give it with --conf FILE"):
-        board(tmp_path, offline=True)
-    assert [said["look_only"] for said in asked] == [True, True]
-
-
-def test_the_bundle_of_a_run_config_is_where_the_conf_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`~` in a file is nobody's but ours to replace."""
-    looked: list[Path] = []
-
-    def conf_of(_row: object, **said: Any) -> tuple[str | None, str]:
-        looked.append(said["data_dir"])
-        return None, "origin"
-
-    monkeypatch.setattr(registry, "conf_of", conf_of)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    board(tmp_path, config=extra(data_dir="~/bundle"), conf=None, dry_run=True)
-    assert looked == [tmp_path / "bundle"]
 
 
 def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:

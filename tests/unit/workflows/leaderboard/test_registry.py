@@ -11,6 +11,7 @@ import requests
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
+from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, read_entries
 
 # Name -> conf without run_entries and .conf, schema without schema_ and .yaml, trials, instances, priority.
 PAGE = {
@@ -44,14 +45,6 @@ def test_every_row_of_the_page() -> None:
         )
         for row in ROWS
     } == PAGE  # fmt: skip
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_installed_helm_has_the_schema(row: registry.Leaderboard) -> None:
-    path = registry.schema_path(row)
-    assert path is not None
-    assert "metric" in path.read_text("utf-8")
-    assert not any(row.schema_file in line for line in row.needed())
 
 
 def test_a_schema_that_is_not_there_is_said() -> None:
@@ -117,12 +110,6 @@ def test_a_file_is_before_all_else(tmp_path: Path, asked: list[tuple[str, Any]])
     assert asked == []
 
 
-def test_a_bundle_is_before_the_network(tmp_path: Path, asked: list[tuple[str, Any]]) -> None:
-    folder = bundle(tmp_path)
-    assert registry.conf_of(LITE, file=None, data_dir=folder) == ("bundled é", str(folder / "presentation" / LITE.conf))
-    assert asked == []
-
-
 def test_a_bundle_without_it_says_how_to_get_it(tmp_path: Path, asked: list[tuple[str, Any]]) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         registry.conf_of(LITE, file=None, data_dir=tmp_path)
@@ -137,11 +124,6 @@ def test_a_bundle_without_it_says_how_to_get_it(tmp_path: Path, asked: list[tupl
 def test_it_is_downloaded_at_the_tag_of_the_installed_helm(asked: list[tuple[str, Any]]) -> None:
     assert registry.conf_of(LITE, file=None, data_dir=None) == ("downloaded", ADDRESS)
     assert asked == [(ADDRESS, 20.0)]
-
-
-def test_who_only_looks_downloads_nothing(asked: list[tuple[str, Any]]) -> None:
-    assert registry.conf_of(LITE, file=None, data_dir=None, look_only=True) == (None, ADDRESS)
-    assert asked == []
 
 
 def test_an_organization_has_to_be_named() -> None:
@@ -178,3 +160,108 @@ def test_a_file_that_cannot_be_read_is_named(content: bytes | None, tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         registry.conf_of(LITE, file=file, data_dir=None)
     assert str(caught.value).startswith(f"{file} cannot be read: ")
+
+
+MEDHELM = """
+# In the form of MedHELM's confs: an entry for each model of a study.
+entries: [
+  ### A category ###
+  {description: "first:model=google/gemini,model_deployment=hospital/gemini", priority: 2},
+  {description: "first:model=openai/gpt-4o,model_deployment=hospital/gpt-4o", priority: 1},
+  {description: "first:num_output_tokens=4000,model=openai/o3,model_deployment=hospital/o3", priority: 3},
+  {description: "first:num_output_tokens=9000,model=openai/o5,model_deployment=hospital/o5", priority: 3},
+  {description: "second:subject=x,model=google/gemini,model_deployment=hospital/gemini,data_path=/no/such/folder/", priority: 1},
+  {description: "second:subject=y,model=google/gemini,model_deployment=hospital/gemini,data_path=/no/such/folder/", priority: 1}
+  # {description: "third:model=google/gemini", priority: 1}
+]
+"""
+LITE_CONF = """
+entries: [
+  {description: "narrative_qa:model=text,follow=instruct", priority: 1}
+  {description: "code:model=text_code,dataset=x", priority: 4, groups: ["coding"]}
+  {description: "commonsense:model=full_functionality_text", priority: 2}
+  {description: "synthetic:model=text,num_output_tokens=default_sweep", priority: 2}
+  {description: "synthetic:model=text", priority: 2}
+  {description: "plain"}
+]
+"""
+
+
+def descriptions(text: str, *, reasoning: bool = False) -> list[str]:
+    return [entry.description for entry in of_any_model(read_entries(text, "x.conf"), reasoning=reasoning)]
+
+
+def test_an_entry_per_model_becomes_one() -> None:
+    assert descriptions(MEDHELM) == [
+        "first",
+        "second:subject=x,data_path=/no/such/folder/",
+        "second:subject=y,data_path=/no/such/folder/",
+    ]
+
+
+def test_the_lowest_priority_number_counts() -> None:
+    assert [entry.priority for entry in of_any_model(read_entries(MEDHELM, "x"))] == [1, 1, 1]
+    always = [Entry("a", (("model", "x/y"),), 3), Entry("a", (("model", "x/z"),), None)]
+    (entry,) = of_any_model(always)
+    assert entry.priority is None
+    assert entry.runs_at(1)
+
+
+def test_the_entries_of_reasoning_models() -> None:
+    assert descriptions(MEDHELM, reasoning=True)[0] == "first:num_output_tokens=4000"
+    backwards = [
+        Entry("a", (("num_output_tokens", "4000"), ("model", "x/y"))), Entry("a", (("model", "x/z"),)),
+    ]  # fmt: skip
+    assert of_any_model(backwards)[0].description == "a"
+    assert of_any_model(backwards, reasoning=True)[0].argument("num_output_tokens") == "4000"
+
+
+def test_groups_of_models_are_one_model_and_nothing_else_changes() -> None:
+    assert descriptions(LITE_CONF) == [
+        "narrative_qa:follow=instruct",
+        "code:dataset=x",
+        "commonsense",
+        "synthetic:num_output_tokens=default_sweep",
+        "synthetic",
+        "plain",
+    ]
+
+
+def test_order_of_arguments_is_no_difference_but_groups_are() -> None:
+    same = [Entry("a", (("x", "1"), ("model", "text"))), Entry("a", (("model", "text"), ("x", "1")))]
+    assert len(of_any_model(same)) == 1
+    assert len(of_any_model([Entry("a", (), 1), Entry("a", (), 1, ("g",))])) == 2
+
+
+def test_an_entry_that_stands_for_several_runs_is_one_for_each() -> None:
+    several = Entry("a", (("x", "1"), ("max_train_instances", "melt"), ("model", "text")), 2)
+    found = of_any_model([several, Entry("a", (("x", "1"), ("max_train_instances", "5")), 1)])
+    assert [(entry.description, entry.priority) for entry in found] == [
+        ("a:x=1,max_train_instances=0", 2), ("a:x=1,max_train_instances=1", 2), ("a:x=1,max_train_instances=5", 1),
+    ]  # fmt: skip
+
+
+def test_judges_and_what_is_asked_for_are_the_indexs() -> None:
+    assert Entry("harm_bench", ()).judges == ("openai/gpt-4o-2024-05-13",)
+    chosen = (("annotator_model", "mistral/m"), ("annotator_model_deployment", "mistral/m-v2"))
+    assert Entry("air_bench_2024", chosen).judges == ("mistral/m-v2",)
+    assert Entry("nonsense", ()).judges == ()
+    assert (Entry("vqa", ()).asks, Entry("pubmed_qa", ()).asks, Entry("nonsense", ()).asks) == ("images", None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("just a text", "it is not HOCON"),
+        ("a: 1", "no list `entries`"),
+        ('entries: ["x"]', "entry 1 has no description"),
+        ('entries: [{description: "a:model"}]', "'model' is not key=value"),
+        ('entries: [{description: "a", priority: high}]', "priority is no number"),
+        ('entries: [{description: "a", groups: "g"}]', "groups are no list"),
+        ('entries: [{description: "a", prority: 1}]', "HELM knows no prority"),
+    ],
+)
+def test_what_is_no_conf(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=r"x\.conf: ") as caught:
+        read_entries(text, "x.conf")
+    assert said in str(caught.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -14,10 +14,9 @@ from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
+from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.served import ServedModel, ServerFailedError
-from eval_factory.workflows.suite.cell_host import Began, CellHost, Ended
-from eval_factory.workflows.suite.cell_loop import CellLoop
-from eval_factory.workflows.suite.cell_outcome import CellSpec
+from eval_factory.workflows.suite.cell_loop import CellLoop, Work
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
@@ -32,6 +31,7 @@ def failure(code: int, kind: str = "X") -> dict[str, Any]:
     return {"exit_code": code, "error": {"type": kind, "message": "it failed"}}
 
 
+NOTHING = "nothing happens"
 GONE, REFUSED = failure(3, "EndpointUnreachableError"), failure(3, "EndpointRefusedError")
 
 
@@ -40,40 +40,52 @@ class Host:
     """Ends each cell as the script says, one after another; a script's end is complete."""
 
     scripts: dict[str, list[dict[str, Any]]]
-    begun: list[CellSpec] = field(default_factory=list)
+    begun: list[RunSpec] = field(default_factory=list)
     most: int = 0
-    running: list[CellSpec] = field(default_factory=list)
+    running: list[RunSpec] = field(default_factory=list)
     interrupts: int = 0
     at_interrupt: Mapping[str, Any] = field(default_factory=lambda: failure(130))
-    on_wait: Callable[[], None] = lambda: None
+    on_wait: Callable[[], str | None] = lambda: None
+    states: dict[str, RunState] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
 
-    def begin(self, spec: CellSpec) -> None:
-        self.begun.append(spec)
-        self.running.append(spec)
+    def begin(self, runs: Sequence[RunSpec]) -> None:
+        for spec in runs:
+            self.begun.append(spec)
+            self.running.append(spec)
+            self.states[spec.name] = Waiting()
         self.most = max(self.most, len(self.running))
 
-    def wait(self, _seconds: float) -> list[Began | Ended]:
-        self.on_wait()
-        return self._end(self.running.pop(0)) if self.running else []
+    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+        """One ends, or those that were begun are started."""
+        new = [spec.name for spec in self.running if spec.name not in self.started]
+        if not seconds or self.on_wait() == NOTHING:
+            pass
+        elif new:
+            self.started.update(new)
+            self.states |= {name: Started("here", 1000) for name in new}
+        elif self.running:
+            self._end(self.running.pop(0))
+        return dict(self.states)
 
-    def interrupt(self) -> list[Began | Ended]:
+    def end(self, _names: Collection[str] | None = None) -> None:
         self.interrupts += 1
-        return [told for spec in self.running for told in self._end(spec, self.at_interrupt)]
+        while self.running:
+            self._end(self.running.pop(0), self.at_interrupt)
 
-    def _end(self, spec: CellSpec, record: Mapping[str, Any] | None = None) -> list[Began | Ended]:
-        script = self.scripts.get(name_of(spec), [])
+    def clean_up(self) -> None:
+        pass
+
+    def _end(self, spec: RunSpec, record: Mapping[str, Any] | None = None) -> None:
+        script = self.scripts.get(spec.name, [])
         record = record or (script.pop(0) if script else COMPLETE)
         Path(spec.record).write_text(json.dumps(record))
-        return [Began(spec.number, 1000 + spec.number), Ended(spec.number, record["exit_code"])]
+        self.started.discard(spec.name)
+        self.states[spec.name] = Ended(record["exit_code"])
 
     @property
     def order(self) -> list[str]:
-        return [name_of(spec) for spec in self.begun]
-
-
-def name_of(spec: CellSpec) -> str:
-    path = Path(spec.run_config)
-    return f"{path.parent.name}/{path.stem}"
+        return [spec.name for spec in self.begun]
 
 
 @dataclass
@@ -148,20 +160,22 @@ def loop_of(
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))
     purse = None if spent is None else Purse(*spent)
-    loop = CellLoop(suite, options, cast(CellHost, host), journal, pauses, probed, purse=purse)
-    loop.add(
+    planned = tuple(
         PlannedCell(number, cell, plan({"config.output_dir": str(cell.folder)}), groups[cell.target])
         for number, cell in enumerate(made)
     )
+    work = Work(suite, options, {}, journal, planned, Redactor())
+    loop = CellLoop(work, host, pauses, probed, purse=purse)
+    loop.add(planned)
     return loop, host
 
 
 def came_to(loop: CellLoop) -> dict[str, tuple[str, int, int]]:
-    return {one.name: (one.status, one.exit_code, one.attempts) for one in loop.reports.values()}
+    return {one.name: (one.status, one.exit_code, one.attempts) for one in loop.work.reports.values()}
 
 
 def told(loop: CellLoop, *names: str) -> list[tuple[Any, ...]]:
-    lines = [json.loads(line) for line in loop.suite.folder.events.read_text().splitlines()]
+    lines = [json.loads(line) for line in loop.work.suite.folder.events.read_text().splitlines()]
     return [(line["event"], *(line.get(name) for name in names)) for line in lines]
 
 
@@ -172,15 +186,15 @@ def test_every_cell_is_begun_once_and_endpoints_take_turns(tmp_path: Path) -> No
     assert host.most == 2
     assert came_to(loop) == dict.fromkeys(("a/1", "a/2", "b/1"), ("complete", 0, 1))
     assert told(loop, "target", "attempt", "pid", "status", "collected")[:3] == [
-        ("cell_started", "a", 1, 1001, None, None),
+        ("cell_started", "a", 1, 1000, None, None),
+        ("cell_started", "b", 1, 1000, None, None),
         ("cell_ended", "a", 1, None, "complete", False),
-        ("cell_started", "b", 1, 1002, None, None),
     ]
     made_of = plan({"config.output_dir": str(tmp_path / "a" / "1")}).identity
     assert ("cell_ended", made_of) in told(loop, "identity")
     first = host.begun[0]
     assert (first.probed, host.begun[1].probed, first.fresh) == (("gpt", "model"), None, False)
-    assert (name_of(first), Path(first.log).name, Path(first.record).name) == ("a/1", "1.log", "1.end.json")
+    assert (first.name, Path(first.log).name, Path(first.record).name) == ("a/1", "1.log", "1.end.json")
 
 
 def test_gaps_are_asked_for_again_where_the_endpoint_answers(tmp_path: Path) -> None:
@@ -188,7 +202,6 @@ def test_gaps_are_asked_for_again_where_the_endpoint_answers(tmp_path: Path) -> 
     loop.run()
     assert came_to(loop) == {"a/1": ("complete", 0, 3)}
     assert [spec.fresh for spec in host.begun] == [True, False, False], "what the first attempt paid for is kept"
-    assert [spec.number for spec in host.begun] == [1, 2, 3]
 
 
 def test_gaps_that_stay_are_partial(tmp_path: Path) -> None:
@@ -220,7 +233,7 @@ def test_an_endpoint_that_stays_away_fails_its_cells(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2"], {"a/1": [GONE]}, news=[News.GIVEN_UP])
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0)}
-    assert loop.reports[1].reason == "its endpoint has not answered for 60 s: it failed"
+    assert loop.work.reports[1].reason == "its endpoint has not answered for 60 s: it failed"
     assert host.order == ["a/1"]
 
 
@@ -235,7 +248,7 @@ def test_a_refused_key_stops_its_target_and_no_other(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2", "ab/1"], {"a/1": [REFUSED]})
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0), "ab/1": ("complete", 0, 1)}
-    assert loop.reports[1].reason == "not begun: it failed"
+    assert loop.work.reports[1].reason == "not begun: it failed"
     assert host.order == ["a/1", "ab/1"]
 
 
@@ -265,7 +278,7 @@ def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     loop.run()
     assert came_to(loop) == {"a/1": ("complete", 0, 2)}
     assert len(looks) > 6
-    assert loop.suite.folder.log.read_text().count("a/1: waiting: it failed") == 1
+    assert loop.work.suite.folder.log.read_text().count("a/1: waiting: it failed") == 1
 
 
 @pytest.mark.parametrize(
@@ -282,7 +295,7 @@ def test_nothing_is_begun_where_nothing_may_be_asked(
     """The first cell is begun before anybody looks, and ends by itself."""
     loop, host = loop_of(tmp_path, ["a/1", "a/2"], spent=(budget, spent))
     loop.run()
-    assert loop.stopped == reason
+    assert loop.work.stopped == reason
     assert host.order == (["a/1"] if reason else ["a/1", "a/2"])
     assert came_to(loop)["a/2"] == (("missing", 1, 0) if reason else ("complete", 0, 1))
 
@@ -359,22 +372,14 @@ def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: 
     loop, host = loop_of(folder, ["a/1", "a/2", "a/3"], scripts, processes=2)
     server = Server(losses, most)
     loop.server = cast(ServedModel, server)
-    wait = host.wait
 
-    def lose_or_wait(_seconds: float) -> list[Began | Ended]:
+    def lose() -> str | None:
         if server.losses:
             server.lose()
-            return []
-        return wait(_seconds)
+            return NOTHING
+        return None
 
-    interrupt = host.interrupt
-
-    def interrupt_all() -> list[Began | Ended]:
-        heard = interrupt()
-        host.running.clear()
-        return heard
-
-    host.wait, host.interrupt = lose_or_wait, interrupt_all  # type: ignore[method-assign]
+    host.on_wait = lose
     return loop, host, server
 
 
@@ -405,8 +410,8 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     loop, host, _ = with_server(tmp_path, {}, ["hangs", "hangs"], most=1)
     loop.run()
     assert {(one[0], one[1]) for one in came_to(loop).values()} == {("missing", 3)}
-    assert {one.reason for one in loop.reports.values()} == {"the server hangs"}
-    assert "its last lines" in loop.suite.folder.log.read_text()
+    assert {one.reason for one in loop.work.reports.values()} == {"the server hangs"}
+    assert "its last lines" in loop.work.suite.folder.log.read_text()
     assert len(host.begun) == 4
 
 

@@ -6,22 +6,23 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.workflows.suite.cell_outcome import CellEnd, CellSpec, end_of
+from eval_factory.executors.runs import RunSpec
+from eval_factory.workflows.suite.cell_outcome import CellEnd, end_of
 
 
 @pytest.mark.parametrize(
     "spec",
     [
-        CellSpec(1, "a.yml", "a.log", "a.json"),
-        CellSpec(2, "b\n.yml", "b", "c", True, True, ("gpt", "model"), SharedLimitsSettings("/s", {"model": "g"})),
-        CellSpec(3, "c", "d", "e", probed=(), served_at="http://127.0.0.1:20001"),
+        RunSpec("m/one", "a.yml", "a.log", "a.json"),
+        RunSpec("m/two", "b\n.yml", "b", "c", True, True, ("gpt", "model"), SharedLimitsSettings("/s", {"model": "g"})),
+        RunSpec("m/three", "c", "d", "e", probed=(), served_at="http://127.0.0.1:20001"),
     ],
     ids=["plain", "whole", "nobody answered"],
 )
-def test_a_spec_is_one_line_and_the_same_again(spec: CellSpec) -> None:
+def test_a_spec_is_one_line_and_the_same_again(spec: RunSpec) -> None:
     assert spec.line().count("\n") == 1
     assert spec.line().endswith("\n")
-    assert CellSpec.of_line(spec.line()) == CellSpec.of_line(spec.line().encode()) == spec
+    assert RunSpec.of(json.loads(spec.line())) == spec
 
 
 def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:

@@ -7,24 +7,22 @@ import pytest
 from eval_factory.core.errors import BusyError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
-from eval_factory.workflows.suite.slurm_suite import begin_anew, key_of
-from slurm_cells import ScriptedSlurm, cells_of
+from eval_factory.executors.slurm_runs import SlurmStore
+from eval_factory.workflows.suite.slurm_suite import begin_anew, name_of
+from slurm_cells import ScriptedSlurm, cells_of, submitted
 
 
 class Answered:
-    """Two cells, each with a result and an attempt that is done."""
+    """Two cells, each with a result, and with an attempt of an earlier version."""
 
     def __init__(self, folder: Path) -> None:
         _, self.cells = cells_of(folder)
         self.store = SlurmStore(SuiteDir(folder))
-        self.wave = self.store.new_wave(self.store.begin(), [key_of(cell) for cell in self.cells])
+        self.wave = submitted(SuiteDir(folder), *(name_of(cell) for cell in self.cells))
         for planned in self.cells:
-            cell = self.store.cell(key_of(planned))
-            attempt = cell.new_attempt(1)
-            cell.publish(Ended(attempt.name, "complete", 0, None, 1), 1, complete=True)
             planned.plan.rundir.create()
             planned.plan.rundir.evaluation_config.touch()
+            (self.store.root / "cells" / name_of(planned) / "attempts").mkdir(parents=True)
         self.slurm = ScriptedSlurm()
 
     def begin(self) -> None:
@@ -34,8 +32,8 @@ class Answered:
         """Of each cell: its result, its attempts."""
         found = []
         for planned in self.cells:
-            cell = self.store.cell(key_of(planned))
-            found += [planned.plan.rundir.evaluation_config.exists(), bool(cell.attempts()) and cell.done() is not None]
+            attempts = self.store.root / "cells" / name_of(planned)
+            found += [planned.plan.rundir.evaluation_config.exists(), attempts.exists()]
         return found
 
 
@@ -44,7 +42,7 @@ def answered(tmp_path: Path) -> Answered:
     return Answered(tmp_path)
 
 
-def test_results_attempts_and_what_was_published_are_forgotten(answered: Answered) -> None:
+def test_results_and_attempts_are_forgotten(answered: Answered) -> None:
     assert answered.left() == [True] * 4
     answered.begin()
     assert answered.left() == [False] * 4
@@ -57,22 +55,6 @@ def test_not_while_one_of_them_is_in_slurm(answered: Answered) -> None:
     assert str(caught.value).split("\n")[0] == "--fresh: in Slurm already: b/sample_medical_qa"
     assert f"eval-factory suite cancel {answered.store.suite.root}" in str(caught.value)
     assert answered.left() == [True] * 4
-
-
-def test_parts_of_a_cell_of_an_earlier_version_count_and_go_with_it(tmp_path: Path) -> None:
-    _, cells = cells_of(tmp_path)
-    store, slurm = SlurmStore(SuiteDir(tmp_path)), ScriptedSlurm()
-    keys = [f"{key_of(planned)}.{part}-of-2" for planned in cells for part in (1, 2)]
-    wave = store.new_wave(store.begin(), keys)
-    for key in keys:
-        store.cell(key).new_attempt(1)
-    other = store.cell(f"{key_of(cells[0])}.1-of-3").new_attempt(1)
-    slurm.tasks = [QueuedTask(wave.job_name, "7", 3, "RUNNING", "")]
-    with pytest.raises(BusyError, match="in Slurm already: b/sample_medical_qa"):
-        begin_anew(cells, store, slurm)  # type: ignore[arg-type]
-    begin_anew(cells[:1], store, slurm)  # type: ignore[arg-type]
-    assert [bool(store.cell(key).attempts()) for key in keys] == [False, False, True, True]
-    assert not other.exists()
 
 
 def test_nor_while_nobody_knows(answered: Answered) -> None:
@@ -94,7 +76,7 @@ def test_many_are_not_all_named(tmp_path: Path) -> None:
     evaluations = [{"type": "sample_medical_qa", "name": name} for name in names]
     _, cells = cells_of(tmp_path, evaluations=evaluations)
     store = SlurmStore(SuiteDir(tmp_path))
-    wave = store.new_wave(store.begin(), [key_of(cell) for cell in cells])
+    wave = submitted(SuiteDir(tmp_path), *(name_of(cell) for cell in cells))
     slurm = ScriptedSlurm([QueuedTask(wave.job_name, "7", index, "RUNNING", "") for index in range(len(cells))])
     with pytest.raises(BusyError, match="a/c, b/c, a/d and 7 more"):
         begin_anew(cells, store, slurm)  # type: ignore[arg-type]

@@ -20,14 +20,15 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.rundir import RunDir, RunSuiteDir
 from eval_factory.executors.slurm import QueuedTask
+from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.options import Evaluated, Options, Submitted
-from eval_factory.workflows.suite import run_suite, slurm_run
+from eval_factory.workflows.evaluate import Evaluated
+from eval_factory.workflows.options import Options, Submitted
+from eval_factory.workflows.suite import run_suite, slurm_run, slurm_suite
 from eval_factory.workflows.suite.planned_cells import plan_cells
 from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
-from eval_factory.workflows.suite.slurm_suite import key_of
+from eval_factory.workflows.suite.slurm_suite import name_of
 from slurm_cells import ENV, ScriptedSlurm
 from stored_results import right_or_wrong
 
@@ -41,7 +42,10 @@ class Run:
         self.store = SlurmStore(RunSuiteDir(self.rundir.root / ".slurm"))
         self.screen = io.StringIO()
         self.collected: list[Any] = []
+        self.has = ""
         monkeypatch.setattr(run_suite, "Slurm", lambda _: self.slurm)
+        monkeypatch.setattr(slurm_suite, "is_complete_run", lambda _: self.has == "complete")
+        monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda _: self.has == "partial")
         monkeypatch.setattr(slurm_run, "evaluate", self._collect)
 
     def _collect(self, request: Request, options: Options, **others: Any) -> Any:
@@ -63,16 +67,11 @@ class Run:
 
     def ends(self, status: str = "complete", code: int = 0, reason: str | None = None) -> None:
         """The task comes to its end, with a result where it has one."""
-        (key,) = self.store.waves()[-1].keys
-        cell = self.store.cell(key)
-        attempt = cell.new_attempt(1)
-        name = attempt.name
+        wave = self.store.waves()[-1]
         if status in ("complete", "partial"):
-            right_or_wrong(attempt / "out", "1110")
-        else:
-            name = ""
-        wave = self.store.waves()[-1].number
-        cell.publish(Ended(name, status, code, reason, 1), wave, complete=status == "complete")
+            right_or_wrong(self.rundir.root, "1110")
+            self.has = status
+        self.store.record_end(wave, wave.runs[0], RunEnd(code, status, reason, 1))
         self.slurm.tasks = []
 
 
@@ -105,8 +104,7 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     (script,) = run.slurm.submitted
     assert "#SBATCH --account=lab\n" in script
     assert len(run.slurm.clean_ups) == 1
-    (line,) = run.store.plan()
-    assert line.no_preflight
+    assert [one.probed for one in run.store.waves()[0].runs] == [()], "it is not asked before it begins"
     assert "submitted 1 cell to Slurm" in run.screen.getvalue()
     assert run.rundir.marker.is_file()
     assert isinstance(run.again(), Submitted)
@@ -122,7 +120,7 @@ def test_the_file_beside_it_is_the_same_run(run: Run) -> None:
     assert again.as_dict() == run.evaluation(**{"config.params.limit_samples": 7}).as_dict()
 
 
-def test_what_has_ended_becomes_the_output_folder_and_is_collected(run: Run) -> None:
+def test_what_has_ended_is_collected(run: Run) -> None:
     run.again(fresh=True)
     run.ends()
     assert run.again() == "collected"
@@ -201,11 +199,13 @@ def test_a_task_that_can_never_start_is_said(run: Run) -> None:
     run.slurm.tasks = [QueuedTask(wave.job_name, "7", 0, "PENDING", "PartitionConfig")]
     with pytest.raises(ConfigError, match=r"PartitionConfig.*set suite.slurm right"):
         run.again()
-    assert key_of(plan_cells(suite_of(run.evaluation(), make_plan(run.evaluation()), ENV), ENV)[0]) == wave.keys[0]
+    assert (
+        name_of(plan_cells(suite_of(run.evaluation(), make_plan(run.evaluation()), ENV), ENV)[0]) == wave.runs[0].name
+    )
 
 
 def test_a_preview_shows_the_batch_script_and_writes_nothing(run: Run) -> None:
     text = "\n".join(job_script(run.evaluation(), ENV))
     assert "#SBATCH --mem=2G\n" in text
-    assert f"{run.rundir.root}/.slurm/.suite/slurm/plan.jsonl" in text
+    assert f"{run.rundir.root}/.slurm/.suite/slurm/waves/w1.json" in text
     assert not run.rundir.root.exists()

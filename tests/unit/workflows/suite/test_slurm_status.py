@@ -13,7 +13,8 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.workflows.suite.slurm_store import Ended, PlanLine, SlurmStore
+from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
+from eval_factory.workflows.suite.slurm_worker import Start
 from eval_factory.workflows.suite.suite_status import (
     NOT_KNOWN,
     PUBLISHED,
@@ -23,7 +24,7 @@ from eval_factory.workflows.suite.suite_status import (
     cancel_jobs,
     status_of,
 )
-from slurm_cells import ScriptedSlurm
+from slurm_cells import ScriptedSlurm, submitted
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
 
@@ -33,12 +34,7 @@ class Jobs:
     def __init__(self, folder: Path) -> None:
         self.dir = suite_folder(folder, started(), ended())
         self.store = SlurmStore(self.dir)
-        self.wave = self.store.new_wave(self.store.begin(), [f"{cell}/0a" for cell in CELLS])
-        self.store.write_plan(
-            PlanLine(key, key.split("/")[0], key.split("/")[1], {}, 2, no_preflight=False, debug=False)
-            for key in self.wave.keys
-        )
-        self.store.environment(1).touch()
+        self.wave = submitted(self.dir, *(f"{cell}/0a" for cell in CELLS))
         self.slurm = ScriptedSlurm([self.task(0, "RUNNING"), self.task(1), self.task(2, "COMPLETING")])
         self.now = 0.0
         self.reader = QueueReader(self.dir, self.slurm, lambda: self.now)  # type: ignore[arg-type]
@@ -74,8 +70,7 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
 
 def test_what_has_ended_waits_for_the_command(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
-    jobs.store.cell(jobs.wave.keys[3]).folder.mkdir(parents=True)
-    jobs.store.cell(jobs.wave.keys[3]).publish(Ended("a", "complete", 0, None, 1), 1, complete=True)
+    jobs.store.record_end(jobs.wave, jobs.wave.runs[3], RunEnd(0, "complete", None, 1))
     found = jobs.look()
     assert told(found)[3] == ("waiting", PUBLISHED)
     assert found.state == "ended"
@@ -133,9 +128,10 @@ def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> No
         now[0] += seconds * 100
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
     with pytest.raises(PrerequisiteError, match="have not ended after 120 s"):
-        cancel_jobs(jobs.dir, print, jobs.slurm, sleep)  # type: ignore[arg-type]
+        cancel_jobs(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
     assert jobs.store.open_waves()
 
 
@@ -144,26 +140,27 @@ def test_a_cancelled_suite_waits_until_the_queue_is_empty(jobs: Jobs, monkeypatc
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
-        if len(slept) == 3:
+        if len([one for one in slept if one]) == 3:
             jobs.slurm.tasks = []
 
+    monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
-    assert cancel_jobs(jobs.dir, print, jobs.slurm, sleep)  # type: ignore[arg-type]
-    assert slept == [0.5] * 3
+    assert cancel_jobs(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
+    assert [seconds for seconds in slept if seconds] == [0.5] * 3
 
 
-def attempt(jobs: Jobs, number: int, wave: int = 1) -> Path:
-    """The folder that a task works in."""
-    work = jobs.store.cell(jobs.wave.keys[number]).new_attempt(wave) / "out"
-    (work / "logs").mkdir(parents=True)
-    return work
+def attempt(jobs: Jobs, number: int) -> None:
+    """Another start of a run."""
+    Start(jobs.store, jobs.wave, [jobs.wave.runs[number]])
 
 
 def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     attempt(jobs, 0)
-    time.sleep(0.01)  # of two attempts the later counts
-    work = attempt(jobs, 0)
-    tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(30, time=4.0))
+    attempt(jobs, 0)
+    work = jobs.dir.root / CELLS[0]
+    now = time.time()
+    tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0))  # of an earlier run
+    tell(work / "logs" / "events.jsonl", phase("asking", time=now + 1), progress(30, time=now + 4))
     first, second, third, _ = jobs.look().cells
     assert first.progress is not None
     assert first.progress.figures().startswith("30/100")
@@ -173,7 +170,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
         "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING", "attempts": 2, "work_folder": str(work),
         "log": str(jobs.store.logs(1) / "0.log"),
     }  # fmt: skip
-    tell(work / "logs" / "events.jsonl", progress(40, time=5.0))
+    tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
     again = jobs.look().cells[0]
     assert again.progress is not None
     assert again.progress.figures().startswith("40/100")
@@ -185,9 +182,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
 def test_what_became_of_a_task_that_failed_is_said_before_it_is_taken_over(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     for number, reason in ((0, "no such model"), (1, None)):
-        cell = jobs.store.cell(jobs.wave.keys[number])
-        cell.folder.mkdir(parents=True)
-        cell.publish(Ended("", "failed", 3, reason, 1), 1, complete=False)
+        jobs.store.record_end(jobs.wave, jobs.wave.runs[number], RunEnd(3, "failed", reason, 1))
     found = jobs.look()
     assert told(found)[:2] == [
         ("missing", "its job has ended: failed: no such model"), ("missing", "its job has ended: failed"),

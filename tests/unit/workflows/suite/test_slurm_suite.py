@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -8,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
-from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.workflows.suite.run_suite import Work
-from eval_factory.workflows.suite.slurm_store import Ended, SlurmStore
-from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, key_of, run_on_slurm
+from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
+from eval_factory.workflows.suite import slurm_suite
+from eval_factory.workflows.suite.cell_loop import Work
+from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, name_of, run_on_slurm
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
@@ -47,7 +50,7 @@ class Invocation:
         self, *, wait: bool = False, fresh: bool = False, meanwhile: Callable[[], object] = lambda: None, **changes: Any
     ) -> Work:
         suite, cells = cells_of(self.folder.root, **changes)
-        self.keys = [key_of(one) for one in cells]
+        self.keys = [name_of(one) for one in cells]
         journal = SuiteJournal(self.folder, Redactor(()), self.said)
         work = Work(suite, SuiteOptions(wait=wait, fresh=fresh), ENV, journal, cells, Redactor(()))
 
@@ -59,22 +62,36 @@ class Invocation:
         run_on_slurm(work, self.slurm, sleep)  # type: ignore[arg-type]
         return work
 
-    def end(self, number: int, status: str = "complete", wave: int = 1, **changes: Any) -> None:
+    def end(self, number: int, status: str = "complete", **changes: Any) -> None:
         """The task of this cell comes to its end."""
-        cell = self.store.cell(self.keys[number])
-        attempt = cell.new_attempt(wave)
-        (attempt / "out").mkdir()
-        (attempt / "out" / "result").write_text(attempt.name)
         usual = {"status": status, "exit_code": 0, "reason": None, "attempts": 1, **changes}
-        cell.publish(Ended(attempt.name, **usual), wave, complete=status == "complete")
+        name = self.keys[number]
+        wave, run = [(wave, run) for wave in self.store.waves() for run in wave.runs if run.name == name][-1]
+        self.store.record_end(wave, run, RunEnd(**usual))
+        if status in ("complete", "partial"):
+            folder = self.folder.cell(*run.name.split("/")[:2])
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / status).touch()
         self.leave(number)
 
     def leave(self, number: int) -> None:
         """The task is in the queue no more."""
-        waves = {wave.job_name: wave.keys for wave in self.store.waves()}
+        waves = {wave.job_name: wave for wave in self.store.waves()}
         self.slurm.tasks = [
-            task for task in self.slurm.tasks if waves[task.job_name][task.index] != self.keys[number]
+            task for task in self.slurm.tasks if waves[task.job_name].runs[task.index].name != self.keys[number]
         ]  # fmt: skip
+
+    @property
+    def waves(self) -> list[list[str]]:
+        """The names of each one's runs."""
+        return [[run.name for run in wave.runs] for wave in self.store.waves()]
+
+
+@pytest.fixture(autouse=True)
+def results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in a cell's folder says what stands there."""
+    monkeypatch.setattr(slurm_suite, "is_complete_run", lambda plan: (plan.rundir.root / "complete").exists())
+    monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda plan: (plan.rundir.root / "partial").exists())
 
 
 @pytest.fixture
@@ -92,11 +109,10 @@ def test_all_is_submitted_and_the_command_returns(again: Invocation) -> None:
     names = [re.findall("--job-name=(.*)", text) for text in again.slurm.submitted]
     suite_id = (again.store.root / "id").read_text()
     assert names == [[f"ef-{suite_id}-w1"], [f"ef-{suite_id}-w2"]], "an array for each endpoint"
-    assert [line.key for line in again.store.plan()] == again.keys
-    assert [wave.keys for wave in again.store.waves()] == [(again.keys[0],), (again.keys[1],)]
+    assert again.waves == [[again.keys[0]], [again.keys[1]]]
     held = json.loads(again.store.environment(1).read_text())
     assert held == {"secrets": ["OPENAI_API_KEY"], "values": ENV}
-    assert "sk-" not in again.slurm.submitted[0] + again.store.plan_file.read_text()
+    assert "sk-" not in again.slurm.submitted[0] + again.store.wave_file(1).read_text()
     assert f"submitted 1 cell to Slurm: ef-{suite_id}-w1 (job 7)" in again.said.lines
     assert again.slept == 0
 
@@ -107,13 +123,12 @@ def test_what_is_queued_is_not_submitted_again(again: Invocation) -> None:
     assert len(again.slurm.submitted) == 2
 
 
-def test_what_is_done_becomes_the_cells_folder(again: Invocation) -> None:
+def test_what_has_ended_is_reported_and_not_done_again(again: Invocation) -> None:
     again.run()
     again.end(0)
     again.end(1, exit_code=1, reason="not reportable: few")
     work = again.run()
     assert reports(work) == [("complete", None, 0), ("complete", "not reportable: few", 1)]
-    assert (again.folder.cell("a", "sample_medical_qa") / "result").is_file()
     assert len(again.slurm.submitted) == 2
     assert not again.store.open_waves(), "keys go when no task is left"
 
@@ -122,7 +137,7 @@ def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
     again.run()
     again.leave(1)
     again.run()
-    assert [wave.keys for wave in again.store.waves()] == [(again.keys[0],), (again.keys[1],), (again.keys[1],)]
+    assert again.waves == [[again.keys[0]], [again.keys[1]], [again.keys[1]]]
     assert not again.store.environment(2).exists()
     assert again.store.environment(3).exists()
 
@@ -172,7 +187,7 @@ def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(again
     def meanwhile() -> None:
         again.leave(0)
         if again.slept == 1:
-            again.end(1, wave=2)
+            again.end(1)
 
     work = again.run(wait=True, meanwhile=meanwhile, max_attempts=3)
     assert reports(work) == [("missing", LOST, 1), ("complete", None, 0)]
@@ -181,23 +196,14 @@ def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(again
 
 def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(again: Invocation) -> None:
     def meanwhile() -> None:
-        again.end(0, "failed", wave=1, exit_code=4, reason="helm-run failed", attempts=2)
-        again.end(1, "partial", wave=2, exit_code=1, reason="gaps")
+        again.end(0, "failed", exit_code=4, reason="helm-run failed", attempts=2)
+        again.end(1, "partial", exit_code=1, reason="gaps")
 
     work = again.run(wait=True, meanwhile=meanwhile)
     assert reports(work) == [("failed", "helm-run failed", 4), ("partial", "gaps", 1)]
     assert work.reports[0].attempts == 2
-    assert (again.folder.cell("b", "sample_medical_qa") / "result").is_file()
     again.run()
     assert [wave.number for wave in again.store.waves()] == [1, 2, 3, 4]
-
-
-def test_a_result_with_gaps_of_an_earlier_wave_stands_in_the_folder_meanwhile(again: Invocation) -> None:
-    again.run()
-    again.end(0, "partial", exit_code=1, reason="gaps")
-    assert reports(again.run())[0] == ("waiting", QUEUED, 0)
-    assert (again.folder.cell("a", "sample_medical_qa") / "result").is_file()
-    assert len(again.slurm.submitted) == 3
 
 
 def test_a_task_that_waits_for_ever_is_cancelled_and_said(again: Invocation) -> None:
@@ -217,18 +223,19 @@ def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
     again.run()
     again.end(0)
     again.run()
-    (again.folder.cell("a", "sample_medical_qa") / "result").unlink()
-    (again.folder.cell("a", "sample_medical_qa")).rename(again.folder.root / "elsewhere")
+    again.folder.cell("a", "sample_medical_qa").rename(again.folder.root / "elsewhere")
     assert reports(again.run())[0] == ("waiting", QUEUED, 0)
-    assert again.store.cell(again.keys[0]).done() is None
     assert len(again.slurm.submitted) == 3
 
 
-def test_another_configuration_is_another_cell(again: Invocation) -> None:
+def test_another_configuration_is_another_run_and_the_job_of_the_one_before_is_ended(again: Invocation) -> None:
     again.run()
+    before = [task.job_name for task in again.slurm.tasks]
     again.end(0)
     again.run(params={"limit_samples": 3})
     assert len(again.slurm.submitted) == 4
+    assert again.slurm.cancelled == [(before[1], 1)]
+    assert "b/sample_medical_qa: its configuration has changed: its job is ended first" in again.said.lines
 
 
 def test_a_job_that_is_refused_leaves_no_keys(again: Invocation) -> None:
@@ -257,25 +264,31 @@ def test_tasks_of_an_endpoint_share_its_limits(again: Invocation) -> None:
         slurm={"tasks_at_once": 2}, params={"parallelism": 9},
     )  # fmt: skip
     assert all("#SBATCH --array=0-1%2\n" in text for text in again.slurm.submitted)
-    assert {line.document["config"]["params"]["parallelism"] for line in again.store.plan()} == {4}
+    configs = [yaml.safe_load(path.read_text()) for path in again.store.root.glob("runs/*/*/*.yml")]
+    assert [config["config"]["params"]["parallelism"] for config in configs] == [4] * 4
 
 
-def test_parts_that_an_earlier_version_submitted_are_waited_for_and_not_asked_beside(again: Invocation) -> None:
+def test_what_an_earlier_version_submitted_is_waited_for_and_its_answers_are_the_cells(again: Invocation) -> None:
     again.run()
-    waves = again.store.waves()
-    parts = [f"{again.keys[0]}.{part}-of-2" for part in (1, 2)]
-    old = again.store.new_wave("id", parts)
-    again.slurm.tasks = [QueuedTask(old.job_name, "9", 1, "RUNNING", ""), *again.slurm.tasks[1:]]
-    document = json.loads(again.store.plan_file.read_text().splitlines()[0])
-    lines = [{**document, "of": 2, "run_id": "r1"}, {**document, "key": parts[0], "of": 2, "part": 1, "run_id": "r1"}]
-    with again.store.plan_file.open("a") as file:
-        file.writelines(f"{json.dumps(line)}\n" for line in lines)
-    assert [line.key for line in again.store.plan()] == [*again.keys, again.keys[0]]
+    name = again.waves[0][0]
+    number = len(again.waves) + 1
+    again.store.wave_file(number).write_text(
+        json.dumps({"number": number, "job_name": "old", "keys": [f"{name}.{part}-of-2" for part in (1, 2)]})
+    )
+    attempts = again.store.root / "cells" / f"{name}.2-of-2" / "attempts"
+    for age, attempt in enumerate(("w1-a", "w1-b")):
+        (attempts / attempt / "out").mkdir(parents=True)
+        answers = RunDir(attempts / attempt / "out").cache_db
+        answers.write_text(attempt)
+        os.utime(answers, (1000 - age, 1000 - age))
+    again.slurm.tasks = [QueuedTask("old", "9", 1, "RUNNING", ""), *again.slurm.tasks[1:]]
     assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
-    assert again.store.waves() == [*waves, old]
+    assert (len(again.waves), attempts.exists()) == (number, True)
     again.slurm.tasks = again.slurm.tasks[1:]
     assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
-    assert again.store.waves()[-1].keys == (again.keys[0],)
+    assert again.waves[-1] == [name]
+    assert RunDir(again.folder.cell("a", "sample_medical_qa")).cache_db.read_text() == "w1-a"
+    assert not attempts.exists()
 
 
 def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) -> None:
@@ -288,36 +301,12 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
     assert [text.count("-w2-clean-up") for _, text in again.slurm.clean_ups] == [0, 1, 1]
 
 
-def test_what_is_waited_for_is_said_once(again: Invocation) -> None:
-    again.run()
-    first, second = again.slurm.tasks
-    again.slurm.tasks = [
-        QueuedTask(first.job_name, "7", 0, "PENDING", "JobHeldUser"),
-        QueuedTask(second.job_name, "7", 0, "RUNNING", "Priority"),
-    ]
-    again.said.lines.clear()
-
-    def meanwhile() -> None:
-        if again.slept == 3:
-            again.end(0)
-            again.end(1, wave=2)
-
-    again.run(wait=True, meanwhile=meanwhile)
-    assert again.said.lines == [
-        f"{first.job_name} waits in Slurm: JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
-    ]
-
-
-def test_what_slurm_has_said_nothing_of_is_not_said(again: Invocation) -> None:
-    again.run()
-    assert not [line for line in again.said.lines if "waits in Slurm" in line]
-
-
 def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> None:
     again.run()
     again.end(0)
     again.end(1)
     again.run()
+    for target in "ab":
+        (again.folder.cell(target, "sample_medical_qa") / "complete").unlink()
     assert reports(again.run(fresh=True)) == [("waiting", QUEUED, 0)] * 2
     assert len(again.slurm.submitted) == 4
-    assert again.store.cell(again.keys[0]).done() is None

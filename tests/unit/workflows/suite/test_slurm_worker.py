@@ -1,56 +1,123 @@
+"""What a task of Slurm does with its runs, and what two starts of it do with each other."""
+
 from __future__ import annotations
 
 import errno
 import json
 import os
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+import signal
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
 import yaml
 
-from eval_factory.core.rundir import RunDir, SuiteDir
-from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_answers
+from eval_factory.config.suite import Suite as SuiteOfTask
+from eval_factory.core.errors import ConfigError, InterruptedRunError
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.executors.runs import RunSpec
+from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, end_of_start, starts_below, write_environment
 from eval_factory.workflows.suite import slurm_worker
-from eval_factory.workflows.suite.cell_outcome import CellSpec
-from eval_factory.workflows.suite.slurm_store import CellStore, Ended, PlanLine, SlurmStore
-from eval_factory.workflows.suite.slurm_suite import write_environment
-from eval_factory.workflows.suite.slurm_worker import MOST_STARTS, Takeover, copy_answers, main, work
+from eval_factory.workflows.suite.slurm_worker import (
+    FOLDER_PATIENCE_S,
+    KEYS_ARE_GONE,
+    MAX_STARTS,
+    PATIENCE_S,
+    POLL_S,
+    Start,
+    interrupt_this_process,
+    main,
+    work,
+)
+from eval_factory.workflows.suite.suite_journal import SuiteObserver
+from eval_factory.workflows.suite.suite_report import SuiteOptions
+from slurm_cells import run_of
 
-KEY = "t/e/0a1b"
+NAMES = ("t/e/0a1b", "t/f/0a1b")
 COMPLETE = {"exit_code": 0, "status": "complete", "not_reportable": None}
 PARTIAL = {"exit_code": 1, "status": "partial", "not_reportable": "1 of 4 has no answer\n  ask again"}
 CRASH = {"exit_code": 4, "error": {"type": "HelmError", "message": "helm-run failed"}}
+BUSY = {"exit_code": 5, "error": {"type": "BusyError", "message": "another process holds it"}}
 TERMINATED = {"exit_code": 130, "error": {"type": "KeyboardInterrupt", "message": "interrupted"}}
+SERVED = {"serve": {"command": "x {port}", "env": []}, "max_processes": 3, "max_outage_s": 9.0}
+LONG_S = 60.0
 
 
-class Suite:
-    """One wave of two cells, and what each attempt comes to."""
+class Clock:
+    """Time goes on by sleeping alone; something may happen on the way."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+        self.happens: dict[int, Path] = {}
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        if len(self.slept) in self.happens:
+            self.happens[len(self.slept)].touch()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("time.monotonic", clock)
+    monkeypatch.setattr("time.sleep", clock.sleep)
+    return clock
+
+
+class Submitted:
+    """One wave of two runs, and what each attempt comes to."""
+
+    together = False
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.dir = SuiteDir(folder)
         self.store = SlurmStore(self.dir)
-        self.wave = self.store.new_wave(self.store.begin(), [KEY, "t/f/0a1b"])
-        document = {"config": {"type": "x", "output_dir": "/elsewhere", "params": {}}, "target": {}}
-        self.store.write_plan(
-            PlanLine(key, "t", key.split("/")[1], document, 3, no_preflight=False, debug=False)
-            for key in self.wave.keys
-        )  # fmt: skip
-        self.dir.cell_log("t", "e").parent.mkdir(parents=True)
+        asks: dict[str, Any] = {"max_attempts": 3, "together": self.together}
+        runs = []
+        suite_id = self.store.begin()
+        for name in NAMES:
+            config = self.store.run_config(name)
+            config.parent.mkdir(parents=True)
+            config.write_text(yaml.safe_dump({"config": {"type": "x", "output_dir": str(folder / name[:3])}}))
+            log = self.dir.cell_log("t", name[2])
+            log.parent.mkdir(parents=True, exist_ok=True)
+            probed = () if self.together else None
+            run = run_of(name, **asks, served=SERVED if self.together else None)
+            runs.append(RunSpec(**{**vars(run), "run_config": str(config), "log": str(log), "probed": probed}))
+        self.wave = self.store.new_wave(suite_id, runs)
         write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
-        self.specs: list[CellSpec] = []
+        monkeypatch.setenv("OPENAI_API_KEY", "not this")
+        monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
+
+    def ended(self, number: int = 0) -> RunEnd | None:
+        return self.store.ended(self.wave, self.wave.runs[number])
+
+    def starts(self, number: int = 0) -> list[Path]:
+        return self.store.starts_in(self.wave, self.wave.runs[number])
+
+    def start(self, number: int = 0) -> Start:
+        """Another one, on another node."""
+        return Start(self.store, self.wave, [self.wave.runs[number]])
+
+
+class Task(Submitted):
+    """Each run is a task."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder, monkeypatch)
+        self.specs: list[RunSpec] = []
         self.ends: list[dict[str, Any]] = []
         self.meanwhile: Callable[[], object] = lambda: None
         monkeypatch.setattr(slurm_worker, "run_cell", self._run)
-        self.waited_for: list[list[Path]] = []
-        monkeypatch.setattr(slurm_worker, "wait_for_older", self._wait)
-        monkeypatch.setenv("OPENAI_API_KEY", "not this")
-        self.cell = self.store.cell(KEY)
 
-    def _run(self, spec: CellSpec, screen: TextIO) -> int:
+    def _run(self, spec: RunSpec, screen: TextIO) -> int:
         self.specs.append(spec)
         assert os.environ["OPENAI_API_KEY"] == "k"
         screen.write("said\n")
@@ -60,288 +127,334 @@ class Suite:
         code: int = end["exit_code"]
         return code
 
-    def _wait(self, begun: dict[CellStore, Path]) -> None:
-        ((cell, attempt),) = begun.items()
-        self.waited_for.append([path for path in cell.attempts() if path != attempt])
-        assert not (attempt / "out").exists()
-
     def work(self, *ends: dict[str, Any], index: int = 0) -> int:
         self.ends = list(ends)
-        code = work(self.store.plan_file, self.store.wave_file(1), index)
+        code = work(self.store.wave_file(1), index)
         assert self.ends == []
         return code
 
 
 @pytest.fixture
-def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Suite:
-    return Suite(tmp_path / "s", monkeypatch)
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
+    return Task(tmp_path / "s", monkeypatch)
 
 
-def test_a_cell_is_done_in_a_folder_of_its_own_and_published(suite: Suite) -> None:
-    assert suite.work(COMPLETE) == 0
-    (attempt,) = suite.cell.attempts()
-    assert suite.cell.done() == suite.cell.ended(1) == Ended(attempt.name, "complete", 0, None, 1)
-    (spec,) = suite.specs
-    config = yaml.safe_load(Path(spec.run_config).read_text("utf-8"))
-    assert config["config"]["output_dir"] == str(attempt / "out")
-    assert (spec.probed, spec.debug, spec.fresh, Path(spec.record).parent) == (None, False, False, attempt)
-    assert suite.dir.cell_log("t", "e").read_text() == "said\n"
+def test_a_run_is_done_as_run_eval_does_it_and_its_end_recorded(task: Task) -> None:
+    assert task.work(COMPLETE) == 0
+    assert task.ended() == RunEnd(0, "complete", None, 1)
+    (spec,) = task.specs
+    assert (spec.run_config, spec.probed, spec.debug, spec.fresh) == (task.wave.runs[0].run_config, None, False, False)
+    assert task.dir.cell_log("t", "e").read_text() == "said\n"
+    (start,) = task.starts()
+    assert sorted(path.name for path in start.parent.iterdir()) == [start.name, end_of_start(start).name]
 
 
-def test_what_is_done_is_not_done_again(suite: Suite) -> None:
-    suite.work(COMPLETE)
-    assert suite.work() == 0
-    suite.cell.forget_done()
-    suite.cell.publish(Ended("x", "failed", 4, "no", 1), 1, complete=False)
-    assert suite.work() == 0
-    assert len(suite.specs) == 1
-
-
-def test_where_another_attempt_can_help_there_is_one(suite: Suite) -> None:
-    assert suite.work(CRASH, PARTIAL, COMPLETE) == 0
-    assert suite.cell.done() is not None
-    assert [spec.number for spec in suite.specs] == [1, 2, 3]
-
-
-def test_what_came_of_the_last_attempt_is_published_but_not_as_done(suite: Suite) -> None:
-    assert suite.work(PARTIAL, PARTIAL, PARTIAL) == 1
-    ended = suite.cell.ended(1)
-    assert ended is not None
-    assert (ended.status, ended.exit_code, ended.attempts, ended.reason) == ("partial", 1, 3, "1 of 4 has no answer")
-    assert ended.attempt == suite.cell.attempts()[-1].name
-    assert suite.cell.done() is None
-
-
-def test_two_crashes_are_enough(suite: Suite) -> None:
-    assert suite.work(CRASH, CRASH) == 4
-    ended = suite.cell.ended(1)
-    assert ended is not None
-    assert (ended.status, ended.attempts) == ("failed", 2)
-
-
-def test_an_interrupted_attempt_leaves_the_cell_to_the_next_start(suite: Suite) -> None:
-    assert suite.work(TERMINATED) == 130
-    assert suite.cell.ended(1) is None
-    assert suite.store.environment(1).exists()
-    assert suite.work(COMPLETE) == 0
-
-
-def test_a_task_that_runs_twice_is_published_once(suite: Suite) -> None:
-    """While one copy is at work the other, on another node, comes to its end."""
-    other = Ended("w1-other", "complete", 0, None, 1)
-    suite.meanwhile = lambda: suite.cell.publish(other, 1, complete=True)
-    assert suite.work(CRASH, COMPLETE) == 0
-    assert suite.cell.done() == suite.cell.ended(1) == other
-
-
-def test_a_newer_start_of_the_same_cell_ends_this_one(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It began after this one had its folder, and before this one had its answers."""
-    looking: list[Takeover] = []
-
-    def interrupted() -> None:
-        (takeover,) = looking
-        takeover.look()
-
-    def takeover_of(cells: list[CellStore]) -> Takeover:
-        looking.append(Takeover(cells, lambda: None, every_s=60.0))
-        return looking[0]
-
-    monkeypatch.setattr(slurm_worker, "Takeover", takeover_of)
-    monkeypatch.setattr(slurm_worker, "wait_for_older", lambda begun: [cell.new_attempt(1) for cell in begun])
-    suite.meanwhile = interrupted
-    assert suite.work(TERMINATED) == 130
-    assert suite.cell.ended(1) is None
-    assert "Slurm has started this cell again elsewhere" in suite.dir.cell_log("t", "e").read_text()
-
-
-def test_answers_are_copied_when_older_starts_have_ended(suite: Suite) -> None:
-    suite.work(CRASH, COMPLETE)
-    first, second = suite.waited_for
-    assert first == []
-    assert [path.name for path in second] == [Path(suite.specs[0].run_config).parent.name]
-
-
-def test_a_cell_that_takes_its_node_down_is_not_begun_for_ever(suite: Suite) -> None:
-    for _ in range(MOST_STARTS - 1):
-        suite.cell.new_attempt(1)
-    suite.cell.new_attempt(2)
-    assert suite.work(CRASH) == 4
-    ended = suite.cell.ended(1)
-    assert ended is not None
-    assert (ended.attempt, ended.status) == ("", "failed")
-    assert "was begun 6 times" in str(ended.reason)
-
-
-def test_keys_go_with_the_last_task_of_the_wave(suite: Suite) -> None:
-    suite.work(COMPLETE)
-    assert suite.store.environment(1).exists()
-    suite.work(COMPLETE, index=1)
-    assert not suite.store.environment(1).exists()
-
-
-def test_without_keys_nothing_is_asked(suite: Suite) -> None:
-    suite.store.environment(1).unlink()
-    assert suite.work() == 3
-    ended = suite.cell.ended(1)
-    assert ended is not None
-    assert (ended.status, ended.exit_code) == ("missing", 3)
-    assert "run the same command again" in str(ended.reason)
-
-
-def journal(rundir: RunDir, *values: int) -> None:
-    rundir.root.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(rundir.cache_db)
-    connection.execute("CREATE TABLE IF NOT EXISTS responses (x)")
-    connection.executemany("INSERT INTO responses VALUES (?)", [(value,) for value in values])
-    connection.commit()
-    connection.close()
-
-
-def answers(rundir: RunDir) -> list[int]:
-    connection = sqlite3.connect(rundir.cache_db)
-    found = [row[0] for row in connection.execute("SELECT x FROM responses")]
-    connection.close()
-    return found
-
-
-def test_the_answers_of_the_last_attempt_are_copied(suite: Suite) -> None:
-    journal(RunDir(suite.dir.cell("t", "e")), 1)
-    suite.work(TERMINATED)
-    first = RunDir(suite.cell.attempts()[0] / "out")
-    assert answers(first) == [1]
-    journal(first, 2)
-    suite.work(COMPLETE)
-    assert answers(RunDir(suite.cell.attempts()[1] / "out")) == [1, 2]
-    assert answers(RunDir(suite.dir.cell("t", "e"))) == [1]
-
-
-def test_a_torn_journal_is_left_and_the_one_before_is_taken(suite: Suite) -> None:
-    journal(RunDir(suite.dir.cell("t", "e")), 1)
-    suite.cell.new_attempt(1)
-    torn = RunDir(suite.cell.attempts()[0] / "out")
-    torn.root.mkdir()
-    torn.cache_db.write_bytes(b"SQLite format 3\0" + b"x" * 5000)
-    suite.work(COMPLETE)
-    assert answers(RunDir(suite.cell.attempts()[1] / "out")) == [1]
-
-
-def test_a_journal_without_answers_does_not_hide_the_one_before(suite: Suite) -> None:
-    """It was begun when nothing could be copied."""
-    suite.cell.new_attempt(1)
-    journal(RunDir(suite.cell.attempts()[0] / "out"), 1)
-    (suite.cell.attempts()[0] / "later").touch()
-    suite.cell.new_attempt(1)
-    journal(RunDir(suite.cell.attempts()[1] / "out"))
-    suite.work(COMPLETE)
-    assert answers(RunDir(suite.cell.attempts()[2] / "out")) == [1]
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_on_a_full_disk_nothing_is_asked_without_the_answers(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch, number: int
+@pytest.mark.parametrize(
+    ("ends", "code", "expected"),
+    [
+        ([CRASH, PARTIAL, COMPLETE], 0, RunEnd(0, "complete", None, 3)),
+        ([PARTIAL, PARTIAL, PARTIAL], 1, RunEnd(1, "partial", "1 of 4 has no answer", 3)),
+        ([CRASH, CRASH], 4, RunEnd(4, "failed", "helm-run failed", 2)),
+        ([PARTIAL, CRASH, CRASH], 4, RunEnd(4, "partial", "helm-run failed", 3)),
+        ([BUSY, BUSY, COMPLETE], 0, RunEnd(0, "complete", None, 1)),
+    ],
+    ids=["at last", "gaps", "two crashes", "the gaps are kept", "its folder was held"],
+)
+def test_where_another_attempt_can_help_there_is_one(
+    task: Task, clock: Clock, ends: list[dict[str, Any]], code: int, expected: RunEnd
 ) -> None:
-    journal(RunDir(suite.dir.cell("t", "e")), 1)
-
-    def full(one: Path, other: Path) -> None:
-        raise OSError(number, os.strerror(number), str(other))
-
-    monkeypatch.setattr("shutil.copyfile", full)
-    assert suite.work() == 3
-    ended = suite.cell.ended(1)
-    assert ended is not None
-    assert (ended.attempt, ended.status, ended.exit_code) == ("", "failed", 3)
-    assert str(ended.reason).startswith("cannot write ")
-    assert str(ended.reason).endswith(f"out/cache.db: {os.strerror(number)}")
-    (attempt,) = suite.cell.attempts()
-    assert not (attempt / "out").exists()
+    assert task.work(*ends) == code
+    assert task.ended() == expected
 
 
-def test_another_trouble_with_a_copy_is_no_full_disk(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal(RunDir(suite.dir.cell("t", "e")), 1)
-
-    def unreadable(one: Path, other: Path) -> None:
-        raise OSError(errno.EIO, "input/output error")
-
-    monkeypatch.setattr("shutil.copyfile", unreadable)
-    assert suite.work(COMPLETE) == 0
+def test_a_folder_that_somebody_holds_is_not_waited_for_for_ever(task: Task, clock: Clock) -> None:
+    task.meanwhile = lambda: task.ends.append(BUSY)
+    task.ends = [BUSY]
+    assert work(task.store.wave_file(1), 0) == 5
+    assert task.ended() == RunEnd(5, "failed", "another process holds it", 1)
+    assert FOLDER_PATIENCE_S <= sum(clock.slept) < FOLDER_PATIENCE_S + 5
 
 
-def test_sqlite_has_words_of_its_own_for_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal(RunDir(tmp_path / "a"), 1)
-
-    def connect(path: Path) -> sqlite3.Connection:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(sqlite3, "connect", connect)
-    with pytest.raises(OSError, match="No space left") as raised:
-        copy_answers(RunDir(tmp_path / "a"), RunDir(tmp_path / "b"))
-    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path / "b" / "cache.db"))
-    assert not (tmp_path / "b").exists()
+def test_what_has_ended_is_not_done_again(task: Task) -> None:
+    task.work(CRASH, CRASH)
+    assert task.work() == 0
+    assert len(task.specs) == 2
 
 
-@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 3), (errno.EIO, None)])
+def test_what_was_submitted_again_is_left_to_the_newer_wave(task: Task) -> None:
+    """Slurm may have forgotten this one for a while; or the configuration is another now."""
+    task.store.new_wave("id", [run_of("t/e/ffff")])
+    assert task.work() == 0
+    assert task.ended() is None
+    assert task.work(COMPLETE, index=1) == 0
+
+
+def test_an_interrupted_attempt_leaves_the_run_to_the_next_start(task: Task) -> None:
+    assert task.work(TERMINATED) == 130
+    assert task.ended() is None
+    assert task.store.environment(1).exists()
+    assert task.work(COMPLETE) == 0
+    assert len(task.starts()) == 2
+
+
+def test_a_newer_start_of_the_same_run_ends_this_one(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking: list[Start] = []
+
+    class Looking(Start):
+        def __init__(self, store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> None:
+            super().__init__(store, wave, runs, lambda: None, every_s=LONG_S)
+            looking.append(self)
+
+    def taken_over() -> None:
+        looking[0].look()
+        assert not looking[0].happened
+        task.start()
+        looking[0].look()
+
+    monkeypatch.setattr(slurm_worker, "Start", Looking)
+    task.meanwhile = taken_over
+    assert task.work(TERMINATED) == 130
+    assert task.ended() is None
+    assert "Slurm has started this cell again elsewhere" in task.dir.cell_log("t", "e").read_text()
+    older, newer = task.starts()
+    assert (end_of_start(older).exists(), end_of_start(newer).exists()) == (True, False)
+
+
+def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task, clock: Clock) -> None:
+    for _ in range(MAX_STARTS - 1):
+        task.start()
+    assert task.work(CRASH) == 4
+    assert task.ended() == RunEnd(4, "failed", "was begun 6 times and never came to its end", 6)
+
+
+def test_keys_go_with_the_last_task_of_the_wave(task: Task) -> None:
+    task.work(COMPLETE)
+    assert task.store.environment(1).exists()
+    task.work(COMPLETE, index=1)
+    assert not task.store.environment(1).exists()
+
+
+def test_without_keys_nothing_is_asked(task: Task) -> None:
+    task.store.environment(1).unlink()
+    assert task.work() == 3
+    assert task.ended() == RunEnd(3, "missing", KEYS_ARE_GONE, 0)
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 3), (errno.EDQUOT, 3), (errno.EIO, None)])
 def test_a_disk_that_takes_no_more_ends_the_task_quietly(
-    suite: Suite, monkeypatch: pytest.MonkeyPatch, number: int, code: int | None
+    task: Task, monkeypatch: pytest.MonkeyPatch, number: int, code: int | None
 ) -> None:
-    def full(self: CellStore, *arguments: object, **named: object) -> None:
-        raise OSError(number, "no")
+    def full(*_: object, **__: object) -> None:
+        raise OSError(number, "no", "x")
 
-    monkeypatch.setattr(CellStore, "publish", full)
+    monkeypatch.setattr(SlurmStore, "record_end", full)
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
-    suite.ends = [COMPLETE]
-    given = [str(suite.store.plan_file), str(suite.store.wave_file(1))]
+    task.ends = [COMPLETE]
     if code is None:
         with pytest.raises(OSError, match="no"):
-            main(given)
+            main([str(task.store.wave_file(1))])
     else:
-        assert main(given) == code
+        assert main([str(task.store.wave_file(1))]) == code
 
 
-def test_nothing_to_copy(tmp_path: Path) -> None:
-    assert not copy_answers(RunDir(tmp_path / "a"), RunDir(tmp_path / "b"))
-    assert list(tmp_path.iterdir()) == []
+def test_a_full_disk_is_the_reason_where_that_can_be_recorded(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "starts")
+
+    monkeypatch.setattr(slurm_worker, "Start", full)
+    assert task.work() == 3
+    assert task.ended() == RunEnd(3, "failed", "cannot write starts: No space left on device", 1)
 
 
-def test_the_task_is_known_by_its_number(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_task_is_known_by_its_number(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script of an earlier version names its plan first."""
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
-    suite.ends = [COMPLETE]
-    assert main([str(suite.store.plan_file), str(suite.store.wave_file(1))]) == 0
-    assert suite.cell.done() is None
-    assert suite.store.cell("t/f/0a1b").done() is not None
+    task.ends = [COMPLETE]
+    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == 0
+    assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", None, 1))
 
 
-def keep(rundir: RunDir, *keys: str) -> None:
-    rundir.root.mkdir(parents=True)
-    cache = ResponseCache(rundir.cache_db, "r1")
-    for key in keys:
-        attempt = Attempt(key, "model", 1, "answered", 200, None, 1.0, 1.0)
-        cache.save(Answer(key, "model", "m", {}, {}, 1.0, 1.0), attempt)
-    cache.close()
+def test_a_task_that_an_earlier_version_submitted_does_nothing(task: Task) -> None:
+    task.store.wave_file(2).write_text('{"number": 2, "job_name": "n", "keys": ["t/e/0a1b.1-of-2"]}')
+    assert work(task.store.wave_file(2), 0) == 0
+    assert task.specs == []
 
 
-def test_what_parts_of_an_earlier_version_asked_is_not_asked_again(suite: Suite) -> None:
-    """Tasks asked a part each; a part with a budget had processes of its own, and each of these a store."""
-    for part, keys in ((1, "ab"), (2, "bc")):
-        cell = suite.store.cell(f"{KEY}.{part}-of-2")
-        keep(RunDir(cell.new_attempt(1) / "out"), *keys)
-    killed = suite.cell.new_attempt(1) / "out"
-    keep(RunDir(killed), "d")
-    keep(RunDir(killed / "shards" / "1-of-3"), "e")
-    assert suite.work(COMPLETE) == 0
-    output = RunDir(suite.cell.attempts()[-1] / "out")
-    assert sorted(answer["key"] for answer in read_answers(output.cache_db)) == list("abcde")
-    with closing(sqlite3.connect(output.cache_db)) as connection:
-        assert connection.execute("SELECT count(*) FROM attempts").fetchone() == (5,)
-    assert not (output.root.parent / "copied").exists()
+class Report:
+    exit_code = 1
 
 
-def test_a_task_of_a_part_that_an_earlier_version_submitted_does_nothing(suite: Suite) -> None:
-    wave = suite.store.new_wave("id", [f"{KEY}.1-of-2"])
-    line = {**json.loads(suite.store.plan_file.read_text().splitlines()[0]), "key": wave.keys[0], "part": 1, "of": 2}
-    with suite.store.plan_file.open("a") as file:
-        file.write(f"{json.dumps(line)}\n")
-    assert work(suite.store.plan_file, suite.store.wave_file(wave.number), 0) == 0
-    assert suite.specs == []
-    assert suite.work(COMPLETE) == 0
+class ServingTask(Submitted):
+    """One task does both runs, and starts the server that they ask."""
+
+    together = True
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder, monkeypatch)
+        self.suites: list[SuiteOfTask] = []
+        self.does: Callable[[SuiteOfTask, SuiteObserver], object] = lambda *_: None
+        monkeypatch.setattr(slurm_worker, "run_suite", self._run)
+
+    def _run(self, suite: SuiteOfTask, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> Report:
+        assert env is os.environ
+        assert env["OPENAI_API_KEY"] == "k"
+        assert (options.no_preflight, options.debug) == (True, False)
+        self.suites.append(suite)
+        self.does(suite, screen)
+        return Report()
+
+    def work(self, does: Callable[[SuiteOfTask, SuiteObserver], object]) -> int:
+        self.does = does
+        return work(self.store.wave_file(1), 0)
+
+
+def end(screen: SuiteObserver, evaluation: str, status: str, code: int, **more: Any) -> None:
+    told = {"target": "t", "evaluation": evaluation, "status": status, "exit_code": code, "reason": "r", "attempt": 2}
+    screen.on_event({"event": "cell_ended", **told, **more})
+
+
+@pytest.fixture
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServingTask:
+    return ServingTask(tmp_path / "s", monkeypatch)
+
+
+def test_the_suite_of_a_task_that_serves(serving: ServingTask) -> None:
+    def does(_: SuiteOfTask, screen: SuiteObserver) -> None:
+        screen.on_event({"event": "suite_started"})
+        end(screen, "e", "missing", 3, again=True)
+        assert serving.ended() is None
+        end(screen, "e", "complete", 0)
+        end(screen, "f", "partial", 1)
+
+    assert serving.work(does) == Report.exit_code
+    assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), RunEnd(1, "partial", "r", 2))
+    assert not serving.store.environment(1).exists()
+    (suite,) = serving.suites
+    assert [cell.folder for cell in suite.cells] == [serving.dir.root / "t/e", serving.dir.root / "t/f"]
+    assert (suite.executor, suite.max_processes, suite.max_attempts, suite.max_outage_s) == ("local", 3, 3, 9.0)
+    assert (dict(suite.serve), dict(suite.limit_groups)) == ({"t": SERVED["serve"]}, {"t": "t"})
+    assert not suite.budget
+    assert suite.folder.root.parent == serving.store.root / "served" / "t"
+    suite.folder.cell_log("t", "e").write_text("said\n")
+    assert serving.dir.cell_log("t", "e").read_text() == "said\n"
+
+
+def test_a_task_that_starts_again_does_what_is_left_only(serving: ServingTask) -> None:
+    def interrupted(_: SuiteOfTask, screen: SuiteObserver) -> None:
+        end(screen, "e", "complete", 0)
+        end(screen, "f", "missing", 130)
+        raise InterruptedRunError("stopped")
+
+    assert serving.work(interrupted) == 130
+    assert serving.ended(1) is None
+    assert serving.store.environment(1).exists()
+    assert all(end_of_start(start).exists() for start in serving.starts(1)), "the next start waits for nobody"
+    serving.work(lambda _, screen: end(screen, "f", "complete", 0))
+    assert [cell.evaluation for cell in serving.suites[1].cells] == ["f"]
+    assert serving.work(lambda *_: None) == 0
+    assert len(serving.suites) == 2
+
+
+def test_a_run_of_it_that_never_ends_is_not_begun_for_ever(serving: ServingTask, clock: Clock) -> None:
+    for _ in range(MAX_STARTS):
+        serving.start()
+    serving.work(lambda _, screen: end(screen, "f", "complete", 0))
+    assert serving.ended() == RunEnd(4, "failed", "was begun 6 times and never came to its end", MAX_STARTS)
+    assert [cell.evaluation for cell in serving.suites[0].cells] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConfigError("it is wrong\n  mend it"), RunEnd(2, "failed", "it is wrong", 1)),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "out/cache.db"),
+            RunEnd(3, "failed", "cannot write out/cache.db: No space left on device", 1),
+        ),
+    ],
+)
+def test_what_stops_all_of_it_is_said_of_those_that_have_not_ended(
+    serving: ServingTask, error: Exception, expected: RunEnd
+) -> None:
+    def stops(_: SuiteOfTask, screen: SuiteObserver) -> None:
+        end(screen, "e", "complete", 0)
+        raise error
+
+    assert serving.work(stops) == expected.exit_code
+    assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), expected)
+
+
+def test_a_defect_of_the_disk_is_not_called_a_full_one(serving: ServingTask) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        serving.work(broken)
+    assert serving.ended() is None
+
+
+def test_an_interrupt_ends_the_task(serving: ServingTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    serving.does = interrupted
+    assert main([str(serving.store.wave_file(1))]) == 130
+
+
+def test_an_older_start_is_waited_for_until_it_has_ended(task: Task) -> None:
+    """Of whichever wave: a submitter may have taken its task for lost."""
+    clock, (first, second) = Clock(), (task.start(), task.start())
+    newest = task.start()
+    clock.happens = {3: end_of_start(first.marks[0]), 5: end_of_start(second.marks[0])}
+    assert newest.wait_for_older(clock=clock, sleep=clock.sleep)
+    assert clock.slept == [POLL_S] * 5
+    assert not task.start().wait_for_older(clock=clock, sleep=clock.sleep), "its node is gone"
+    assert PATIENCE_S <= sum(clock.slept[5:]) < PATIENCE_S + 2 * POLL_S
+    assert task.start(1).wait_for_older(clock=clock, sleep=lambda _: pytest.fail("there is nobody else"))
+
+
+def test_only_a_newer_start_takes_over_and_of_several_runs_any_one_tells(task: Task) -> None:
+    told: list[None] = []
+    task.start()
+    start = Start(task.store, task.wave, task.wave.runs, lambda: told.append(None))
+    start.look()
+    assert (told, start.happened) == ([], False)
+    task.start(1)
+    start.look()
+    start.look()
+    assert (told, start.happened) == ([None], True)
+
+
+def test_a_file_system_that_does_not_answer_says_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Path) -> list[Path]:
+        raise OSError("stale file handle")
+
+    start = Start(task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"))
+    monkeypatch.setattr(slurm_worker, "starts_below", fails)
+    start.look()
+    assert not start.happened
+
+
+def test_it_looks_while_it_is_entered(task: Task) -> None:
+    told = threading.Event()
+    with Start(task.store, task.wave, task.wave.runs, told.set, every_s=0.01) as start:
+        assert not start.happened
+        task.start()
+        assert told.wait(LONG_S)
+    assert start.happened
+    assert all(end_of_start(mark).exists() for mark in start.marks)
+    assert len(starts_below(start.marks[0].parent)) == 2
+    with Start(task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"), every_s=LONG_S) as left:
+        pass
+    task.start()
+    assert not left.happened
+
+
+def test_an_interrupt_is_what_slurm_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(os, "getpid", lambda: 41)
+    interrupt_this_process()
+    assert sent == [(41, signal.SIGTERM)]

@@ -1,0 +1,151 @@
+"""Runs as processes of this machine, begun by a process that has imported all that they need.
+
+That process reads a `RunSpec` a line on standard input, and says in lines of JSON which run it has begun (`name`,
+`pid`) and which has ended (`name`, `returncode`). It ends where its standard input does, and so do its runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import Self
+
+from eval_factory.executors.process import start_listening
+from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
+
+GRACE_S = 15.0
+"""A run that is interrupted ends its helm-run first, which has a few seconds for it."""
+
+
+class LocalRuns:
+    """The executor of this machine."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        """
+        Args:
+            argv: of the process that begins runs.
+            log: for what that process itself writes on standard error.
+        """
+        self._argv, self._env, self._log = argv, env, log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._events: deque[Mapping[str, Any]] = deque()
+        """What was heard, and not yet taken."""
+        self._states: dict[str, RunState] = {}
+        self._pids: dict[str, int] = {}
+        """Of the runs that are at work."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End every run that is left, at once."""
+        self._kill(self._pids)
+        self.clean_up()
+
+    def start(self) -> None:
+        """Begin the process itself, if it is not there: it takes a second or two to import what runs need."""
+        if self._process is None:
+            self._process = start_listening(self._argv, self._env, log=self._log)
+            self._rest = b""
+
+    def begin(self, runs: Sequence[RunSpec]) -> None:
+        self.start()
+        for run in runs:
+            self._states[run.name] = Waiting()
+            if self._process is not None and self._process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):  # it is gone: `look` finds out
+                    self._process.stdin.write(run.line().encode())
+                    self._process.stdin.flush()
+
+    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+        self._hear(seconds)
+        return dict(self._states)
+
+    def end(self, names: Collection[str] | None = None) -> None:
+        """As by Ctrl-C, then by force."""
+        chosen = set(self._states) if names is None else set(names)
+        told: set[int] = set()
+        deadline = time.monotonic() + GRACE_S
+        while self._at_work(chosen) and time.monotonic() < deadline:
+            for name, pid in self._pids.items():
+                if name in chosen and pid not in told:
+                    _send(pid, signal.SIGTERM)
+                    told.add(pid)
+            self._hear(0.2)
+        self._kill(chosen)
+
+    def clean_up(self) -> None:
+        """The process that begins runs ends, and with it any run that is left."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _at_work(self, names: Collection[str]) -> bool:
+        return any(isinstance(self._states.get(name), (Waiting, Started)) for name in names)
+
+    def _kill(self, names: Collection[str]) -> None:
+        for name, pid in self._pids.items():
+            if name in names:
+                _send(pid, signal.SIGKILL)
+
+    def _hear(self, seconds: float) -> None:
+        if self._events:
+            self._take_events()
+            return
+        if self._process is None or self._process.stdout is None:
+            time.sleep(seconds)
+            return
+        source = self._process.stdout.fileno()
+        if not select.select([source], [], [], seconds)[0]:
+            return
+        data = os.read(source, 65536)
+        if not data:
+            self._all_lost()
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._events += map(json.loads, lines)
+        self._take_events()
+
+    def _take_events(self) -> None:
+        """One of each run: whoever looks sees that a run was started, however short it was."""
+        taken: set[str] = set()
+        while self._events and (name := self._events[0]["name"]) not in taken:
+            taken.add(name)
+            event = self._events.popleft()
+            if "pid" in event:
+                self._pids[name] = event["pid"]
+                self._states[name] = Started(f"process {event['pid']}", event["pid"])
+            else:
+                self._pids.pop(name, None)
+                self._states[name] = Ended(event["returncode"])
+
+    def _all_lost(self) -> None:
+        """The process that begins runs is gone, and they end with it; the next run gets a new one."""
+        self.clean_up()
+        self._pids.clear()
+        self._states |= {name: Lost() for name, state in self._states.items() if isinstance(state, (Waiting, Started))}
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

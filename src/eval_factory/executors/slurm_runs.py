@@ -1,0 +1,526 @@
+"""Runs as tasks of Slurm: arrays that are submitted, known again by the names of their jobs, and ended.
+
+All state is in the suite's folder: the list of each wave's runs, written before sbatch is called, a mark for each start
+of a run, and the record of its end. A file is whole or not there, for it is written by whoever submits and by tasks on
+whatever machines. Slurm holds nothing but the queue; what has come of a run, its own output folder says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.executors.process import ALLOWED
+from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
+from eval_factory.executors.slurm import (
+    OWN,
+    BatchJob,
+    QueuedTask,
+    Slurm,
+    batch_script,
+    can_never_start,
+    clean_up_name,
+    clean_up_script,
+    reason_in_words,
+    reason_name,
+)
+
+Say = Callable[[str], object]
+MOST_WAVES = 100_000
+JUST_WRITTEN_S = 300.0
+"""Keys that are younger may be of tasks which sbatch is about to take."""
+END_POLL_S, END_LIMIT_S = 0.5, 120.0
+AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
+END = ".end.json"
+OF_THE_MACHINE = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV",
+        "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "SYSTEMROOT",
+    }
+)  # fmt: skip
+"""The node, and the lines before the evaluation, set these themselves."""
+
+
+@dataclass(frozen=True)
+class SlurmAsks:
+    """What a run asks of Slurm: `RunSpec.asks`, typed."""
+
+    group: str
+    """Runs of one group ask one endpoint."""
+    resources: Mapping[str, Any]
+    """Every key of suite.slurm. Runs with the same go into one array."""
+    at_once: int
+    servers: int = 1
+    """Of a model, that each task starts as steps; the resources are asked for each of them."""
+    together: bool = False
+    """All runs of its group are done by one task: they ask one server, which the task starts."""
+    max_attempts: int = 1
+    served: Mapping[str, Any] | None = None
+    """What a task needs to start the server of its model."""
+
+    @classmethod
+    def of(cls, run: RunSpec) -> SlurmAsks:
+        return cls(**run.asks)
+
+
+@dataclass(frozen=True)
+class Wave:
+    """One array that was submitted, or was about to be."""
+
+    number: int
+    job_name: str
+    runs: tuple[RunSpec, ...]
+    """What each of its tasks does, by the task's number."""
+    together: bool = False
+    """One task does all of them."""
+
+    def of_task(self, index: int) -> tuple[RunSpec, ...]:
+        return self.runs if self.together else self.runs[index : index + 1]
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """What became of a run in a wave."""
+
+    exit_code: int
+    status: str
+    reason: str | None
+    attempts: int = 0
+
+
+def cell_of(name: str) -> str:
+    """`target/evaluation`, of a name that has a digest of the configuration behind it."""
+    return name.rpartition("/")[0]
+
+
+def job_name(suite_id: str, number: int) -> str:
+    return f"ef-{suite_id}-w{number}"
+
+
+def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
+    """Name of a run -> its task that waits or runs; of several the one that runs.
+
+    Tasks are known by the name of their job and their number, never by a job's id, which Slurm may use twice.
+    """
+    known = {wave.job_name: wave for wave in waves}
+    found: dict[str, QueuedTask] = {}
+    for task in queue:
+        wave = known.get(task.job_name)
+        for run in () if wave is None else wave.of_task(task.index):
+            if run.name not in found or task.state == "RUNNING":
+                found[run.name] = task
+    return found
+
+
+def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]:
+    """One array for each endpoint and resources, and more where Slurm takes no array so large.
+
+    What is done together is an array of one task, however much it is.
+    """
+    alike: dict[str, list[RunSpec]] = {}
+    for run in runs:
+        asks = SlurmAsks.of(run)
+        key = json.dumps([asks.group, asks.resources, asks.servers], sort_keys=True)
+        alike.setdefault(key, []).append(run)
+    for same in alike.values():
+        size = len(same) if SlurmAsks.of(same[0]).together else largest
+        for start in range(0, len(same), size):
+            yield same[start : start + size]
+
+
+class SlurmStore:
+    """What a suite on Slurm has on disk beside its runs' folders."""
+
+    def __init__(self, suite: SuiteDir) -> None:
+        self.suite = suite
+        self.root = suite.state / "slurm"
+        self.cancelled = self.root / "cancelled"
+        """There where somebody has ended all jobs: who waits for them submits no others."""
+        self._waves = self.root / "waves"
+
+    def begin(self) -> str:
+        """Make the folders; the suite's own id, which the names of its jobs have. Only who holds the suite calls it."""
+        self._waves.mkdir(parents=True, exist_ok=True)
+        self.cancelled.unlink(missing_ok=True)
+        file = self.root / "id"
+        if not file.exists():
+            write_atomic(file, uuid.uuid4().hex[:10])
+        return file.read_text(encoding="utf-8")
+
+    def is_there(self) -> bool:
+        """Whether anything was ever submitted."""
+        return self._waves.is_dir()
+
+    def waves(self) -> list[Wave]:
+        """Oldest first."""
+        return sorted(map(read_wave, self._waves.glob("w*.json")), key=lambda wave: wave.number)
+
+    def open_waves(self) -> bool:
+        """Whether tasks may still need their keys, and so may be queued."""
+        return next(self._waves.glob("w*.env"), None) is not None
+
+    def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
+        """Its list is on disk before anything is submitted; no two have the same number."""
+        last = max((wave.number for wave in self.waves()), default=0)
+        for number in range(last + 1, last + MOST_WAVES):
+            wave = Wave(number, job_name(suite_id, number), tuple(runs), SlurmAsks.of(runs[0]).together)
+            with suppress(FileExistsError):
+                descriptor = os.open(self.wave_file(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(wave)))
+                self.logs(number).mkdir(parents=True, exist_ok=True)
+                return wave
+        raise PrerequisiteError(f"{self._waves} has too many waves: choose another suite.output_dir")
+
+    def wave_file(self, number: int) -> Path:
+        return self._waves / f"w{number}.json"
+
+    def script(self, number: int) -> Path:
+        return self._waves / f"w{number}.sh"
+
+    def environment(self, number: int) -> Path:
+        """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
+        return self._waves / f"w{number}.env"
+
+    def clean_up_script(self, number: int) -> Path:
+        """Of the job that deletes the keys when the tasks have ended."""
+        return self._waves / f"w{number}.clean-up.sh"
+
+    def clean_up_submitted(self, number: int) -> Path:
+        """There once Slurm has taken that job."""
+        return self._waves / f"w{number}.clean-up"
+
+    def logs(self, number: int) -> Path:
+        """What Slurm and the tasks report of themselves, a file a task."""
+        return self.root / "logs" / f"w{number}"
+
+    def task_log(self, wave: Wave, run: RunSpec) -> Path:
+        return self.logs(wave.number) / f"{0 if wave.together else wave.runs.index(run)}.log"
+
+    def served(self, target: str, wave: int) -> Path:
+        """A folder for one start of a task that serves a model; what it has beside the runs' folders."""
+        return self.root / "served" / target / f"w{wave}-{uuid.uuid4().hex[:12]}"
+
+    def run_config(self, name: str) -> Path:
+        """Of a run as a task does it: with its part of the endpoint's limits."""
+        return self.root / "runs" / f"{name}.yml"
+
+    def ended(self, wave: Wave, run: RunSpec) -> RunEnd | None:
+        """How the run ended in this wave; None where it has not."""
+        with suppress(FileNotFoundError):
+            return RunEnd(**json.loads(self._record(wave, run).read_text(encoding="utf-8")))
+        return None
+
+    def last_end(self, name: str) -> RunEnd | None:
+        """How the run of this name ended in the last wave that has it."""
+        found = [(wave, run) for wave in self.waves() for run in wave.runs if run.name == name]
+        return self.ended(*found[-1]) if found else None
+
+    def record_end(self, wave: Wave, run: RunSpec, end: RunEnd) -> None:
+        write_atomic(self._record(wave, run), json.dumps(asdict(end)), mode=PRIVATE)
+
+    def was_submitted_again(self, wave: Wave, run: RunSpec) -> bool:
+        """Whether a newer wave does it: with another configuration, or because this one was forgotten by Slurm."""
+        newer = (other for other in self.waves() if other.number > wave.number)
+        return any(cell_of(one.name) == cell_of(run.name) for other in newer for one in other.runs)
+
+    def _record(self, wave: Wave, run: RunSpec) -> Path:
+        return self.root / "runs" / f"{run.name}.w{wave.number}{END}"
+
+    def starts(self, cell: str) -> Path:
+        """A file for each start of a run, on whatever machine; beside it the record of its end, if it has ended."""
+        return self.root / "starts" / cell
+
+    def starts_in(self, wave: Wave, run: RunSpec) -> list[Path]:
+        """Oldest first."""
+        found = starts_below(self.starts(cell_of(run.name)))
+        return [path for path in found if path.name.startswith(f"w{wave.number}-")]
+
+
+def starts_below(folder: Path) -> list[Path]:
+    """Oldest first."""
+    found = [path for path in folder.glob("w*") if not path.name.endswith(END)]
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def end_of_start(start: Path) -> Path:
+    return start.with_name(f"{start.name}{END}")
+
+
+def read_wave(path: Path) -> Wave:
+    """One whose submitter was killed while writing it has nothing in it: nothing was submitted."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return Wave(int(path.stem[1:]), "", ())
+    # what an earlier version submitted has names alone, of a cell or of a part of it: it is only waited for
+    names = [key.rpartition("/") for key in fields.get("keys", ())]
+    old = [RunSpec(f"{cell}/{digest.partition('.')[0]}", "", "", "") for cell, _, digest in names]
+    runs = [RunSpec.of(run) for run in fields.get("runs", ())]
+    return Wave(fields["number"], fields["job_name"], (*old, *runs), fields.get("together", False))
+
+
+def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
+    """What of the submitter's environment a task gets, in a file that only its user can read."""
+    names = {*(ALLOWED - OF_THE_MACHINE), *secrets}
+    kept = {name: value for name, value in env.items() if name in names}
+    write_atomic(path, json.dumps({"secrets": sorted(set(secrets) & kept.keys()), "values": kept}), mode=PRIVATE)
+
+
+def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
+    """Keys are the submitter's; of settings, what the node or the lines before the evaluation set comes first.
+
+    Raises:
+        FileNotFoundError: the wave has ended, or was cancelled.
+    """
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in kept["values"].items():
+        if name in kept["secrets"] or name not in env:
+            env[name] = value
+
+
+def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]) -> str:
+    """The batch script of one wave.
+
+    Args:
+        worker: what Python does with the wave's file as its last argument.
+    """
+    asks = SlurmAsks.of(array[0])
+    job = BatchJob(
+        servers=asks.servers,
+        name=name,
+        tasks=1 if asks.together else len(array),
+        at_once=asks.at_once,
+        log=store.logs(number).absolute(),
+        resources={**asks.resources, "python": asks.resources["python"] or sys.executable},
+        argv=(*worker, str(store.wave_file(number).absolute())),
+    )
+    return batch_script(job)
+
+
+class SlurmRuns:
+    """The executor of a cluster, for one suite."""
+
+    def __init__(
+        self,
+        folder: SuiteDir,
+        slurm: Slurm,
+        worker: Sequence[str] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+        secrets: Collection[str] = (),
+        say: Say = lambda _text: None,
+    ) -> None:
+        """
+        Args:
+            worker: as `script_of`'s.
+            env: what is given to the tasks, and what is secret of it.
+            say: is told what was submitted, and what is waited for.
+        """
+        self.store = SlurmStore(folder)
+        self._slurm, self._worker, self._say = slurm, worker, say
+        self._env, self._secrets = env or {}, secrets
+        self._queue: tuple[QueuedTask, ...] | None = None
+        self._reasons: set[str] = set()
+        """What is waited for, as far as it has been said."""
+
+    def begin(self, runs: Sequence[RunSpec]) -> None:
+        suite_id = self.store.begin()
+        for array in list(arrays(runs, self._slurm.largest_array())):
+            self._submit(array, suite_id)
+
+    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+        """
+        Raises:
+            QueueUnknownError: squeue fails; nothing is taken for ended.
+        """
+        time.sleep(seconds)
+        self._queue = self._slurm.queue()
+        waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
+        queued = active(self._queue, waves)
+        states: dict[str, RunState] = {}
+        for wave in waves:
+            for run in wave.runs:
+                task = queued.get(run.name)
+                states[run.name] = self._ended(wave, run) if task is None else self._queued(task)
+        return states
+
+    def end(self, names: Collection[str] | None = None) -> None:
+        """
+        Raises:
+            PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
+        """
+        waves = self.store.waves()
+
+        def left() -> dict[str, QueuedTask]:
+            queued = active(self._slurm.queue(), waves)
+            return {name: task for name, task in queued.items() if names is None or name in names}
+
+        found = left()
+        jobs: dict[str, list[QueuedTask]] = {}
+        for task in found.values():
+            jobs.setdefault(task.job_name, []).append(task)
+        if names is None and jobs:
+            self.store.cancelled.touch()
+        for job, tasks in sorted(jobs.items()):
+            self._slurm.cancel(job, () if names is None else list(dict.fromkeys(tasks)))
+            if names is None:
+                self._slurm.cancel(clean_up_name(job))
+                self._say(f"asked Slurm to end {job} ...")
+        started = time.monotonic()
+        while jobs and left():
+            if time.monotonic() - started > END_LIMIT_S:
+                raise PrerequisiteError(
+                    f"{self.store.suite.root}: jobs were cancelled and have not ended after {END_LIMIT_S:.0f} s:"
+                    f" {', '.join(sorted(jobs))}\n  see squeue, then run it again"
+                )
+            time.sleep(END_POLL_S)
+        for wave in waves if names is None else ():
+            self.store.environment(wave.number).unlink(missing_ok=True)
+
+    def clean_up(self) -> None:
+        """The keys of waves that have no task are deleted, and a job of Slurm's own deletes those of the others later:
+        a task that is killed, or cancelled before it began, deletes nothing.
+        """
+        queue = self._slurm.queue() if self._queue is None else self._queue
+        self.forget_keys(queue)
+        jobs = {task.job_name: task.job_id for task in queue}
+        for wave in self.store.waves():  # of a submitter that was killed before it submitted that job
+            has_keys = self.store.environment(wave.number).exists()
+            if has_keys and wave.job_name in jobs and not self.store.clean_up_submitted(wave.number).exists():
+                self._clean_up_after(wave, jobs[wave.job_name])
+
+    def forget_keys(self, queue: Iterable[QueuedTask] | None = None, *, older_than_s: float = 0.0) -> None:
+        """Of waves that have no task any more. Nothing is raised: the folder may be another user's.
+
+        Args:
+            older_than_s: of who does not hold the suite; somebody may be submitting.
+        """
+        names = {task.job_name for task in (self._queue or () if queue is None else queue)}
+        for wave in self.store.waves():
+            file = self.store.environment(wave.number)
+            with suppress(OSError):
+                if wave.job_name not in names and time.time() - file.stat().st_mtime >= older_than_s:
+                    file.unlink()
+
+    def _submit(self, array: Sequence[RunSpec], suite_id: str) -> None:
+        """List, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody."""
+        wave = self.store.new_wave(suite_id, array)
+        script, environment = self.store.script(wave.number), self.store.environment(wave.number)
+        text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
+        write_atomic(script, text, mode=PRIVATE)
+        write_environment(environment, self._env, self._secrets)
+        try:
+            job = self._slurm.submit(script)
+        except BaseException:
+            # sbatch failed, or did not say: what it may have queued ends, for it has no keys
+            environment.unlink(missing_ok=True)
+            raise
+        many = "1 cell" if len(array) == 1 else f"{len(array):,} cells"
+        self._say(f"submitted {many} to Slurm: {wave.job_name} (job {job})")
+        self._clean_up_after(wave, job)
+
+    def _clean_up_after(self, wave: Wave, job: str) -> None:
+        """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
+        if not wave.runs or not wave.runs[0].asks:  # an earlier version's
+            return
+        script, number = self.store.clean_up_script(wave.number), wave.number
+        asked = SlurmAsks.of(wave.runs[0]).resources
+        array = BatchJob(wave.job_name, len(wave.runs), 1, self.store.logs(number).absolute(), asked, ())
+        write_atomic(script, clean_up_script(array, self.store.environment(number).absolute()), mode=PRIVATE)
+        try:
+            self._slurm.submit(script, after=job)
+        except PrerequisiteError as error:
+            text = f"the keys of {wave.job_name} are deleted by its last task, or by the next command: {error}"
+            self._say(text.split("\n")[0])
+        else:
+            self.store.clean_up_submitted(number).touch()
+
+    def _queued(self, task: QueuedTask) -> RunState:
+        where = f"Slurm: {task.job_name} task {task.index}, {task.state}"
+        if task.state in AT_WORK:
+            return Started(where)
+        if task.state != "PENDING":
+            return Waiting(where)
+        if can_never_start(task.reason):
+            return Waiting(where, reason_name(task.reason), for_ever=True)
+        reason = reason_in_words(task.reason, f"{task.job_id}_{task.index}")
+        if task.reason not in OWN and task.reason not in self._reasons:  # which task squeue names changes all the time
+            self._reasons.add(task.reason)
+            self._say(f"{task.job_name} waits in Slurm: {reason}")
+        return Waiting(where, "" if reason in ("", "None") else reason)
+
+    def _ended(self, wave: Wave, run: RunSpec) -> RunState:
+        end = self.store.ended(wave, run)
+        return Lost() if end is None else Ended(end.exit_code)
+
+
+MOST_NAMED = 3
+
+
+def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
+    """
+    Args:
+        output: of a run that is about to begin here: one that was submitted by itself, or as a cell of a suite.
+
+    Raises:
+        BusyError: Slurm has it.
+        PrerequisiteError: Slurm may have it, and does not say.
+    """
+    root = output.absolute()
+    slurm = slurm or Slurm(env)
+    if len(root.parts) > 3:
+        refuse_cells_in_slurm(SuiteDir(root.parent.parent), [f"{root.parent.name}/{root.name}"], slurm)
+    alone = RunSuiteDir(root / OF_ONE_RUN)
+    refuse_cells_in_slurm(alone, _in_slurm(alone, slurm), slurm)
+
+
+def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm) -> None:
+    """
+    Args:
+        cells: names of those that are about to begin here.
+
+    Raises:
+        BusyError: Slurm has one of them.
+        PrerequisiteError: Slurm may have one of them, and does not say.
+    """
+    if not cells:
+        return
+    queued = _in_slurm(folder, slurm)
+    found = [f"{queued[name].job_name} ({name}, {queued[name].state})" for name in cells if name in queued]
+    if found:
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        named = shlex.quote(str(folder.named))
+        raise BusyError(
+            f"{folder.named}: in Slurm already: {', '.join(found[:MOST_NAMED])}{more}\n"
+            f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
+            f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
+        )
+
+
+def _in_slurm(folder: SuiteDir, slurm: Slurm) -> dict[str, QueuedTask]:
+    """Name of a cell -> a task of it; nobody is asked where no task can be there."""
+    store = SlurmStore(folder)
+    if not store.open_waves():
+        return {}
+    try:
+        queued = active(slurm.queue(), store.waves())
+    except PrerequisiteError as error:
+        raise PrerequisiteError(
+            f"{folder.named}: its jobs may be in Slurm, which does not say: {str(error).partition(chr(10))[0]}\n"
+            "  run the same command again where Slurm answers; if all its jobs have ended, delete"
+            f" {shlex.quote(str(store.environment(1).parent))}/w*.env first"
+        ) from error
+    return {cell_of(name): task for name, task in queued.items()}

@@ -1,0 +1,245 @@
+"""What every executor does: the same cases for each, with real runs. A third one is written here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eval_factory.core.errors import BusyError
+from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.executors.local_runs import LocalRuns
+from eval_factory.executors.runs import Ended, Executor, Lost, RunSpec, RunState, Started, Waiting
+from eval_factory.executors.slurm import Slurm
+from eval_factory.executors.slurm_runs import SlurmRuns
+from eval_factory.workflows.suite.cell_process import CELL_PROCESS, SAFE_TO_FORK, WITHOUT_FORK
+from eval_factory.workflows.suite.slurm_suite import WORKER
+from integration.support import CANARY, program_environment
+from slurm_cells import run_of
+from slurm_trial import processes
+from virtual_slurm import VirtualSlurm, virtual_slurm
+
+PATIENCE_S = 120.0
+ENV = program_environment(OPENAI_API_KEY=CANARY)
+
+
+class Commands:
+    """A third executor: `run_eval`, a process each."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def begin(self, runs: Sequence[RunSpec]) -> None:
+        for run in runs:
+            argv = [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", run.run_config]
+            with Path(run.log).open("ab") as log:
+                process = subprocess.Popen(argv, env=ENV, stdout=log, stderr=log, start_new_session=True)
+            self.processes[run.name] = process
+
+    def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
+        time.sleep(seconds)
+        return {name: self._state(process) for name, process in self.processes.items()}
+
+    def _state(self, process: subprocess.Popen[bytes]) -> RunState:
+        code = process.poll()
+        return Started(f"process {process.pid}", process.pid) if code is None else Ended(code)
+
+    def end(self, names: Collection[str] | None = None) -> None:
+        chosen = [process for name, process in self.processes.items() if names is None or name in names]
+        for process in chosen:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        for process in chosen:
+            process.wait(PATIENCE_S)
+
+    def clean_up(self) -> None:
+        """Its runs read their keys from this process's environment."""
+
+
+@dataclass
+class Trial:
+    """An executor, and runs for it in a folder."""
+
+    executor: Executor
+    folder: Path
+    url: str
+    """Of an endpoint that takes connections and says nothing: a run that asks it waits."""
+    kill: Callable[[str], None]
+    """A run's process, without a word."""
+
+    def run(self, name: str, task: str = "sample_medical_qa", url: str | None = None) -> RunSpec:
+        """One that waits for ever."""
+        config = {
+            "config": {"type": task, "output_dir": str(self.folder / name), "params": {"limit_samples": 2}},
+            "target": {"api_endpoint": {"url": url or self.url, "model_id": "m", "type": "chat"}},
+        }
+        file = self.folder / f"{name}.yml"
+        file.write_text(yaml.safe_dump(config))
+        asks = run_of(name, self.folder).asks
+        return RunSpec(
+            f"t/{name}/0", str(file), str(file.with_suffix(".log")), str(file.with_suffix(".json")), asks=asks
+        )
+
+    def wrong(self, name: str) -> RunSpec:
+        """One that ends with 2."""
+        return self.run(name, "no_such_task")
+
+    def until(self, run: RunSpec, *kinds: type[RunState]) -> RunState:
+        ends = time.monotonic() + PATIENCE_S
+        while not isinstance(state := self.executor.look(0.2)[run.name], kinds):
+            assert time.monotonic() < ends, (state, self.log(run))
+        return state
+
+    def begin(self, *runs: RunSpec) -> None:
+        """Until each is at work in its folder."""
+        self.executor.begin(runs)
+        ends = time.monotonic() + PATIENCE_S
+        for run in runs:
+            while not isinstance(self.until(run, Started), Started) or self.is_free(run):
+                assert time.monotonic() < ends, self.log(run)
+                time.sleep(0.1)
+
+    def is_free(self, run: RunSpec) -> bool:
+        """Whether nobody holds the folder, or nobody has begun."""
+        rundir = RunDir(self.folder / Path(run.run_config).stem)
+        if not rundir.program_log.is_file():
+            return True
+        try:
+            with rundir.locked():
+                return True
+        except BusyError:
+            return False
+
+    def log(self, run: RunSpec) -> str:
+        return Path(run.log).read_text() if Path(run.log).is_file() else "no log"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualSlurm]:
+    with virtual_slurm(tmp_path_factory.mktemp("slurm") / "c") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+
+
+@pytest.fixture(params=["local", "local without fork", "slurm", "a third"])
+def trial(request: pytest.FixtureRequest, tmp_path: Path, silent: str) -> Iterator[Trial]:
+    def kill(name: str) -> None:
+        state = executor.look()[name]
+        assert isinstance(state, Started)
+        pids = processes(WORKER[1], tmp_path) if state.pid is None else [state.pid]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+    executor: Executor
+    if request.param == "slurm":
+        cluster = request.getfixturevalue("cluster")
+        slurm = Slurm({**ENV, "SLURM_CONF": str(cluster.conf)})
+        suite = SuiteDir(tmp_path / "suite")
+        executor = SlurmRuns(suite, slurm, WORKER, env=ENV, secrets=["OPENAI_API_KEY"])
+    elif request.param == "a third":
+        executor = Commands()
+    else:
+        fork = request.param == "local"
+        if fork and not SAFE_TO_FORK:
+            pytest.skip("needs a system on which a process may fork safely (Linux)")
+        argv = CELL_PROCESS if fork else (*CELL_PROCESS, WITHOUT_FORK)
+        executor = LocalRuns(argv, ENV, tmp_path / "host.log")
+    try:
+        yield Trial(executor, tmp_path, silent, kill)
+    finally:
+        executor.end()
+        executor.clean_up()
+
+
+def test_a_run_ends_with_its_code_and_says_why_in_its_log(trial: Trial) -> None:
+    run = trial.wrong("wrong")
+    trial.executor.begin([run])
+    assert trial.until(run, Ended) == Ended(2)
+    assert "there is no task 'no_such_task'" in trial.log(run)
+
+
+def test_several_are_begun_together_and_each_is_looked_at_by_its_name(trial: Trial) -> None:
+    runs = [trial.wrong(name) for name in ("one", "two")]
+    trial.executor.begin(runs)
+    assert [trial.until(run, Ended) for run in runs] == [Ended(2)] * 2
+    assert set(trial.executor.look()) == {run.name for run in runs}
+
+
+def test_a_run_at_work_is_somewhere_until_it_is_ended(trial: Trial) -> None:
+    run = trial.run("waits")
+    trial.begin(run)
+    state = trial.executor.look()[run.name]
+    assert isinstance(state, Started)
+    assert state.where
+    trial.executor.end()
+    assert isinstance(trial.executor.look()[run.name], (Ended, Lost))
+    assert trial.is_free(run)
+
+
+def test_one_is_ended_and_the_other_goes_on(trial: Trial) -> None:
+    one, two = trial.run("one"), trial.run("two")
+    trial.begin(one, two)
+    trial.executor.end([one.name])
+    states = trial.executor.look()
+    assert isinstance(states[one.name], (Ended, Lost))
+    assert isinstance(states[two.name], Started)
+    assert (trial.is_free(one), trial.is_free(two)) == (True, False)
+
+
+def test_one_that_is_killed_is_not_taken_for_one_that_goes_on(trial: Trial) -> None:
+    run = trial.run("killed")
+    trial.begin(run)
+    trial.kill(run.name)
+    state = trial.until(run, Ended, Lost)
+    assert state == Lost() or (isinstance(state, Ended) and state.code < 0)
+
+
+def test_one_that_was_ended_is_begun_again(trial: Trial) -> None:
+    run = trial.run("again")
+    trial.begin(run)
+    trial.executor.end([run.name])
+    trial.wrong("again")
+    trial.executor.begin([run])
+    assert trial.until(run, Ended) == Ended(2)
+
+
+def test_a_run_that_has_finished_stands(trial: Trial) -> None:
+    """Begun twice, it finds its result and asks nothing."""
+    run = trial.run("done", url="demo://baseline")
+    trial.executor.begin([run])
+    assert trial.until(run, Ended) == Ended(0), trial.log(run)
+    result = RunDir(trial.folder / "done").evaluation_config
+    written = result.read_bytes()
+    trial.executor.begin([run])
+    while trial.log(run).count("exact_match = ") < 2:
+        trial.until(run, Started, Waiting, Ended)
+    assert trial.until(run, Ended) == Ended(0)
+    assert result.read_bytes() == written
+
+
+def test_nothing_is_left_of_runs_that_have_ended_but_their_folders_and_logs(trial: Trial) -> None:
+    run, other = trial.run("keyed"), trial.wrong("wrong")
+    trial.begin(run)
+    trial.executor.begin([other])
+    trial.until(other, Ended)
+    trial.executor.end()
+    trial.executor.look()
+    trial.executor.clean_up()
+    found = subprocess.run(["grep", "-rl", CANARY, str(trial.folder)], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+    assert processes("helm-run", trial.folder) == processes("run_eval", trial.folder) == []

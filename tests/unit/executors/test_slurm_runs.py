@@ -1,0 +1,267 @@
+"""Waves of runs: what is on disk, which tasks are theirs, what has become of them, their keys."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.executors.runs import Ended, Lost, Started, Waiting
+from eval_factory.executors.slurm import QueuedTask
+from eval_factory.executors.slurm_runs import (
+    MOST_NAMED,
+    RunEnd,
+    SlurmRuns,
+    SlurmStore,
+    Wave,
+    active,
+    arrays,
+    refuse_cells_in_slurm,
+    refuse_run_in_slurm,
+    script_of,
+    starts_below,
+    take_environment,
+    write_environment,
+)
+from slurm_cells import RESOURCES, ScriptedSlurm, run_of, submitted
+
+A, B, C = (run_of(name) for name in ("t/a/0", "t/b/0", "t/c/0"))
+WAVES = [Wave(1, "ef-x-w1", (A, B, C)), Wave(2, "ef-x-w2", (B,))]
+
+
+def task(name: str, index: int, state: str = "PENDING", reason: str = "Resources") -> QueuedTask:
+    return QueuedTask(name, "7", index, state, reason)
+
+
+def test_tasks_are_known_by_the_name_of_their_job_and_their_number() -> None:
+    running = task("ef-x-w1", 2, "RUNNING")
+    queue = [task("ef-x-w1", 0), running, task("ef-y-w1", 1), task("ef-x-w1", 3)]
+    assert active(queue, WAVES) == {"t/a/0": queue[0], "t/c/0": running}
+
+
+def test_of_two_tasks_of_one_run_the_one_that_runs_counts() -> None:
+    first, second = task("ef-x-w1", 1, "RUNNING"), task("ef-x-w2", 0)
+    assert active([first, second], WAVES) == active([second, first], WAVES) == {"t/b/0": first}
+
+
+def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes() -> None:
+    other = run_of("t/d/0", resources={**RESOURCES, "cpus": 2})
+    plan = [A, run_of("t/b/0", group="h"), C, other, run_of("t/e/0")]
+    found = [[run.name for run in array] for array in arrays(plan, 2)]
+    assert found == [["t/a/0", "t/c/0"], ["t/e/0"], ["t/b/0"], ["t/d/0"]]
+    assert [len(array) for array in arrays(plan, 1000)] == [3, 1, 1]
+
+
+def test_what_is_done_together_is_one_task_however_much_it_is() -> None:
+    plan = [run_of(f"t/{name}/0", together=True) for name in "abc"]
+    assert list(arrays(plan, 2)) == [plan]
+    wave, only = Wave(3, "ef-x-w3", tuple(plan), together=True), task("ef-x-w3", 0)
+    assert active([only], [wave]) == {run.name: only for run in plan}
+
+
+def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> None:
+    store = SlurmStore(SuiteDir(tmp_path))
+    assert not store.is_there()
+    name = store.begin()
+    store.cancelled.touch()
+    assert (store.is_there(), store.begin(), store.waves()) == (True, name, [])
+    assert not store.cancelled.exists(), "a new invocation takes it back that all was cancelled"
+    first = store.new_wave(name, [A, replace(B, probed=())])
+    assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, replace(B, probed=())))]
+    assert store.logs(1).is_dir()
+    store.wave_file(2).touch()  # its submitter was killed
+    together = store.new_wave(name, [run_of("t/d/0", together=True)])
+    assert [(wave.number, len(wave.runs), wave.together) for wave in store.waves()] == [
+        (1, 2, False), (2, 0, False), (3, 1, True),
+    ]  # fmt: skip
+    assert store.task_log(first, replace(B, probed=())).name == "1.log"
+    assert store.served("t", 2) != store.served("t", 2)
+    assert store.was_submitted_again(first, run_of("t/d/9"))
+    assert not store.was_submitted_again(together, run_of("t/d/9"))
+
+
+def test_a_wave_of_an_earlier_version_has_names_alone(tmp_path: Path) -> None:
+    store = SlurmStore(SuiteDir(tmp_path))
+    store.begin()
+    store.wave_file(1).write_text('{"number": 1, "job_name": "n", "keys": ["t/a/0", "t/b/0a.2-of-3"]}')
+    (wave,) = store.waves()
+    assert [(run.name, run.run_config) for run in wave.runs] == [("t/a/0", ""), ("t/b/0a", "")]
+
+
+def test_an_older_start_is_the_older_whatever_ended_late(tmp_path: Path) -> None:
+    for age, name in ((50, "w2-b"), (100, "w1-a"), (0, "w1-a.end.json")):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    assert [path.name for path in starts_below(tmp_path)] == ["w1-a", "w2-b"]
+    assert starts_below(tmp_path / "none") == []
+
+
+class Runs(SlurmRuns):
+    """Of two waves with a run each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.one, self.two = (submitted(SuiteDir(folder), name) for name in ("t/a/0", "t/b/0"))
+        self.scripted, self.said = ScriptedSlurm(), list[str]()
+        super().__init__(SuiteDir(folder), self.scripted, say=self.said.append)  # type: ignore[arg-type]
+
+    def keys(self) -> list[bool]:
+        return [self.store.environment(number).exists() for number in (1, 2)]
+
+    def queue(self, *waves: Wave) -> None:
+        self.scripted.tasks = [task(wave.job_name, 0, "RUNNING") for wave in waves]
+        self.look()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "found"),
+    [
+        ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
+        ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
+        ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
+        ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources: nodes that others use")),
+        ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
+        ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
+        ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
+        ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
+    ],
+)  # fmt: skip
+def test_what_squeue_says_of_a_run(runs: Runs, state: str, reason: str, found: Waiting | Started) -> None:
+    runs.scripted.tasks = [task(runs.one.job_name, 0, state, reason)]
+    assert runs.look()["t/a/0"] == replace(found, where=found.where.format(runs.one.job_name))
+
+
+def test_what_is_not_queued_has_ended_where_a_task_recorded_it(runs: Runs) -> None:
+    (run,) = runs.one.runs
+    runs.store.record_end(runs.one, run, RunEnd(4, "failed", "no", 2))
+    assert runs.look() == {"t/a/0": Ended(4), "t/b/0": Lost()}
+    assert runs.store.last_end("t/a/0") == RunEnd(4, "failed", "no", 2)
+    submitted(runs.store.suite, "t/a/0")
+    assert (runs.look()["t/a/0"], runs.store.last_end("t/a/0")) == (Lost(), None), "it was begun again"
+
+
+def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
+    runs.scripted.tasks = [task(runs.one.job_name, 0, reason="JobHeldUser"), task(runs.two.job_name, 0, reason="None")]
+    for _ in range(3):
+        runs.look()
+    assert runs.said == [
+        f"{runs.one.job_name} waits in Slurm: JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
+    ]
+
+
+def test_a_job_is_submitted_that_deletes_the_keys_when_the_tasks_have_ended(runs: Runs) -> None:
+    runs.queue(runs.two)
+    runs.clean_up()
+    ((after, text),) = runs.scripted.clean_ups
+    assert after == "7"
+    assert f"#SBATCH --job-name={runs.two.job_name}-clean-up\n" in text
+    assert f"--name={runs.two.job_name} " in text
+    assert f"exec rm -f -- {runs.store.environment(2)}\n" in text
+    assert f"#SBATCH --output={runs.store.logs(2)}/clean-up.log\n" in text
+    runs.clean_up()
+    assert len(runs.scripted.clean_ups) == 1
+    assert (runs.keys(), runs.said) == ([False, True], []), "of the other wave no task is left"
+
+
+def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> None:
+    runs.scripted.refuses = True
+    runs.queue(runs.one)
+    runs.clean_up()
+    assert runs.said == [
+        f"the keys of {runs.one.job_name} are deleted by its last task, or by the next command: sbatch does not take it"
+    ]
+    runs.scripted.refuses = False
+    runs.clean_up()
+    assert len(runs.scripted.clean_ups) == 1
+
+
+def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -> None:
+    before = time.time() - 100
+    os.utime(runs.store.environment(1), (before, before))
+    runs.forget_keys([], older_than_s=99)
+    assert runs.keys() == [False, True]
+
+
+def test_keys_that_are_another_users_raise_nothing(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    runs.forget_keys([])
+    assert runs.keys() == [True, True]
+
+
+def test_keys_and_settings_go_along_and_nothing_else(tmp_path: Path) -> None:
+    """Of settings the node's come first, of keys the submitter's."""
+    path = tmp_path / "env"
+    env = {"OPENAI_API_KEY": "k", "HF_HOME": "/hf", "PATH": "/p", "OTHER_SECRET": "x", "HTTPS_PROXY": "p"}
+    write_environment(path, env, {"OPENAI_API_KEY", "NOT_SET"})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    there = {"PATH": "/node", "OPENAI_API_KEY": "old", "HF_HOME": "/scratch"}
+    take_environment(path, there)
+    assert there == {"PATH": "/node", "OPENAI_API_KEY": "k", "HF_HOME": "/scratch", "HTTPS_PROXY": "p"}
+    with pytest.raises(FileNotFoundError):
+        take_environment(tmp_path / "gone", {})
+
+
+def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
+    store = SlurmStore(SuiteDir(tmp_path))
+    text = script_of([A, B], "ef-x-w3", 3, store, ("-m", "worker"))
+    assert "#SBATCH --job-name=ef-x-w3\n#SBATCH --array=0-1%2\n" in text
+    assert text.splitlines()[-1] == f"exec {sys.executable} -m worker {store.wave_file(3)}"
+    assert f"--output={store.logs(3)}/%a.log" in text
+    other = run_of("t/a/0", resources={**RESOURCES, "python": "/opt/python"})
+    assert "exec /opt/python -m" in script_of([other], "n", 1, store, ("-m", "worker"))
+    servers = run_of("t/a/0", together=True, servers=3, at_once=1)
+    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n" in script_of([servers, servers], "n", 1, store, ())
+
+
+def test_a_run_whose_job_is_queued_is_not_begun_here(tmp_path: Path) -> None:
+    wave = submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
+    slurm = ScriptedSlurm([task(wave.job_name, 0)])
+    with pytest.raises(BusyError) as caught:
+        refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(
+        f"{tmp_path}/out: in Slurm already: {wave.job_name} (model/medec, PENDING)\n  wait for the end: "
+    )
+    assert f"suite cancel {tmp_path}/out" in str(caught.value)
+    slurm.tasks = []
+    refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+
+
+def test_nor_a_cell_of_a_suite_in_slurm(tmp_path: Path) -> None:
+    wave = submitted(SuiteDir(tmp_path), "a/medec/0a", "b/medec/0a")
+    slurm = ScriptedSlurm([task(wave.job_name, 1)])
+    refuse_run_in_slurm(tmp_path / "a" / "medec", {}, slurm)  # type: ignore[arg-type]
+    refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec"], slurm)  # type: ignore[arg-type]
+    with pytest.raises(BusyError, match=r"b/medec, PENDING"):
+        refuse_run_in_slurm(tmp_path / "b" / "medec", {}, slurm)  # type: ignore[arg-type]
+    with pytest.raises(BusyError, match=r"b/medec, PENDING"):
+        refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec", "b/medec"], slurm)  # type: ignore[arg-type]
+
+
+def test_many_are_not_all_named(tmp_path: Path) -> None:
+    names = [f"t/e{number}" for number in range(MOST_NAMED + 2)]
+    wave = submitted(SuiteDir(tmp_path), *(f"{name}/0a" for name in names))
+    slurm = ScriptedSlurm([task(wave.job_name, index) for index in range(len(names))])
+    with pytest.raises(BusyError, match=r"\(t/e2, PENDING\) and 2 more\n"):
+        refuse_cells_in_slurm(SuiteDir(tmp_path), names, slurm)  # type: ignore[arg-type]
+
+
+def test_slurm_is_asked_only_where_a_task_may_be_there(tmp_path: Path) -> None:
+    slurm = ScriptedSlurm(silent=1)
+    refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+    submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
+    with pytest.raises(PrerequisiteError, match=r"may be in Slurm, which does not say: squeue .* no controller\n"):
+        refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
