@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from eval_factory.endpoint import connections
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import CUT, Reply, TransportError
 from in_the_loop import WAYS, runs_in
