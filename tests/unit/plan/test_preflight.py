@@ -112,7 +112,7 @@ def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
 
     def client(settings: EndpointSettings, servers: Servers) -> RetryingClient:
         asked.append(settings)
-        assert servers.all[0].connection.transport.timeout_s == settings.request_timeout
+        assert servers.all[0].transport.timeout_s == settings.request_timeout
         return RetryingClient(settings, servers)
 
     monkeypatch.setattr(preflight, "RetryingClient", client)
