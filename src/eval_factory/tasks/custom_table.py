@@ -19,9 +19,9 @@ from eval_factory.tasks.file_problems import (
     not_utf8,
     other_form,
     other_kind,
-    rows_of,
     shortened,
-    unreadable,
+    table_rows,
+    unreadable_file,
 )
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
@@ -56,9 +56,9 @@ def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | No
     """The names of the columns; None where the table cannot be read."""
     try:
         form = other_kind(dataset_file) or other_form(dataset_file)
-        header = None if form else next((row for _, row in rows_of(dataset_file)), None)
+        header = None if form else next((row for _, row in table_rows(dataset_file)), None)
     except OSError as error:
-        found.problems += unreadable(dataset_file, error, "dataset_file", path).problems
+        found.problems += unreadable_file(dataset_file, error, "dataset_file", path).problems
         return None
     except UnicodeDecodeError:
         found.problems += not_utf8(dataset_file).problems
@@ -149,7 +149,7 @@ def check_rows(
     shown = [header.index(name) for name in columns if name in header]
     count = 0
     try:
-        for count, (line, row) in enumerate(islice(rows_of(file), 1, None), start=1):
+        for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
             where = f"{file}: row {count} (line {line})"
             if len(row) != len(header):
                 problems.append(
