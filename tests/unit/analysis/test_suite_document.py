@@ -75,7 +75,7 @@ def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> Non
         group_win_rates=(GroupWinRates("bias", (WinRate("a", 0.5, 1), WinRate("b", None, 0))),),
     )
     whole = results_document(found, tmp_path)
-    documents.check(whole, documents.SUITE_RESULTS_SCHEMA)
+    documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
     assert (whole["schema_version"], whole["status"]) == (1, "partial")
     assert (whole["targets"], whole["evaluations"]) == (["a", "b", "c"], ["x", "y", "z"])
     assert whole["cells"][0]["scores"] == [
