@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -15,7 +16,7 @@ MAX_LINES = 60
 MAX_BRANCHES = 15
 
 
-def circle_in(imports: Mapping[str, Set[str]]) -> list[str]:
+def circle_in(imports: Mapping[str, AbstractSet[str]]) -> list[str]:
     """The modules of one circle; imports inside functions count, those for types alone do not."""
     try:
         TopologicalSorter(imports).prepare()
