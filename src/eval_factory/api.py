@@ -33,7 +33,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.options import DryRun, Evaluated, Options, Submitted
+from eval_factory.workflows.options import DryRun, Options, Submitted
 
 if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from eval_factory.report.reader import StoredResult, load_result
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
     from eval_factory.workflows.estimate import Estimate
+    from eval_factory.workflows.evaluate import Evaluated
     from eval_factory.workflows.reproduce import Reproduction, Reran
     from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
     from eval_factory.workflows.verify import Finding, Verified
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _AT_FIRST_USE = {
     "CellReport": "eval_factory.workflows.suite.suite_report",
     "Compared": "eval_factory.analysis.comparison",
+    "Evaluated": "eval_factory.workflows.evaluate",
     "Finding": "eval_factory.workflows.verify",
     "GateResult": "eval_factory.analysis.gate",
     "ParameterInfo": "eval_factory.tasks.task_info",

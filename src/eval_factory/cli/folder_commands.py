@@ -19,12 +19,13 @@ from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.report.every_eval_ever import RELATIONSHIPS
 
 if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
     from eval_factory.core.annotations import Sample
 
+RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+"""Of who evaluated to the model's developer, as the schema of Every Eval Ever has them."""
 MOST_SHOWN = 20
 """Findings of one file; `--json` has all."""
 

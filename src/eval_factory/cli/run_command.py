@@ -19,7 +19,8 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.options import DryRun, Evaluated, Submitted
+    from eval_factory.workflows.evaluate import Evaluated
+    from eval_factory.workflows.options import DryRun, Submitted
 
 JSON_FLAG = "--json"
 SUBMITTED = "submitted"

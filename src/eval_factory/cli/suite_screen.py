@@ -50,6 +50,19 @@ NARROWEST = 30
 """Columns below which no terminal is written for."""
 _STATUS_WIDTH = max(map(len, states.STATUSES))
 _GAPS = 4
+_GAP = "  "
+_BELOW = "    "
+INTERVAL_S = 1.0
+
+
+@contextmanager
+def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
+    """The observer that was asked for."""
+    if output.quiet:
+        yield _recorded(NobodyLooks(), folder, output)
+    else:
+        with SuiteScreen(lasting(sys.stderr), folder) as screen:
+            yield _recorded(screen, folder, output)
 
 
 class SuiteScreen:
@@ -134,6 +147,25 @@ class SuiteScreen:
         return f"{_clean(cell.name)}: {cell.so_far or cell.status}{f': {whole}' if whole else ''}"
 
 
+class StartRecord:
+    """An observer that writes one record when the cells are known, and passes everything on."""
+
+    def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
+        self._further, self._stdout, self._folder = further, stdout, folder
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        if event.get("event") == SUITE_STARTED:
+            told = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
+            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **told})
+        self._further.on_event(event)
+
+    def tick(self) -> None:
+        self._further.tick()
+
+    def say(self, text: str) -> None:
+        self._further.say(text)
+
+
 def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Group:
     """All cells, in no more lines than the terminal has."""
     told = (state_line(status, now), counts_line(status), spent_line(status))
@@ -166,39 +198,6 @@ def _fitted(line: str, width: int) -> str:
 
 def _clean(text: Any) -> str:
     return one_line(str(text))
-
-
-_GAP = "  "
-_BELOW = "    "
-
-
-class StartRecord:
-    """An observer that writes one record when the cells are known, and passes everything on."""
-
-    def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
-        self._further, self._stdout, self._folder = further, stdout, folder
-
-    def on_event(self, event: Mapping[str, Any]) -> None:
-        if event.get("event") == SUITE_STARTED:
-            told = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
-            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **told})
-        self._further.on_event(event)
-
-    def tick(self) -> None:
-        self._further.tick()
-
-    def say(self, text: str) -> None:
-        self._further.say(text)
-
-
-@contextmanager
-def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
-    """The observer that was asked for."""
-    if output.quiet:
-        yield _recorded(NobodyLooks(), folder, output)
-    else:
-        with SuiteScreen(lasting(sys.stderr), folder) as screen:
-            yield _recorded(screen, folder, output)
 
 
 def show_end(report: SuiteReport, output: RunOutput) -> None:
@@ -298,9 +297,6 @@ def _show_table(found: list[Row], stdout: TextIO) -> None:
             continue
         console.print(line)
         console.print(Text(wrapped(f"{_BELOW}{row.what}", width)))
-
-
-INTERVAL_S = 1.0
 
 
 def show(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:

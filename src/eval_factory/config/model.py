@@ -26,7 +26,7 @@ from eval_factory.core.secrets import Redactor, is_variable_name, looks_like_key
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import SERVED_SCHEME
 from eval_factory.endpoint.openai_api import base_of, kind_of
-from eval_factory.tasks.choice_question import MOST_ORDERS
+from eval_factory.tasks.choice_question import MAX_ORDERS
 
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
@@ -34,7 +34,7 @@ DEMO_URLS = ("demo://baseline",)
 MAX_PARALLELISM = 4096
 MAX_CRITERIA_PER_REQUEST = 50
 MAX_TRAIN_TRIALS = 1000
-LONGEST_TIMEOUT_S = 24 * 3600.0
+MAX_TIMEOUT_S = 24 * 3600.0
 """A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
 
 _ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
@@ -97,10 +97,10 @@ Line = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
 PathText = Annotated[Line, AfterValidator(expanded)]
 """A path as the user wrote it, but for `~`."""
 
-MOST = 10**9
+MAX_COUNT = 10**9
 """Of anything that is counted: beyond it, a number is a slip of the keyboard."""
 
-Positive = Annotated[int, Field(strict=True, ge=1, le=MOST)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)]
 
 
@@ -202,9 +202,9 @@ def _different_names(judges: list[Judge] | None) -> list[Judge] | None:
 
 Jury = Annotated[list[Judge], Field(min_length=1)]
 
-Amount = Annotated[Number, Field(ge=0.0, le=float(MOST))]
+Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]
 """US dollars; nothing costs less than nothing."""
-SomeMoney = Annotated[Number, Field(gt=0.0, le=float(MOST))]
+SomeMoney = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 
 class TokenPrice(StrictModel):
@@ -276,7 +276,7 @@ class Extra(StrictModel):
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
-    shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MOST_ORDERS)] | None
+    shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MAX_ORDERS)] | None
     prices: Annotated[PriceTable | None, AfterValidator(_different_models)]
     max_cost: SomeMoney | None
     max_requests: Positive | None
@@ -301,7 +301,7 @@ class Params(StrictModel):
     parallelism: Parallelism
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]
-    request_timeout: Annotated[Number, Field(gt=0.0, le=LONGEST_TIMEOUT_S)]
+    request_timeout: Annotated[Number, Field(gt=0.0, le=MAX_TIMEOUT_S)]
     temperature: Temperature | None
     top_p: TopP | None
     extra: Extra

@@ -38,7 +38,7 @@ from eval_factory.endpoint.openai_api import PATHS
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Names that a message has."""
 _ANY = "*"
 _PATTERN = frozenset("*?[")
@@ -112,7 +112,7 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
 
 def _named(names: Sequence[str]) -> str:
     different = list(dict.fromkeys(names))
-    return ", ".join(different[:MOST_NAMED]) + (" ..." if len(different) > MOST_NAMED else "")
+    return ", ".join(different[:MAX_NAMED]) + (" ..." if len(different) > MAX_NAMED else "")
 
 
 def _same_folder(left: Sequence[Combination]) -> list[str]:
@@ -202,7 +202,7 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
     return {path: said for path, said in found.items() if said[1] is not None}
 
 
-MOST_USUAL_PROCESSES = 8
+MAX_DEFAULT_PROCESSES = 8
 """About 130 MB each."""
 
 
@@ -253,7 +253,7 @@ class Suite:
 
 def usual_processes() -> int:
     """Of a suite that does not say: while some ask, which costs little, others load data and score."""
-    return min(2 * (os.cpu_count() or 1), MOST_USUAL_PROCESSES)
+    return min(2 * (os.cpu_count() or 1), MAX_DEFAULT_PROCESSES)
 
 
 def build_suite(
@@ -281,12 +281,15 @@ def build_suite(
     layers = read_layers(path if document is None else document, flags or {}, tuple(overrides), env, problems)
     of_sound_shape = [layer for layer in layers if not _shape_problems(layer, problems)]
     for layer in of_sound_shape:
-        problems += _with_origin(layer, problems_of_values(layer.tree, framework))
+        problems += [f"{layer.begin}{problem}" for problem in problems_of_values(layer.tree, framework)]
     section = merged([(layer, normal_form(layer, framework, problems)) for layer in of_sound_shape])
     if problems:
         raise ConfigError(problems)
     problems += _missing(section, env)
-    left = [] if problems else combinations(_with_served(section, framework), problems)
+    left = []
+    if not problems:  # the URLs of what is served are the cells'; the suite's own file does not say them
+        targets = [served_target(one, framework.defaults.serve) for one in section["targets"]]
+        left = combinations({**section, "targets": targets}, problems)
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
     return _suite(section, left, framework)
@@ -295,13 +298,8 @@ def build_suite(
 def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
     """Whether nothing more can be said about a layer: unknown keys keep no other mistake from being found."""
     found = list(problems_of_shape(layer.tree))
-    problems += _with_origin(layer, iter(found))
+    problems += [f"{layer.begin}{problem}" for problem in found]
     return any(not problem.startswith(UNKNOWN_KEY) for problem in found)
-
-
-def _with_origin(layer: SuiteLayer, problems: Iterator[str]) -> Iterator[str]:
-    for problem in problems:
-        yield f"{layer.begin}{problem}"
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
@@ -322,11 +320,6 @@ def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str
                 yield f"{TOP}.targets: {target['name']} has no api_endpoint.{key}"
         if target.get("serve"):
             yield from problems_of_serve(target, f"{TOP}.targets: {target['name']}", env)
-
-
-def _with_served(section: Mapping[str, Any], framework: Framework) -> dict[str, Any]:
-    """With the URLs of what is served; the suite's own file does not say them."""
-    return {**section, "targets": [served_target(one, framework.defaults.serve) for one in section["targets"]]}
 
 
 def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Framework) -> Suite:

@@ -53,13 +53,14 @@ def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
     """What is wrong with the parameters and the endpoints in a section of sound shape."""
     for where, params in params_of(tree):
-        yield from _problems_of_params(params, where, framework)
+        yield from _problems_of(params, where, "config.params", Params, framework)
     for name in HANDED:
         if tree.get(name) is not None and name in Extra.model_fields:
-            for problem in _problems_of_params({"extra": {name: tree[name]}}, TOP, framework):
+            for problem in _problems_of({"extra": {name: tree[name]}}, TOP, "config.params", Params, framework):
                 yield problem.replace(f"{TOP}.extra.{name}", f"{TOP}.{name}")
     for number, target in enumerate(tree.get("targets") or []):
-        yield from _problems_of_endpoint(target.get("api_endpoint") or {}, endpoint_at(number), framework)
+        endpoint = target.get("api_endpoint") or {}
+        yield from _problems_of(endpoint, endpoint_at(number), "target.api_endpoint", ApiEndpoint, framework)
 
 
 def endpoint_at(number: int) -> str:
@@ -76,29 +77,22 @@ def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{TOP}.{kind}[{number}].params", entry["params"]
 
 
-def _problems_of_params(params: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
-    defaults = {"config": {"params": framework.defaults.config["params"]}}
-    given = {"config": {"params": deepcopy(dict(params))}}
-    foreign_keys.take_out([(Source.FILE, given)])
-    whole, _ = merge([(Source.FRAMEWORK, defaults), (Source.FILE, given)])
-    yield from _problems_of(whole["config"]["params"], where, Params)
-
-
-def _problems_of_endpoint(endpoint: Mapping[str, Any], where: str, framework: Framework) -> Iterator[str]:
-    given = {"target": {"api_endpoint": deepcopy(dict(endpoint))}}
-    canonical_names(given, [])  # two different ones are found where layers are brought into one form
-    foreign_keys.take_out([(Source.FILE, given)])
-    whole, _ = merge([(Source.FRAMEWORK, {"target": framework.defaults.target}), (Source.FILE, given)])
-    merged = whole["target"]["api_endpoint"]
-    for (name,) in _GIVEN_ELSEWHERE:
-        if merged.get(name) is None:
-            merged.pop(name, None)
-    yield from _problems_of(merged, where, ApiEndpoint)
-
-
-def _problems_of(tree: Mapping[str, Any], where: str, model: type[BaseModel]) -> Iterator[str]:
+def _problems_of(
+    given: Mapping[str, Any], where: str, place: str, model: type[BaseModel], framework: Framework
+) -> Iterator[str]:
+    """`place`: where a run config has what stands at `where` in the suite."""
+    tree = nested({place: deepcopy(dict(given))})
+    canonical_names(tree, [])  # two different ones are found where layers are brought into one form
+    foreign_keys.take_out([(Source.FILE, tree)])
+    defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
+    whole: Any = merge([(Source.FRAMEWORK, defaults), (Source.FILE, tree)])[0]
+    for name in place.split("."):
+        whole = whole[name]
+    for (name,) in _GIVEN_ELSEWHERE if model is ApiEndpoint else ():
+        if whole.get(name) is None:
+            whole.pop(name, None)
     try:
-        model.model_validate(tree)
+        model.model_validate(whole)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
@@ -106,7 +100,7 @@ def _problems_of(tree: Mapping[str, Any], where: str, model: type[BaseModel]) ->
 
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
-MOST_EXTENDED = 20
+MAX_EXTENDED = 20
 COPY_IT = "a suite extends a file of its own folder, or below it: copy the file there"
 _OF_RUN_CONFIGS = ("config", "target")
 _PRESETS = Path(__file__).with_name("presets")
@@ -195,8 +189,8 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
         if os.path.realpath(path) in [os.path.realpath(known) for known in seen[:-1]]:
             way = " extends ".join(map(str, seen))
             raise ConfigError(f"{seen[0]}: {TOP}.extends: a file must not extend itself: {way}")
-        if len(seen) > MOST_EXTENDED:
-            raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MOST_EXTENDED} files extend one another")
+        if len(seen) > MAX_EXTENDED:
+            raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MAX_EXTENDED} files extend one another")
         if not is_within(path, base):
             raise ConfigError(f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}")
         try:

@@ -1,8 +1,7 @@
 """An OpenAI-compatible endpoint on loopback, for the length of a run, with answers from a stated rule.
 
-The rule (`RULE`) looks at nothing but the prompt, so a run against it can be repeated to the last digit.
-
-The embedded endpoint as the judge of a rubric: a stated rule in the place of a model's judgement.
+The rules (`RULE`, and `RUBRIC_RULE` for a judge) look at nothing but the prompt, so a run against them can be repeated
+to the last digit.
 """
 
 from __future__ import annotations
@@ -19,43 +18,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-RULE_OF_EMBEDDED_JUDGE = (
+RUBRIC_RULE = (
     "Where the prompt asks whether criteria are met, one is met if half of its words of five letters or more, or more"
     " of them, stand in the last turn of the conversation."
 )
-
 _CONVERSATION = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
 _ONE = re.compile(r"<criterion>\n\[\S+\] (.*?)\n</criterion>", re.DOTALL)
 _SEVERAL = re.compile(r"<criteria>\n(.*?)\n</criteria>", re.DOTALL)
 _NUMBERED = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)
 _LAST_TURN = "\n\nassistant: "
 _WORD = re.compile(r"\w{5,}")
-
-
-def embedded_judgement(prompt: str) -> str | None:
-    """What `RULE` says of the criteria in a judge's prompt; None for any other prompt."""
-    conversation = _CONVERSATION.search(prompt)
-    if conversation is None:
-        return None
-    turn = conversation[1].rpartition(_LAST_TURN)[2]
-    rest = prompt[conversation.end() :]
-    one, several = _ONE.search(rest), _SEVERAL.search(rest)
-    if one is not None:
-        return json.dumps(_decision(one[1], turn))
-    if several is None:
-        return None
-    criteria = _NUMBERED.split(several[1])[1:]
-    judgements = [{"criterion": number, **_decision(text, turn)} for number, text in enumerate(criteria, start=1)]
-    return json.dumps({"judgements": judgements})
-
-
-def _decision(criterion: str, turn: str) -> dict[str, str | bool]:
-    words = {word.lower() for word in _WORD.findall(criterion)}
-    there = words & {word.lower() for word in _WORD.findall(turn)}
-    told = f"{len(there)} of its {len(words)} longer words stand in the answer"
-    return {"explanation": told, "criteria_met": bool(words) and 2 * len(there) >= len(words)}
-
-
 RULE = (
     "Where the prompt holds lettered options, the answer is the letter of the longest one (the first of several);"
     " otherwise the answer is the first 40 words of the prompt's last paragraph."
@@ -63,7 +35,6 @@ RULE = (
 WORDS_ANSWERED = 40
 MODEL = "demo/baseline"
 LISTEN_BACKLOG = 256
-
 _OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")
 
 
@@ -85,6 +56,30 @@ def baseline_answer(prompt: str) -> str:
         return max(last, key=lambda option: len(option[1]))[0]
     paragraphs = [part for part in prompt.split("\n\n") if part.strip()]
     return " ".join((paragraphs[-1] if paragraphs else "").split()[:WORDS_ANSWERED])
+
+
+def embedded_judgement(prompt: str) -> str | None:
+    """What `RUBRIC_RULE` says of the criteria in a judge's prompt; None for any other prompt."""
+    conversation = _CONVERSATION.search(prompt)
+    if conversation is None:
+        return None
+    turn = conversation[1].rpartition(_LAST_TURN)[2]
+    rest = prompt[conversation.end() :]
+    one, several = _ONE.search(rest), _SEVERAL.search(rest)
+    if one is not None:
+        return json.dumps(_decision(one[1], turn))
+    if several is None:
+        return None
+    criteria = _NUMBERED.split(several[1])[1:]
+    judgements = [{"criterion": number, **_decision(text, turn)} for number, text in enumerate(criteria, start=1)]
+    return json.dumps({"judgements": judgements})
+
+
+def _decision(criterion: str, turn: str) -> dict[str, str | bool]:
+    words = {word.lower() for word in _WORD.findall(criterion)}
+    there = words & {word.lower() for word in _WORD.findall(turn)}
+    told = f"{len(there)} of its {len(words)} longer words stand in the answer"
+    return {"explanation": told, "criteria_met": bool(words) and 2 * len(there) >= len(words)}
 
 
 class _BadRequest(Exception):

@@ -1,10 +1,4 @@
-"""What will be run: the endpoints by role, the scenario's arguments, and the identity by which a run is known again.
-
-The name that several servers of one model have together, by which their answers are kept.
-
-It is the URL of the first that was asked. run_config.yml remembers it, and every server that was one of them: a list in
-another order, with one more or one less, is the same target, and so is a single URL that others are put beside.
-"""
+"""What will be run: the endpoints by role, the scenario's arguments, and the identity by which a run is known again."""
 
 from __future__ import annotations
 
@@ -29,66 +23,10 @@ from eval_factory.endpoint.openai_api import CHAT, Adapter, base_of
 
 KEPT_BY = "answers_kept_by"
 """The section of run_config.yml; only where there were several servers."""
-
-
-@dataclass(frozen=True)
-class SameServers:
-    """Of one role."""
-
-    url: str
-    """Their name."""
-    servers: tuple[str, ...]
-    """Every one that has been among them."""
-
-    def has_one_of(self, urls: Iterable[str]) -> bool:
-        known = set(map(base_of, self.servers))
-        return any(base_of(url) in known for url in urls)
-
-
-def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
-    """Role -> the servers of the folder's last run; nothing where neither this run nor that one has several."""
-    endpoint, judges = evaluation.run.target.api_endpoint, evaluation.run.config.params.extra.judges or []
-    several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
-    try:
-        text = rundir.run_config.read_text(encoding="utf-8")
-        if not several and f"\n{KEPT_BY}:" not in text:
-            return {}
-        document = parse_own(text)
-        if KEPT_BY in document:
-            return {role: SameServers(one["url"], tuple(one["servers"])) for role, one in document[KEPT_BY].items()}
-        roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
-        asked = urls_in(document["target"]["api_endpoint"]["url"])
-        judges_before = document["config"]["params"]["extra"]["judges"] or ()
-        own = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
-        before = {**dict.fromkeys((*roles, *own), asked), **{role: urls for role, urls in own.items() if urls}}
-        return {role: SameServers(urls[0], urls) for role, urls in before.items()}
-    except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
-        return {}
-
-
-def named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
-    """The name of these servers, and they themselves; none where they are one with its own name."""
-    name = before.url if before is not None and before.has_one_of(urls) else urls[0]
-    return name, () if tuple(urls) == (name,) else tuple(urls)
-
-
-def kept_by(endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]) -> dict[str, Any]:
-    """The section of run_config.yml; empty where each endpoint is one server, as it always was."""
-    found = {}
-    for one in endpoints:
-        known = before.get(one.role)
-        earlier = known.servers if known is not None and known.url == one.url else ()
-        servers = list(dict.fromkeys((*earlier, *one.urls)))
-        if servers != [one.url]:
-            found[one.role] = {"url": one.url, "servers": servers}
-    return found
-
-
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
 SUITE = "eval-factory"
 """The one suite of an output folder: a folder holds one evaluation."""
-
 RUNTIME_ONLY = frozenset(
     {
         "config.output_dir",
@@ -119,10 +57,8 @@ RUNTIME_ONLY = frozenset(
     }
 )
 """Values that change how a run goes or how its result is judged, not what is asked or answered."""
-
 JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"})
 """The same, of a judge."""
-
 CHANGES_RESULTS = frozenset(
     {
         "config.type",
@@ -157,26 +93,8 @@ CHANGES_RESULTS = frozenset(
         "target.api_endpoint.adapter_config.params_to_rename",
     }
 )
-
 _UNSAFE = re.compile(r"[^a-z0-9.]+")
 _SLUG_LENGTH = 60
-
-
-@dataclass(frozen=True)
-class EndpointPlan(EndpointSettings):
-    """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
-
-    _: KW_ONLY
-    max_length: int | None = None
-    """Tokens of a prompt and its answer together; None: HELM cuts no prompt."""
-    alias: str | None = None
-    """What HELM's name is made of where that is not the model id."""
-    helm_name: str | None = None
-    """HELM's name itself, where somebody who calls helm-run chose it."""
-
-    @property
-    def slug(self) -> str:
-        return slug_of(self.alias or self.model_id)
 
 
 @dataclass(frozen=True)
@@ -202,6 +120,23 @@ class Plan:
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         return (self.model, *self.judges, *self.prescribed)
+
+
+@dataclass(frozen=True)
+class EndpointPlan(EndpointSettings):
+    """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
+
+    _: KW_ONLY
+    max_length: int | None = None
+    """Tokens of a prompt and its answer together; None: HELM cuts no prompt."""
+    alias: str | None = None
+    """What HELM's name is made of where that is not the model id."""
+    helm_name: str | None = None
+    """HELM's name itself, where somebody who calls helm-run chose it."""
+
+    @property
+    def slug(self) -> str:
+        return slug_of(self.alias or self.model_id)
 
 
 def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
@@ -399,3 +334,56 @@ def slug_of(model_id: str) -> str:
         return slug
     digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
     return f"{slug}-{digest}" if slug else digest
+
+
+@dataclass(frozen=True)
+class SameServers:
+    """Of one role."""
+
+    url: str
+    """Their name."""
+    servers: tuple[str, ...]
+    """Every one that has been among them."""
+
+    def has_one_of(self, urls: Iterable[str]) -> bool:
+        known = set(map(base_of, self.servers))
+        return any(base_of(url) in known for url in urls)
+
+
+def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
+    """Role -> the servers of the folder's last run; nothing where neither this run nor that one has several."""
+    endpoint, judges = evaluation.run.target.api_endpoint, evaluation.run.config.params.extra.judges or []
+    several = any(len(urls_in(url)) > 1 for url in (endpoint.url, *(judge.url for judge in judges)))
+    try:
+        text = rundir.run_config.read_text(encoding="utf-8")
+        if not several and f"\n{KEPT_BY}:" not in text:
+            return {}
+        document = parse_own(text)
+        if KEPT_BY in document:
+            return {role: SameServers(one["url"], tuple(one["servers"])) for role, one in document[KEPT_BY].items()}
+        roles = [MODEL_ROLE, *evaluation.task.helm.judges, *evaluation.task.helm.prescribed_judges]
+        asked = urls_in(document["target"]["api_endpoint"]["url"])
+        judges_before = document["config"]["params"]["extra"]["judges"] or ()
+        own = {judge["name"]: urls_in(judge.get("url")) for judge in judges_before}
+        before = {**dict.fromkeys((*roles, *own), asked), **{role: urls for role, urls in own.items() if urls}}
+        return {role: SameServers(urls[0], urls) for role, urls in before.items()}
+    except (OSError, UnicodeDecodeError, YamlError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
+    """The name of these servers, and they themselves; none where they are one with its own name."""
+    name = before.url if before is not None and before.has_one_of(urls) else urls[0]
+    return name, () if tuple(urls) == (name,) else tuple(urls)
+
+
+def kept_by(endpoints: Iterable[EndpointSettings], before: Mapping[str, SameServers]) -> dict[str, Any]:
+    """The section of run_config.yml; empty where each endpoint is one server, as it always was."""
+    found = {}
+    for one in endpoints:
+        known = before.get(one.role)
+        earlier = known.servers if known is not None and known.url == one.url else ()
+        servers = list(dict.fromkeys((*earlier, *one.urls)))
+        if servers != [one.url]:
+            found[one.role] = {"url": one.url, "servers": servers}
+    return found

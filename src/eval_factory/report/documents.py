@@ -15,24 +15,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from eval_factory.core.nouns import Word
-from eval_factory.core.results import (
-    MODEL_ROLE,
-    SCHEMA_VERSION,
-    Comparability,
-    InstanceRecord,
-    Provenance,
-    Score,
-    Scores,
-    Spent,
-    SpentByRole,
-    TaskResult,
-    Usage,
-)
+from eval_factory.core.nouns import MODEL_ROLE, Word
+
+if TYPE_CHECKING:
+    from eval_factory.core.results import (
+        Comparability,
+        InstanceRecord,
+        Provenance,
+        Score,
+        Scores,
+        Spent,
+        SpentByRole,
+        TaskResult,
+        Usage,
+    )
 
 DIGITS_OF_SECONDS = 4
 DIGITS_OF_STATISTICS = 6
@@ -129,6 +129,8 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
     Args:
         config: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them.
     """
+    from eval_factory.core.results import SCHEMA_VERSION  # imported here: a dry run needs `to_yaml` alone
+
     return {
         "schema_version": SCHEMA_VERSION,
         "status": result.status,

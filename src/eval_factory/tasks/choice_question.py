@@ -135,7 +135,7 @@ def lettered(row: Row, column: str) -> dict[str, Any]:
     return {name: value[name] for name in sorted(value)}
 
 
-MOST_ORDERS = 24
+MAX_ORDERS = 24
 """As many as four choices have."""
 NAME = "choice_order_"
 """How HELM's files call the instances in another order: `choice_order_2` ..."""

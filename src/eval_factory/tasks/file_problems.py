@@ -27,7 +27,7 @@ _KINDS = {
 """First bytes -> what such a file is, and what it is to be instead."""
 
 
-MOST_PROBLEMS_SHOWN = 10
+MAX_PROBLEMS_SHOWN = 10
 """Of one file."""
 
 
@@ -37,8 +37,8 @@ def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> l
     Args:
         where: what that line begins with, such as the file where the others name it.
     """
-    more = len(problems) - MOST_PROBLEMS_SHOWN
-    return [*problems[:MOST_PROBLEMS_SHOWN], *([f"{where}{more} more mistakes in {inside}"] if more > 0 else [])]
+    more = len(problems) - MAX_PROBLEMS_SHOWN
+    return [*problems[:MAX_PROBLEMS_SHOWN], *([f"{where}{more} more mistakes in {inside}"] if more > 0 else [])]
 
 
 @dataclass
@@ -94,7 +94,7 @@ def not_utf8(path: Path) -> ConfigError:
     return ConfigError(f"{path}: is not UTF-8")
 
 
-LONGEST_CELL = 2**31 - 1
+MAX_CELL_LENGTH = 2**31 - 1
 _NUL = "\udc00"
 """Stands in for a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a surrogate pair."""
 
@@ -121,7 +121,7 @@ def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
         OSError, UnicodeDecodeError
         TableError: it is not CSV, or holds a NUL.
     """
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(MAX_CELL_LENGTH)
     begins = 1
     with file.open(encoding="utf-8-sig", newline="") as opened:
         reader = csv.reader((line.replace("\0", _NUL) for line in opened), strict=True)

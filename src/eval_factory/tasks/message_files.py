@@ -32,7 +32,7 @@ CONVERSATION_RUN_SPEC = "eval_factory_conversations"
 ENDING = ".jsonl"
 """Of a `dataset_file` that holds conversations; any other is a table."""
 MESSAGES = "messages"
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 Form = Literal["rubric", "healthbench"]
 OWN: Form = "rubric"
@@ -41,7 +41,7 @@ _ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
 _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt"}
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags"}
 _CASE_KEYS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary")
-LARGEST_POINTS = 1_000_000
+MAX_POINTS = 1_000_000
 
 Row = TypeVar("Row")
 _MESSAGE_KEYS = ("role", "content")
@@ -306,8 +306,8 @@ def text_problems(where: str, value: Any) -> Iterator[str]:
 
 def name_problems(where: str, value: Any) -> Iterator[str]:
     problems = list(text_problems(where, value))
-    if not problems and (len(value) > LONGEST_NAME or any(ord(letter) < 32 for letter in value)):
-        problems.append(f"{where}: must be one line of at most {LONGEST_NAME} characters")
+    if not problems and (len(value) > MAX_NAME_LENGTH or any(ord(letter) < 32 for letter in value)):
+        problems.append(f"{where}: must be one line of at most {MAX_NAME_LENGTH} characters")
     yield from problems
 
 
@@ -358,8 +358,8 @@ def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:
         yield f"{where}.points: is missing"
     elif isinstance(points, bool) or not isinstance(points, (int, float)):
         yield f"{where}.points: must be a number; negative points are for what an answer should not do"
-    elif abs(points) > LARGEST_POINTS or (own and points == 0):
-        yield f"{where}.points: must not be 0, nor beyond {LARGEST_POINTS}"
+    elif abs(points) > MAX_POINTS or (own and points == 0):
+        yield f"{where}.points: must not be 0, nor beyond {MAX_POINTS}"
     yield from _tag_problems(f"{where}.tags", one.get("tags"))
     if own:
         yield from unknown_fields(one, ("criterion", "points", "tags"), f"{where}.")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from eval_factory.tasks.file_problems import LONGEST_CELL, MOST_PROBLEMS_SHOWN, not_utf8, shortened
+from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, MAX_PROBLEMS_SHOWN, not_utf8, shortened
 from eval_factory.tasks.framework import DATA_PATH, FileLayout
 from eval_factory.tasks.message_files import HEALTHBENCH, read_rubric_file
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
@@ -49,11 +49,11 @@ def kind_of(file: Path, entry: FileLayout) -> str:
 
 def content_faults(file: Path, entry: FileLayout) -> list[str]:
     """What HELM would stumble over in one file of the layout; empty where all is well."""
-    found = chain.from_iterable(look(file, entry) for look in _looks(entry))
+    found = _content_faults(file, entry)
     try:
         if file.stat().st_size == 0:
             return [f"{file}: is empty"]
-        shown = list(islice(found, MOST_PROBLEMS_SHOWN))
+        shown = list(islice(found, MAX_PROBLEMS_SHOWN))
         more = sum(1 for _ in found)
     except UnicodeDecodeError:
         return not_utf8(file).problems
@@ -62,29 +62,23 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
     return [f"{file}: {fault}" for fault in shown] + ([f"{file}: {more} more mistakes in it"] if more else [])
 
 
-def _rubric_faults(file: Path, _entry: FileLayout) -> Iterator[str]:
-    yield from read_rubric_file(file, HEALTHBENCH).problems
-
-
-def _choice_faults(file: Path, entry: FileLayout) -> Iterator[str]:
-    yield from read_choice_file(file, str(entry.format)).problems
-
-
-def _looks(entry: FileLayout) -> Iterator[Callable[[Path, FileLayout], Iterable[str]]]:
+def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if entry.format in FORMS:
-        yield _choice_faults
+        yield from read_choice_file(file, str(entry.format)).problems
         return
     if entry.format == HEALTHBENCH:
-        yield _rubric_faults
+        yield from read_rubric_file(file, HEALTHBENCH).problems
         return
     if entry.columns:
-        yield _table_faults
+        yield from _table_faults(file, entry)
     if entry.elements:
-        yield _xml_faults
+        yield from _xml_faults(file, entry)
     if not entry.columns and not entry.elements:
-        yield _text_faults
+        with file.open(encoding="utf-8") as lines:
+            for _ in lines:  # raises where it is no UTF-8
+                pass
     if entry.lines_as is not None:
-        yield _line_faults
+        yield from _line_faults(file, entry)
 
 
 def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
@@ -92,7 +86,9 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if kind in ("parquet", "feather"):
         yield from _arrow_faults(file, entry, kind)
         return
-    if entry.read_by == "csv" and _begins_with(file, GZIP):
+    with file.open("rb") as opened:
+        is_gzip = opened.read(len(GZIP)) == GZIP
+    if entry.read_by == "csv" and is_gzip:
         yield "is compressed with gzip, and HELM reads this one as it is: unpack it"
         return
     table = table_of(file, entry)
@@ -160,7 +156,7 @@ def table_of(file: Path, entry: FileLayout) -> Table:
 
 
 def _csv_table(file: Path, separator: str) -> Table:
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(MAX_CELL_LENGTH)
     with file.open(encoding="utf-8", newline="") as opened:
         columns = list(csv.DictReader(opened, delimiter=separator).fieldnames or [])
 
@@ -267,19 +263,6 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         yield f"has {counts[0]} lines, {other.name} has {counts[1]}: line for line they belong together"
     elif not pairs:
         yield f"has no line that is filled both here and in {other.name}"
-
-
-def _text_faults(file: Path, _entry: FileLayout) -> Iterator[str]:
-    """Raises UnicodeDecodeError."""
-    with file.open(encoding="utf-8") as lines:
-        for _ in lines:
-            pass
-    yield from ()
-
-
-def _begins_with(file: Path, mark: bytes) -> bool:
-    with file.open("rb") as opened:
-        return opened.read(len(mark)) == mark
 
 
 def number_named_by(file: Path) -> int | None:
@@ -404,7 +387,7 @@ def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayou
     parent = folder / Path(str(entry.file)).parent
     return [
         f"{folder / entry.one_per.file}: {where}, column {entry.one_per.column}: no file of {parent} is named {number}"
-        for where, number in islice(missing, MOST_PROBLEMS_SHOWN)
+        for where, number in islice(missing, MAX_PROBLEMS_SHOWN)
     ]
 
 

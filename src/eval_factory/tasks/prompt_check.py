@@ -25,8 +25,8 @@ from eval_factory.core.jury_form import (
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 
-MOST_STEPS = 100
-LONGEST_NAME, LONGEST_TEXT = 80, 1000
+MAX_STEPS = 100
+MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?\Z")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
@@ -60,8 +60,8 @@ def _of_scale(where: str, scale: Any) -> Iterator[str]:
             yield f"{where}.{name}: must be a whole number; {_SCALE_FORM}"
             return
     lowest, highest = min(scale.values()), max(scale.values())
-    if highest - lowest > MOST_STEPS:
-        yield f"{where}: from {lowest} to {highest} are more than {MOST_STEPS} steps; use a coarser scale"
+    if highest - lowest > MAX_STEPS:
+        yield f"{where}: from {lowest} to {highest} are more than {MAX_STEPS} steps; use a coarser scale"
     elif scale.keys() != {MIN, MAX}:
         yield from _of_labels(where, scale)
     elif scale[MIN] >= scale[MAX]:
@@ -75,7 +75,7 @@ def _of_labels(where: str, labels: Mapping[Any, int]) -> Iterator[str]:
         elif _NUMBER.match(name.strip()):
             yield f"{where}.{name}: must be a word, not a number; {_SCALE_FORM}"
         else:
-            yield from _of_text(f"{where}.{name}", name, LONGEST_NAME)
+            yield from _of_text(f"{where}.{name}", name, MAX_NAME_LENGTH)
     words = Counter(str(name).casefold() for name in labels)
     yield from (f"{where}.{word}: stands there twice but for capitals" for word, times in words.items() if times > 1)
     values = Counter(labels.values())
@@ -96,9 +96,9 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
                 hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
                 yield f"{where}.{number}: unknown key {key}{hint}"
         name, told = one.get("name"), one.get("description", "")
-        yield from _of_text(f"{where}.{number}.name", name, LONGEST_NAME)
+        yield from _of_text(f"{where}.{number}.name", name, MAX_NAME_LENGTH)
         if told != "":
-            yield from _of_text(f"{where}.{number}.description", told, LONGEST_TEXT)
+            yield from _of_text(f"{where}.{number}.description", told, MAX_TEXT_LENGTH)
         names[str(name)] += 1
     yield from (f"{where}: {name} is listed {times} times" for name, times in names.items() if times > 1)
 

@@ -24,7 +24,7 @@ from eval_factory.tasks.choice_question import (
     lettered,
     text_of,
 )
-from eval_factory.tasks.file_problems import LONGEST_CELL, not_utf8
+from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
 
 EVERY_TIER = "all"
 _REPEATED_CHOICES = "Answer Choices:"
@@ -264,7 +264,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(MAX_CELL_LENGTH)
     with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.DictReader(file), start=1):
             yield f"row {number}", {name: cell for name, cell in row.items() if name is not None}

@@ -1,6 +1,5 @@
-"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made anew with them.
-
-How many answers people have to rate for an interval of a wanted width: `annotate plan`.
+"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made anew with them; and
+how many ratings an interval of a wanted width takes.
 """
 
 from __future__ import annotations
@@ -44,6 +43,11 @@ from eval_factory.workflows.resume import remember_result
 MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
 MOST_RATERS = 50
+CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
+SHARES = (0.1, 0.05, 0.03)
+"""Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
+LEAST_FOR_CORRELATION = 10
+"""Answers that have to be rated before their correlation with the judge is taken for known."""
 
 
 @dataclass(frozen=True)
@@ -282,11 +286,15 @@ def _given_back_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[
         shutil.rmtree(before, ignore_errors=True)
 
 
-CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
-SHARES = (0.1, 0.05, 0.03)
-"""Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
-LEAST_FOR_CORRELATION = 10
-"""Answers that have to be rated before their correlation with the judge is taken for known."""
+def plan_of(folder: Path, half_width: float | None) -> Planned:
+    """
+    Raises:
+        ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale.
+        PrerequisiteError: there is no result.
+    """
+    if half_width is not None and not half_width > 0:
+        raise ConfigError(f"--half_width {half_width:g}: give a number above 0, in units of the score")
+    return planned(known_of(folder), half_width)
 
 
 @dataclass(frozen=True)
@@ -348,17 +356,6 @@ def _cells(row: PlanRow) -> Iterator[str]:
     yield f"{formats.decimals(row.correlation, 2)}{' (measured)' if row.measured else ''}"
     yield from ("-" if count is None else str(count) for count in row.needed)
     yield "-" if math.isinf(row.least_width) else f"+/- {formats.significant(row.least_width, 3)}"
-
-
-def plan_of(folder: Path, half_width: float | None) -> Planned:
-    """
-    Raises:
-        ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale.
-        PrerequisiteError: there is no result.
-    """
-    if half_width is not None and not half_width > 0:
-        raise ConfigError(f"--half_width {half_width:g}: give a number above 0, in units of the score")
-    return planned(known_of(folder), half_width)
 
 
 def planned(known: Known, half_width: float | None) -> Planned:

@@ -1,10 +1,7 @@
-"""What a run will ask, take and cost, found out without asking: from the configuration and from cached answers.
+"""What a run will ask, take and cost, found out without asking: from the configuration, from cached answers, and from
+the requests that helm-run makes in a temporary folder, without sending any.
 
 Each figure says where it is from. What nobody knows is None; nothing is guessed.
-
-What estimates of a role, a run and a suite share: sums of which a part may not be known, and their words.
-
-How many requests a run makes and how long they are: helm-run makes them in a temporary folder, and sends none.
 """
 
 from __future__ import annotations
@@ -45,6 +42,15 @@ from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.prepare import find_bundle, place_data, settings_of
 
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
+BYTES_A_TOKEN = 4
+"""A rule of thumb for English; without a tokenizer, which would have to be downloaded."""
+_KEPT = f"""
+SELECT r.latency_s, {USAGE}
+FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
+"""  # noqa: S608 - of constants
+_AGAIN = "again where it says nothing usable"
+RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
+Look = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
 
 
 class Estimated(Protocol):
@@ -93,127 +99,6 @@ def figures_in_words(of: Estimated) -> str:
     time = "unknown time" if of.hours is None else formats.hours(of.hours)
     requests, tokens = (formats.count(number, missing="unknown") for number in (of.requests, of.tokens))
     return f"{requests} requests, {tokens} tokens, {cost}, {time}"
-
-
-BYTES_A_TOKEN = 4
-"""A rule of thumb for English; without a tokenizer, which would have to be downloaded."""
-
-
-@dataclass(frozen=True)
-class PromptSizes:
-    """None, with the reason: the data are not here."""
-
-    requests: int | None
-    prompt_bytes: int = 0
-    most_tokens: int = 0
-    """That all answers together may have."""
-    reason: str = ""
-    judge_requests: int = 0
-    """To each judge of a rubric, which is asked by criterion; 0 where there is none."""
-
-
-def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
-    """Without keys, without network: what would have to be downloaded is not known."""
-    try:
-        with _temporary(plan, env) as (context, shadow):
-            events = _made(context, shadow)
-    except EvalFactoryError as error:
-        return PromptSizes(None, reason=_short(str(error)))
-    return sizes_in(events)
-
-
-def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
-    """What the events of a measuring helm-run say."""
-    for event in events:
-        if event["event"] == event_names.MEASURED:
-            of_judges = event.get("judge_requests", 0)
-            return PromptSizes(event["requests"], event["prompt_bytes"], event["most_tokens"], judge_requests=of_judges)
-    failed = [event["error"] for event in events if event["event"] == event_names.RUN_FAILED]
-    kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
-    return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")
-
-
-def own_scenarios(plan: Plan) -> Path:
-    """Where the output folder has the data of earlier runs."""
-    return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
-
-
-@contextmanager
-def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext, Plan]]:
-    """The same plan in a folder of its own, which sees the data that the output folder has."""
-    with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
-        rundir = RunDir(Path(name))
-        screen = io.StringIO()
-        with rundir.locked(lambda text: print(text, file=screen)) as lock:
-            redactor = redactor_of(plan.evaluation, env)
-            log = logging.Logger("estimate")  # says nothing to anybody
-            log.addHandler(logging.NullHandler())
-            yield RunContext(rundir, lock, env, redactor, log, screen), replace(plan, rundir=rundir)
-
-
-def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
-    """The events of a helm-run that may contact nobody."""
-    bundle = find_bundle(plan, context.env)
-    offline = settings_of(plan, bundle, context.env)
-    settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
-    own = own_scenarios(plan)
-    if own.is_dir():
-        plan.rundir.helm.mkdir(parents=True)
-        (plan.rundir.helm / names.SCENARIOS_FOLDER).symlink_to(own, target_is_directory=True)
-    for name, text in model_files(plan).items():
-        write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
-    place_data(context, plan, bundle)
-    argv = [names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word for word in command_line(plan)]
-    return run_helm(context, plan.evaluation, argv, settings).events
-
-
-def _short(text: str) -> str:
-    return text.partition("\n")[0][:200]
-
-
-_KEPT = f"""
-SELECT r.latency_s, {USAGE}
-FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
-"""  # noqa: S608 - of constants
-
-
-@dataclass(frozen=True)
-class KeptFigures:
-    """Means of kept answers; None where not all of them say it."""
-
-    answers: int
-    prompt_tokens: float | None
-    completion_tokens: float | None
-    latency_s: float | None
-    told_cost: float | None
-    """US dollars, as the answers say themselves."""
-
-
-def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
-    """Of the answers of a model in a role."""
-    rows: list[tuple[float, str | None]] = []
-    if cache_db.is_file():
-        with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
-            rows = list(connection.execute(_KEPT, (role, model_id)))
-    usages = [None if text is None else json.loads(text) for _, text in rows]
-    counts = [usage_of({"usage": usage}) for usage in usages]
-    return KeptFigures(
-        answers=len(rows),
-        prompt_tokens=_mean([prompt for prompt, _ in counts]),
-        completion_tokens=_mean([completion for _, completion in counts]),
-        latency_s=_mean([latency for latency, _ in rows]),
-        told_cost=_mean([told_cost(usage) for usage in usages]),
-    )
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
-
-
-_AGAIN = "again where it says nothing usable"
-RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
-Look = Callable[[Plan, Mapping[str, str]], PromptSizes]
 
 
 @dataclass(frozen=True)
@@ -446,13 +331,112 @@ def _time(
     at_once = endpoint.parallelism if by_criterion else min(endpoint.parallelism, plan.model.parallelism)
     seconds = {f"{formats.seconds(latency)} a request, {at_once} at once": count * latency / at_once}
     if endpoint.requests_per_minute is not None:
-        seconds[f"{endpoint.requests_per_minute} requests a minute"] = (
-            count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
-        )
+        name = f"{endpoint.requests_per_minute} requests a minute"
+        seconds[name] = count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
     if endpoint.tokens_per_minute is not None and prompt is not None and completion is not None:
-        tokens = prompt + completion
-        seconds[f"{endpoint.tokens_per_minute} tokens a minute"] = (
-            tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
-        )
+        name = f"{endpoint.tokens_per_minute} tokens a minute"
+        seconds[name] = (prompt + completion) / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
     longest = max(seconds, key=lambda name: seconds[name])
     return seconds[longest] / SECONDS_OF_HOUR, longest
+
+
+@dataclass(frozen=True)
+class KeptFigures:
+    """Means of kept answers; None where not all of them say it."""
+
+    answers: int
+    prompt_tokens: float | None
+    completion_tokens: float | None
+    latency_s: float | None
+    told_cost: float | None
+    """US dollars, as the answers say themselves."""
+
+
+def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
+    """Of the answers of a model in a role."""
+    rows: list[tuple[float, str | None]] = []
+    if cache_db.is_file():
+        with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
+            rows = list(connection.execute(_KEPT, (role, model_id)))
+    usages = [None if text is None else json.loads(text) for _, text in rows]
+    counts = [usage_of({"usage": usage}) for usage in usages]
+    return KeptFigures(
+        answers=len(rows),
+        prompt_tokens=_mean([prompt for prompt, _ in counts]),
+        completion_tokens=_mean([completion for _, completion in counts]),
+        latency_s=_mean([latency for latency, _ in rows]),
+        told_cost=_mean([told_cost(usage) for usage in usages]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+@dataclass(frozen=True)
+class PromptSizes:
+    """None, with the reason: the data are not here."""
+
+    requests: int | None
+    prompt_bytes: int = 0
+    most_tokens: int = 0
+    """That all answers together may have."""
+    reason: str = ""
+    judge_requests: int = 0
+    """To each judge of a rubric, which is asked by criterion; 0 where there is none."""
+
+
+def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
+    """Without keys, without network: what would have to be downloaded is not known."""
+    try:
+        with _temporary(plan, env) as (context, shadow):
+            events = _made(context, shadow)
+    except EvalFactoryError as error:
+        return PromptSizes(None, reason=str(error).partition("\n")[0][:200])
+    return sizes_in(events)
+
+
+def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
+    """What the events of a measuring helm-run say."""
+    for event in events:
+        if event["event"] == event_names.MEASURED:
+            of_judges = event.get("judge_requests", 0)
+            return PromptSizes(event["requests"], event["prompt_bytes"], event["most_tokens"], judge_requests=of_judges)
+    failed = [event["error"] for event in events if event["event"] == event_names.RUN_FAILED]
+    kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
+    return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")
+
+
+def own_scenarios(plan: Plan) -> Path:
+    """Where the output folder has the data of earlier runs."""
+    return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
+
+
+@contextmanager
+def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext, Plan]]:
+    """The same plan in a folder of its own, which sees the data that the output folder has."""
+    with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
+        rundir = RunDir(Path(name))
+        screen = io.StringIO()
+        with rundir.locked(lambda text: print(text, file=screen)) as lock:
+            redactor = redactor_of(plan.evaluation, env)
+            log = logging.Logger("estimate")  # says nothing to anybody
+            log.addHandler(logging.NullHandler())
+            yield RunContext(rundir, lock, env, redactor, log, screen), replace(plan, rundir=rundir)
+
+
+def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
+    """The events of a helm-run that may contact nobody."""
+    bundle = find_bundle(plan, context.env)
+    offline = settings_of(plan, bundle, context.env)
+    settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
+    own = own_scenarios(plan)
+    if own.is_dir():
+        plan.rundir.helm.mkdir(parents=True)
+        (plan.rundir.helm / names.SCENARIOS_FOLDER).symlink_to(own, target_is_directory=True)
+    for name, text in model_files(plan).items():
+        write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
+    place_data(context, plan, bundle)
+    argv = [names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word for word in command_line(plan)]
+    return run_helm(context, plan.evaluation, argv, settings).events

@@ -18,6 +18,7 @@ from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -29,11 +30,12 @@ from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cann
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
 from eval_factory.report.documents import DIGITS_OF_SECONDS, rounded
+from eval_factory.report.result_views import ResultViews
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.workflows.context import RunContext, hold, show_warnings
 from eval_factory.workflows.helm_run import HelmRun, blocked_places, raise_for_failure, run_helm
-from eval_factory.workflows.options import Evaluated, Options
+from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, find_bundle, place_data, prepare, settings_of
 from eval_factory.workflows.resume import (
     DataRead,
@@ -48,6 +50,23 @@ from eval_factory.workflows.resume import (
     unchanged_result,
     written_before,
 )
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluated(ResultViews):
+    """A result that was written."""
+
+    result: TaskResult
+    rundir: RunDir
+    summary: str
+    """For the screen; redacted."""
+    not_reportable: str | None
+    """Why no score of it may be reported, and what to do; None where they may."""
+
+    @property
+    def folder(self) -> Path:
+        """The output folder."""
+        return self.rundir.root
 
 
 @dataclass(frozen=True)

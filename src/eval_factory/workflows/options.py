@@ -17,13 +17,12 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor, names_a_secret
-from eval_factory.report.result_views import ResultViews
 
 if TYPE_CHECKING:
     from eval_factory.core.helm_run_settings import SharedLimitsSettings
-    from eval_factory.core.results import Score, TaskResult
+    from eval_factory.core.results import Score
+    from eval_factory.workflows.evaluate import Evaluated
 
 
 @dataclass(frozen=True)
@@ -61,23 +60,6 @@ class Submitted:
     """Where its result will be."""
     summary: str
     """For the screen: its first line says what was done, the others what to do next."""
-
-
-@dataclass(frozen=True, repr=False)
-class Evaluated(ResultViews):
-    """A result that was written."""
-
-    result: TaskResult
-    rundir: RunDir
-    summary: str
-    """For the screen; redacted."""
-    not_reportable: str | None
-    """Why no score of it may be reported, and what to do; None where they may."""
-
-    @property
-    def folder(self) -> Path:
-        """The output folder."""
-        return self.rundir.root
 
 
 PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import Request
 from eval_factory.config.merge import is_credential
@@ -26,8 +26,11 @@ from eval_factory.scoring.provenance import provenance_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.own_data import files_of
 from eval_factory.workflows.context import claim
-from eval_factory.workflows.options import Evaluated, Options
+from eval_factory.workflows.options import Options
 from eval_factory.workflows.recollect import stored_document, stored_evaluation, versions_that_differ, without_shards
+
+if TYPE_CHECKING:
+    from eval_factory.workflows.evaluate import Evaluated
 
 FILE = "reproduce.yml"
 LONGEST_VALUE = 200

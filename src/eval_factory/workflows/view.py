@@ -1,15 +1,7 @@
-"""HELM's own web pages of finished results: served on this machine, or written as files.
-
-A web server for a folder of files that hold patients' texts: for this machine, and for whoever knows the address.
-
-helm-server listens on every interface and answers everybody. This one listens on 127.0.0.1 alone, where other users
-of the machine, and pages of other sites in the same browser, could still ask it: what it serves stands behind a part
-of the path that nobody can guess, and it answers no request that was meant for another name than its own.
-"""
+"""HELM's own web pages of finished results: served on this machine, or written as files."""
 
 from __future__ import annotations
 
-import logging
 import secrets
 import tempfile
 import threading
@@ -22,20 +14,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import yaml
-
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
-from eval_factory.core.secrets import Redactor, names_a_secret
-from eval_factory.helm import names
-from eval_factory.helm.command import helm_program
-from eval_factory.helm.model_files import quiet_logging
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm.packages import look_for_helm
-from eval_factory.helm.page_schema import SCHEMA_FILE, page_models, page_schema
+from eval_factory.helm.page_schema import SCHEMA_FILE, page_schema
+from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import run_folders
-from eval_factory.workflows.context import RunContext
-from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.leaderboard.board_tables import board_runs
 from eval_factory.workflows.view_site import (
     DATA,
@@ -46,7 +32,9 @@ from eval_factory.workflows.view_site import (
     front_end,
     installed,
     lay_out,
+    make_tables,
     page_of,
+    summarize_command,
     viewed_runs,
     without_colons,
     write_site,
@@ -64,84 +52,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 """Nothing is kept in the browser's cache, and no link tells another site where it was followed."""
-
-
-class PageServer:
-    """Takes its port at once and answers from `start` on, until it is closed."""
-
-    def __init__(self, port: int = 0) -> None:
-        """
-        Args:
-            port: 0 for any that is free.
-
-        Raises:
-            PrerequisiteError: the port is not to be had.
-        """
-        self._prefix = f"/{secrets.token_urlsafe(SECRET_BYTES)}/"
-        try:
-            self._server = _Server((HOST, port), SimpleHTTPRequestHandler)
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise PrerequisiteError(
-                f"port {port} of {HOST} cannot be used: {reason}\n  give another with --port, or none for a free one"
-            ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="view-server", daemon=True)
-
-    @property
-    def address(self) -> str:
-        return f"http://{self._own_name}{self._prefix}"
-
-    @property
-    def _own_name(self) -> str:
-        return f"{HOST}:{self._server.server_address[1]}"
-
-    def start(self, site: Path) -> None:
-        handler = partial(_Handler, directory=str(site), prefix=self._prefix, own_name=self._own_name)
-        self._server.RequestHandlerClass = handler
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_args: object) -> None:
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of an answer is nothing to report."""
-
-
-class _Handler(SimpleHTTPRequestHandler):
-    def __init__(self, *args: Any, directory: str, prefix: str, own_name: str) -> None:
-        self._prefix, self._own_name = prefix, own_name  # the base class handles the request in its __init__
-        super().__init__(*args, directory=directory)
-
-    def send_head(self) -> Any:
-        """For GET and HEAD: what stands behind the prefix, and nothing else."""
-        is_known = secrets.compare_digest(self.path[: len(self._prefix)].encode(), self._prefix.encode())
-        if self.headers.get("Host") != self._own_name or not is_known:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return None
-        self.path = self.path[len(self._prefix) - 1 :]
-        return super().send_head()
-
-    def list_directory(self, path: Any) -> None:  # noqa: ARG002 - of the base class
-        """Shows none: only what the page asks for."""
-        self.send_error(HTTPStatus.NOT_FOUND)
-
-    def end_headers(self) -> None:
-        for name, value in HEADERS.items():
-            self.send_header(name, value)
-        super().end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Says nothing: addresses name runs, and the screen is the user's."""
-
-
 SCHEMA = "schema.yaml"
 SITE = "site"
 STATIC = ("benchmark", "static")
@@ -151,9 +61,6 @@ CANNOT_READ = (
     "  it cannot read HELM's files of a run: 'eval-factory verify DIR' says whether they were altered;"
     " run_eval with --fresh makes them anew"
 )
-
-_LOG = logging.getLogger(__name__)
-_LOG.addHandler(logging.NullHandler())  # what is to be seen is written to the screen
 
 
 @dataclass(frozen=True)
@@ -235,7 +142,7 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
-    return runs, _yaml(page_schema([run.page for run in runs], helms_schema()))
+    return runs, to_yaml(page_schema([run.page for run in runs], helms_schema()))
 
 
 def _made(
@@ -253,37 +160,19 @@ def _made(
     lay_out(runs, suite, copies=copies)
     rundir = RunDir(work)
     rundir.create()
-    models = _yaml(page_models({run.model: run.shown_model for run in runs}))
-    for name, text in ((SCHEMA, schema), (names.MODEL_METADATA, models), (names.LOGGING, quiet_logging())):
-        (rundir.model_configs / name).write_text(text, encoding="utf-8")
-    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    write_atomic(rundir.model_configs / SCHEMA, schema)
     screen.write("helm-summarize makes the pages ...\n")
-    with rundir.locked() as lock:
-        context = RunContext(rundir, lock, env, redactor, _LOG, screen)
-        try:
-            summarize(context, summarize_command(site, rundir.model_configs), keeps_log=False)
-        except HelmError as error:
-            raise HelmError(f"{error}\n{CANNOT_READ}") from error
+    argv = summarize_command(rundir, SUITE, rundir.model_configs / SCHEMA, site / DATA)
+    shown = {run.model: run.shown_model for run in runs}
+    try:
+        with rundir.locked() as lock:
+            make_tables(rundir, lock, shown, argv, env, screen, keeps_log=False)
+    except HelmError as error:
+        raise HelmError(f"{error}\n{CANNOT_READ}") from error
     _look_at(runs, suite)
     forget_place(site)
     without_colons(suite)
     return site
-
-
-def _yaml(document: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-
-
-def summarize_command(site: Path, configs: Path) -> list[str]:
-    """helm-summarize, which loads no class that a run names: the schema leaves nothing to look up."""
-    return [
-        *helm_program("helm-summarize"),
-        "--suite", SUITE,
-        "--schema-path", str(configs / SCHEMA),
-        "--output-path", str(site / DATA),
-        "--local-path", str(configs),
-        "--log-config", str(configs / names.LOGGING),
-    ]  # fmt: skip
 
 
 def helms_schema() -> dict[str, Any]:
@@ -304,3 +193,84 @@ def _look_at(runs: Sequence[ViewedRun], suite: Path) -> None:
     left_out = [run.name for run in runs if not (suite / run.name / SHOWN_ANSWERS).is_file()]
     if left_out:
         raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")
+
+
+class PageServer:
+    """Serves a folder of patients' texts: takes its port at once, answers from `start` on, until it is closed.
+
+    helm-server listens on every interface and answers everybody. This one listens on 127.0.0.1 alone, where other users
+    of the machine, and pages of other sites in the same browser, could still ask it: what it serves stands behind a
+    part of the path that nobody can guess, and it answers no request that was meant for another name than its own.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        """
+        Args:
+            port: 0 for any that is free.
+
+        Raises:
+            PrerequisiteError: the port is not to be had.
+        """
+        self._prefix = f"/{secrets.token_urlsafe(SECRET_BYTES)}/"
+        try:
+            self._server = _Server((HOST, port), SimpleHTTPRequestHandler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise PrerequisiteError(
+                f"port {port} of {HOST} cannot be used: {reason}\n  give another with --port, or none for a free one"
+            ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, name="view-server", daemon=True)
+
+    @property
+    def address(self) -> str:
+        return f"http://{self._own_name}{self._prefix}"
+
+    @property
+    def _own_name(self) -> str:
+        return f"{HOST}:{self._server.server_address[1]}"
+
+    def start(self, site: Path) -> None:
+        handler = partial(_Handler, directory=str(site), prefix=self._prefix, own_name=self._own_name)
+        self._server.RequestHandlerClass = handler
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_args: object) -> None:
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that goes away in the middle of an answer is nothing to report."""
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def __init__(self, *args: Any, directory: str, prefix: str, own_name: str) -> None:
+        self._prefix, self._own_name = prefix, own_name  # the base class handles the request in its __init__
+        super().__init__(*args, directory=directory)
+
+    def send_head(self) -> Any:
+        """For GET and HEAD: what stands behind the prefix, and nothing else."""
+        is_known = secrets.compare_digest(self.path[: len(self._prefix)].encode(), self._prefix.encode())
+        if self.headers.get("Host") != self._own_name or not is_known:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
+        self.path = self.path[len(self._prefix) - 1 :]
+        return super().send_head()
+
+    def list_directory(self, path: Any) -> None:  # noqa: ARG002 - of the base class
+        """Shows none: only what the page asks for."""
+        self.send_error(HTTPStatus.NOT_FOUND)
+
+    def end_headers(self) -> None:
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+        """Says nothing: addresses name runs, and the screen is the user's."""

@@ -1,9 +1,7 @@
-"""Runs of given output folders, laid out as HELM's web pages look for them. The given folders are only read.
+"""HELM's web pages as a folder of files: the front end, its configuration, and the runs as the pages look for them.
 
-HELM's web pages as a folder of files: its front end, its configuration, and what helm-summarize writes beside it.
-
-HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards each time that it is opened. The copies
-here ask nobody: a Content-Security-Policy lets a browser contact the page's own server alone.
+The given folders are only read. HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards each
+time that it is opened. The copies here ask nobody: a Content-Security-Policy lets a browser contact their server alone.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import re
 import shutil
@@ -18,17 +17,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import quote
 
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import Lock, RunDir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
+from eval_factory.helm.command import helm_program
 from eval_factory.helm.metric_facts import is_score
+from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.output import read_run
-from eval_factory.helm.page_schema import PageRun, is_plain, plain_name
+from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_name
+from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.workflows.context import RunContext
+from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.recollect import state_of
 
 NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
@@ -38,6 +44,22 @@ NO_SCORE = "no_score"
 LONGEST_RUN_NAME = 150
 LONGEST_ARGUMENT = 40
 """Of a scenario's argument: HELM makes names of files of all of them together."""
+SUITE = "view"
+DATA = "benchmark_output"
+INDEX, CONFIG = "index.html", "config.js"
+STATIC_BUILD = ("benchmark", "static_build")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self';"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'"
+)
+_ICON = re.compile(r'<link rel="icon"[^>]*>')
+_ELSEWHERE = re.compile(
+    r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""", re.IGNORECASE
+)
+
+
+_LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # what is to be seen is written to the screen
 
 
 @dataclass(frozen=True)
@@ -216,21 +238,6 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
                 (folder / name).symlink_to(os.path.relpath(original.resolve(), folder.resolve()))
 
 
-SUITE = "view"
-DATA = "benchmark_output"
-INDEX, CONFIG = "index.html", "config.js"
-STATIC_BUILD = ("benchmark", "static_build")
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self';"
-    " connect-src 'self'; base-uri 'none'; form-action 'none'"
-)
-
-_ICON = re.compile(r'<link rel="icon"[^>]*>')
-_ELSEWHERE = re.compile(
-    r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""", re.IGNORECASE
-)
-
-
 def installed(*parts: str) -> Path | None:
     """A file or folder of the installed HELM, which is not imported; None where it has no such."""
     spec = importlib.util.find_spec("helm")
@@ -316,3 +323,39 @@ def without_colons(suite: Path) -> None:
         for name in found:
             text = text.replace(json.dumps(name)[1:-1], json.dumps(name.replace(":", "_"))[1:-1])
         table.write_text(text, encoding="utf-8")
+
+
+def summarize_command(work: RunDir, suite: str, schema: Path, output: Path) -> list[str]:
+    """helm-summarize, which loads no class that a run names: the schema leaves nothing to look up.
+
+    HELM's page says `--schema`, which 0.5.16 refuses as ambiguous.
+    """
+    return [
+        *helm_program("helm-summarize"),
+        "--schema-path", str(schema),
+        "--suite", suite,
+        "--output-path", str(output),
+        "--local-path", str(work.model_configs),
+        "--log-config", str(work.model_configs / names.LOGGING),
+    ]  # fmt: skip
+
+
+def make_tables(
+    work: RunDir,
+    lock: Lock,
+    models: Mapping[str, str],
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    screen: TextIO,
+    *,
+    keeps_log: bool = True,
+) -> None:
+    """Run helm-summarize over runs that are laid out. `models`: HELM's name -> the name that the tables show.
+
+    Raises:
+        HelmError: it failed; with its last lines.
+    """
+    write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
+    write_atomic(work.model_configs / names.LOGGING, quiet_logging())
+    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    summarize(RunContext(work, lock, env, redactor, _LOG, screen), argv, keeps_log=keeps_log)

@@ -10,9 +10,7 @@ from eval_factory.analysis.annotation_sample import (
     Candidate,
     Draw,
     Layer,
-    codes_of,
     drawn,
-    group_field,
     layers_of,
     order_of,
     parts_of,
@@ -40,11 +38,8 @@ def test_few_values_are_strata_and_many_are_quarters() -> None:
     assert parts_of(range(8)) == [(0, 1), (2, 3), (4, 5), (6, 7)]
     assert parts_of([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]) == [(0, 0), (1, 2), (3, 5)]  # quarters of zeros are one
     assert sizes(layers_of(candidates(*range(40)), 20)) == {
-        "0 to 9": 10,
-        "10 to 19": 10,
-        "20 to 29": 10,
-        "30 to 39": 10,
-    }
+        "0 to 9": 10, "10 to 19": 10, "20 to 29": 10, "30 to 39": 10,
+    }  # fmt: skip
 
 
 def test_groups_part_the_scores_and_rare_ones_are_others() -> None:
@@ -125,12 +120,3 @@ def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:
     assert len(orders) == 3
     assert all(sorted(one) == sorted(codes) for one in orders)
     assert order_of(codes, sample.id, "1") == order_of(codes[::-1], sample.id, "1")
-
-
-def test_codes_are_different() -> None:
-    assert len(set(codes_of(5_000, "x"))) == 5_000
-
-
-def test_the_first_field_that_answers_name_is_the_group() -> None:
-    assert group_field(["theme", "category"], [{}, {"category": 1}]) == "category"
-    assert group_field(["theme"], [{"category": 1}]) is None

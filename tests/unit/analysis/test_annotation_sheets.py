@@ -101,14 +101,12 @@ def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str 
 @pytest.mark.parametrize(
     "text",
     [
-        HEAD + "sheet,1,bcdfg,1,4,\n",
-        HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
+        HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
         HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n",
         "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
         (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
         "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
-        HEAD + "sheet,1,bcdfg,1, 4 \n",
-        HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
+        HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
     ],
 )  # fmt: skip
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
@@ -121,10 +119,8 @@ def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
         (HEAD + "sheet,B\u00e4r,bcdfg,1,5,sch\u00f6n\n").encode("cp1252"),
     )  # fmt: skip
     assert found.ratings == [
-        rating(),
-        rating("qrstv", 1, 2.0),
-        rating(value=5.0, rater="B\u00e4r", comment="sch\u00f6n"),
-    ]
+        rating(), rating("qrstv", 1, 2.0), rating(value=5.0, rater="B\u00e4r", comment="sch\u00f6n"),
+    ]  # fmt: skip
     assert (found.empty, found.faults) == (1, [])
 
 
@@ -152,12 +148,9 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: str, column: str, said: str) 
 
 def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
     found = returned(
-        tmp_path,
-        HEAD + "sheet,,bcdfg,9,9,\nsheet,1,bcdfg,1,4,\n",
-        HEAD + "sheet,1,bcdfg,1,3,\n",
-        "item,rating\n",
+        tmp_path, HEAD + "sheet,,bcdfg,9,9,\nsheet,1,bcdfg,1,4,\n", HEAD + "sheet,1,bcdfg,1,3,\n", "item,rating\n",
         b"PK\0\3",
-    )
+    )  # fmt: skip
     first, second, third, fourth = (str(tmp_path / f"r{number}.csv") for number in range(4))
     assert [fault.removeprefix(f"{first}: row 2, ") for fault in found.faults[:3]] == [
         "column rater: write who rated, in 1 to 80 characters",

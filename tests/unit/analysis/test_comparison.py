@@ -130,11 +130,6 @@ def test_a_scale_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert one.paired == paired_difference([5.0, 4.0, 5.0], [5.0, 5.0, 5.0], scale=(1.0, 5.0))
 
 
-def test_ones_on_another_scale_are_not_right_or_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = [scored(tmp_path / "a", [1.0] * 3, monkeypatch, scale=(1.0, 5.0)), rated(tmp_path / "b", [1.0] * 3)]
-    assert not only(folders).right_or_wrong
-
-
 def test_values_beyond_every_known_scale_have_no_bounds(tmp_path: Path) -> None:
     one = only([rated(tmp_path / "a", [12.0, 4.0]), rated(tmp_path / "b", [13.0, 7.0])])
     assert (one.scale, one.bounds) == (None, None)
@@ -231,10 +226,6 @@ def test_what_the_correction_takes_away_is_not_shown(pair: list[Path]) -> None:
     assert replace(shown, p_holm=0.04).significant
 
 
-def test_many_folders_have_labels() -> None:
-    assert [comparison._label(number) for number in (0, 25, 26, 53)] == ["A", "Z", "A2", "B3"]
-
-
 def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as wrong:
         compare([tmp_path], margin=0.0, allow=["metric", "prompts", "nonsense"])
@@ -268,13 +259,6 @@ def test_pairs_that_cannot_be_compared_keep_no_others_from_it(tmp_path: Path) ->
     assert [(pair.a.label, pair.b.label, pair.comparison) for pair in others] == [("x", "z", None), ("y", "z", None)]
     said = "x and z were scored with different lists of known defects: errata 3 and 9"
     assert [reason.message for reason in others[0].reasons] == [said]
-
-
-def test_pairs_of_other_main_metrics_have_no_other_reason(tmp_path: Path) -> None:
-    made = result([instance("q0", 1.0, "f1")], ["f1"], provenance=replace(PROVENANCE, errata_version=9))
-    (pair,) = compare_pairs([side(right_or_wrong(tmp_path / "x", "1")), side(written(tmp_path / "y", made))])
-    assert [reason.name for reason in pair.reasons] == ["metric"]
-    assert pair.reasons[0].message.startswith("y's main metric is f1, x's is exact_match")
 
 
 def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: Path) -> None:

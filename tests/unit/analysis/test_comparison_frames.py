@@ -49,13 +49,6 @@ def test_a_row_a_pair(folders: list[Path]) -> None:
     assert found["p_holm"].isna().all()
 
 
-def test_of_three_there_are_three_pairs_with_corrected_p_values(folders: list[Path]) -> None:
-    compared = compare(folders)
-    found = compared.to_frame()
-    assert [*zip(found["a"], found["b"], strict=True)] == [("A", "B"), ("A", "C"), ("B", "C")]
-    assert list(found["p_holm"]) == [one.p_holm for one in compared.comparisons]
-
-
 def test_a_row_for_each_instance_that_changed(folders: list[Path]) -> None:
     compared = compare(folders[:2])
     found = compared.to_frame(instances=True)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from eval_factory.analysis.comparison_page import page_of_several
-from eval_factory.core.errors import ConfigError
 from eval_factory.report.page.instance_data import unpacked
 from stored_results import right_or_wrong
 
@@ -32,15 +29,3 @@ def test_results_that_cannot_be_compared_stand_beside_each_other_with_the_reason
     assert "on pubmed_qa, medec</h1>" in page
     assert "Difference in" not in page
     assert page.count('data-part="index"') == 2
-
-
-def test_three_results_have_three_pairs(tmp_path: Path) -> None:
-    folders = [right_or_wrong(tmp_path / name, "1010") for name in "abc"]
-    page = page_of_several(folders)
-    assert [page.count(f"Difference in exact_match, {pair}<") for pair in ("B - A", "C - A", "C - B")] == [1, 1, 1]
-    assert "A, org/model, B, org/model and C, org/model" in page
-
-
-def test_one_is_too_few(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError):
-        page_of_several([right_or_wrong(tmp_path / "a", "10")])

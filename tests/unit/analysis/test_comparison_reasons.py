@@ -48,22 +48,18 @@ def test_an_error_is_a_failure_even_with_a_value() -> None:
 
 def test_what_was_answered_and_the_metric_says_nothing_of_is_told_apart() -> None:
     records = [
-        instance("a", 1.0, metric="other"),
-        instance("b", 1.0, metric="other", unjudged=True),
-        instance("c", 1.0, metric="other"),
-        instance("c", None, trial=1),
-    ]
+        instance("a", 1.0, metric="other"), instance("b", 1.0, metric="other", unjudged=True),
+        instance("c", 1.0, metric="other"), instance("c", None, trial=1),
+    ]  # fmt: skip
     found = values_of(records, score())
     assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"})
 
 
 def test_other_splits_and_perturbations_are_other_scores() -> None:
     records = [
-        instance("a", 1.0),
-        instance("b", 1.0, split="valid"),
-        instance("a", 0.0, perturbation="typos"),
+        instance("a", 1.0), instance("b", 1.0, split="valid"), instance("a", 0.0, perturbation="typos"),
         instance("n", 0.0, split=""),
-    ]
+    ]  # fmt: skip
     assert values_of(records, score()).values == {"a": 1.0}
     assert values_of(records, score("exact_match@valid")).values == {"b": 1.0}
     typos = Score(0.0, score().stats, "exact_match", "test", "typos")
@@ -109,25 +105,22 @@ JUDGED = {"model": MODEL, "one": JUDGE}
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "task": ({}, {"task": "medec"}, "A and B are of different tasks: pubmed_qa and medec"),
     "prompts": (
-        {},
-        {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
+        {}, {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
         "A and B were asked in different words: 1 of 4 prompts differ",
     ),
     "data": (
-        {},
-        provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
+        {}, provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
         "A and B were made with different data: scenarios/x/test.json",
     ),
     "errata": ({}, provenance(errata_version=4), "different lists of known defects: errata 3 and 4"),
     "helm": ({}, provenance(helm="0.5.17"), "different versions of HELM: 0.5.16 and 0.5.17"),
     "judges": (
-        provenance(endpoints=JUDGED),
-        provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
+        provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
         "A and B were rated by different judges, or with different prompts: one",
     ),
     "settings": ({}, configured(on_failure="zero"), "on_failure exclude and zero"),
     "instances": ({}, {"records": FOUR[:3]}, "1 are in A alone, 0 in B alone"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OTHERS)

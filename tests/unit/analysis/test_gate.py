@@ -121,7 +121,7 @@ VERDICTS = ["fail", "inconclusive", "pass"]
     direction=st.sampled_from(["higher_is_better", "lower_is_better"]),
 )
 @example(counts=(30, 0, 0, 0), limits=[0.0, 0.01], kind="max_drop", direction="higher_is_better")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_laxer_limit_is_never_harder_to_pass(
     tmp_path_factory: pytest.TempPathFactory,
     counts: tuple[int, int, int, int],
@@ -150,10 +150,9 @@ def test_a_share_of_a_negative_baseline_is_a_drop_of_that_size(tmp_path: Path) -
     }
     assert [one.outcome for one in outcomes.values()] == ["fail", "inconclusive", "pass"]
     assert outcomes[0.06].allowed == pytest.approx(0.03)
-
-
-def test_balanced_answers_do_not_show_that_there_is_no_drop(tmp_path: Path) -> None:
-    assert held(tmp_path, {"pubmed_qa": {"max_drop": 0}}, *pairs(tmp_path, 30, 3, 3)).outcome == "inconclusive"
+    for guard, outcome in ((-0.4, "fail"), (-0.5, "pass"), (-0.6, "pass")):  # it counts below its guard alone
+        limits = {"max_relative_drop": 0.04, "relative_guard_below": guard}
+        assert only(held(tmp_path, {"pubmed_qa": limits}, *sides)).checks[0].outcome == outcome
 
 
 def scored(folder: Path, value: float, interval: tuple[float, float] | None, **changes: Any) -> Path:
@@ -166,15 +165,10 @@ def scored(folder: Path, value: float, interval: tuple[float, float] | None, **c
 @pytest.mark.parametrize(
     ("value", "interval", "outcome"),
     [
-        (0.7, (0.6, 0.8), "pass"),
-        (0.7, (0.599, 0.8), "inconclusive"),
-        (0.5, (0.4, 0.6), "inconclusive"),
-        (0.5, (0.4, 0.599), "fail"),
-        (0.7, None, "inconclusive"),
-        (0.6, None, "inconclusive"),
-        (0.59, None, "fail"),
+        (0.7, (0.6, 0.8), "pass"), (0.7, (0.599, 0.8), "inconclusive"), (0.5, (0.4, 0.6), "inconclusive"),
+        (0.5, (0.4, 0.599), "fail"), (0.7, None, "inconclusive"), (0.6, None, "inconclusive"), (0.59, None, "fail"),
     ],
-)
+)  # fmt: skip
 def test_a_least_score_is_held_by_the_scores_interval(
     tmp_path: Path, value: float, interval: tuple[float, float] | None, outcome: str
 ) -> None:
@@ -276,14 +270,6 @@ def test_a_failure_blocks_unless_it_is_advisory(tmp_path: Path, tier: str, code:
     assert (only(found).outcome, found.exit_code) == ("fail", code)
 
 
-def test_the_worst_of_all_checks_decides(tmp_path: Path) -> None:
-    sides = pairs(tmp_path, 200, 1, 1)
-    benchmarks = {"pubmed_qa": {"max_drop": 0.1, "min": 0.4}, "medec": {"min": 0.1, "tier": "advisory"}}
-    found = held(tmp_path, benchmarks, *sides)
-    assert found.outcome == "inconclusive"  # no interval: the stored score of these folders has none
-    assert [check.limit for check in found.benchmarks[0].checks] == ["min", "max_drop"]
-
-
 @pytest.mark.parametrize(
     ("changes", "limits", "words"),
     [
@@ -335,13 +321,6 @@ def test_two_results_of_one_task_are_a_mistake(tmp_path: Path) -> None:
     assert held(tmp_path, {"pubmed_qa": {"min": 0.1}}, [*new, *new]).outcome == "inconclusive"
 
 
-def test_a_folder_of_results_is_all_of_them(tmp_path: Path) -> None:
-    right_or_wrong(tmp_path / "runs" / "one", "1" * 40)
-    right_or_wrong(tmp_path / "runs" / "two", "1" * 40, task="medec")
-    found = held(tmp_path, {"pubmed_qa": {"min": 0.1}, "medec": {"min": 0.1}}, [tmp_path / "runs"])
-    assert [one.outcome for one in found.benchmarks] == ["inconclusive", "inconclusive"]
-
-
 def test_a_result_that_was_moved_aside_is_no_candidate(tmp_path: Path) -> None:
     """A run of another configuration moves it there, and may end before it has a result of its own."""
     folder = right_or_wrong(tmp_path / "new", "1" * 40)
@@ -351,12 +330,6 @@ def test_a_result_that_was_moved_aside_is_no_candidate(tmp_path: Path) -> None:
     RunDir(folder).marker.write_text("")
     with pytest.raises(PrerequisiteError, match="there is no result"):
         held(tmp_path, {"pubmed_qa": {"min": 0.1}}, [folder])
-
-
-def test_a_folder_without_a_result_is_said(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(PrerequisiteError, match="there is no result"):
-        held(tmp_path, {"pubmed_qa": {"min": 0.5}}, [tmp_path / "empty"])
 
 
 def grouped(folder: Path, values: Mapping[str, str]) -> Path:

@@ -45,30 +45,24 @@ UNSURE = Check("max_drop", Verdict.INCONCLUSIVE, "may be worse", None, 0.05, -0.
 @pytest.fixture
 def found() -> GateResult:
     return GateResult(
-        Path("policy.yml"),
-        "ab" * 32,
-        Verdict.FAIL,
+        Path("policy.yml"), "ab" * 32, Verdict.FAIL,
         (
             BenchmarkOutcome("pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL),
             BenchmarkOutcome("medec", "advisory", "flag", Verdict.INCONCLUSIVE, (UNSURE,), Verdict.PASS),
             BenchmarkOutcome("head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE),
         ),
         ("sample",),
-    )
+    )  # fmt: skip
 
 
 def test_text(found: GateResult) -> None:
     assert text(found).splitlines() == [
         "gate: FAIL (policy.yml, sha256 abababababab, not locked)",
-        "  FAIL          pubmed_qa (critical, exact_match)",
-        "    min: 0.7 is at least 0.6",
+        "  FAIL          pubmed_qa (critical, exact_match)", "    min: 0.7 is at least 0.6",
         r"    max_drop [topic=a|b]: -0.2 on 40 | pairs\x00",
-        "  INCONCLUSIVE  medec (advisory, flag, counts as pass)",
-        "    max_drop: may be worse",
-        "  INCONCLUSIVE  head_qa (critical)",
-        "    max_drop: may be worse",
-        "not in the policy, not counted: sample",
-    ]
+        "  INCONCLUSIVE  medec (advisory, flag, counts as pass)", "    max_drop: may be worse",
+        "  INCONCLUSIVE  head_qa (critical)", "    max_drop: may be worse", "not in the policy, not counted: sample",
+    ]  # fmt: skip
 
 
 def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> None:
@@ -132,13 +126,8 @@ def hostile() -> GateResult:
 def test_foreign_names_begin_no_line_of_a_text(hostile: GateResult) -> None:
     lines = text(hostile).split("\n")
     assert [line[:11] for line in lines] == [
-        "gate: FAIL ",
-        "  FAIL     ",
-        "    min [to",
-        "not in the ",
-        "note: a\\n::",
-        "",
-    ]
+        "gate: FAIL ", "  FAIL     ", "    min [to", "not in the ", "note: a\\n::", "",
+    ]  # fmt: skip
     assert all(line.isprintable() for line in lines)
     assert "locked on 2026-11-22 06:30 UTC)" in lines[0]
 

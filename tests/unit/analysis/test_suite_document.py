@@ -104,13 +104,9 @@ def test_a_comparison_has_numbers_or_reasons(tmp_path: Path) -> None:
     (one,) = document(suite_results(given), tmp_path)["comparisons"]  # y has no pair
     assert one["evaluation"] == "x"
     first, second, _ = one["pairs"]
-    assert (first["a"], first["b"], first["n"], first["metric"], first["significant"]) == (
-        "a",
-        "b",
-        40,
-        "exact_match",
-        True,
-    )
+    assert (
+        first["a"], first["b"], first["n"], first["metric"], first["significant"],
+    ) == ("a", "b", 40, "exact_match", True)  # fmt: skip
     assert (first["value_a"], first["value_b"], first["difference"]) == (0.75, 0.25, -0.5)
     assert first["p_holm"] == first["p_value"] == pytest.approx(0.0022, abs=0.0001)
     assert second.keys() == {"a", "b", "reasons"}

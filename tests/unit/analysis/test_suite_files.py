@@ -15,7 +15,6 @@ from jsonschema import ValidationError
 from eval_factory import __version__
 from eval_factory.analysis.suite_files import link, markdown, suite_page, write_suite_results
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
-from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Spent, SpentByRole, Usage
@@ -30,16 +29,9 @@ WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
 def test_a_complete_suite(tmp_path: Path) -> None:
     text = markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})), tmp_path)
     assert text.splitlines()[:9] == [
-        "# Results of the suite",
-        "",
-        "Complete: 2 runs of 2 models on 1 benchmark.",
-        "",
-        "## Scores",
-        "",
-        "| model | x<br>exact_match |",
-        "| :-- | --: |",
-        "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
-    ]
+        "# Results of the suite", "", "Complete: 2 runs of 2 models on 1 benchmark.", "", "## Scores", "",
+        "| model | x<br>exact_match |", "| :-- | --: |", "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
+    ]  # fmt: skip
     assert "| a | 1.000 | 1 | 1 won, 0 lost, 0 open | 1 |\n| b | 0.000 | 2 | 0 won, 1 lost, 0 open | 1 |\n" in text
     assert "| x | b | a | a is better | 40 | +50.0 | +19.6 to +71.6 | 0.0022 |" in text
     assert "| b (org/b) | x | complete | `b/x` | 40 | 0 | 100.0 % | 1 | 1 | - |" in text
@@ -64,23 +56,6 @@ def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp
     assert "## Comparisons\n\nNot compared:\n\n- x, a and b: a and b were scored with different lists" in text
     what = "correct what the reason names, then run the suite again: it begins what failed"
     assert f"| a | y | failed | HTTP 500 | {what} |" in text
-
-
-def test_scores_of_other_metric_groups(tmp_path: Path) -> None:
-    worst = share(WELL, value=0.5, perturbation="robustness.worst")
-    scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
-    given = [cell(tmp_path, "a", "x", WELL, scores=scores), cell(tmp_path, "b", "x", WELL, scores=scores)]
-    text = markdown(suite_results(given), tmp_path)
-    assert "| robustness | x | `exact_match@test+robustness.worst` | 0.5 | 0.5 |\n" in text
-    assert "| mean win rate | a | b |\n| :-- | --: | --: |\n| robustness | 0.500 | 0.500 |\n" in text
-
-
-def test_win_rates_of_groups_stand_only_where_there_are_some(tmp_path: Path) -> None:
-    results = suite_results([cell(tmp_path, "a", "x", WELL)])
-    score = GroupScore("calibration", "ece_10_bin", 0.5, None, None, 9, lower_is_better=True)
-    text = markdown(replace(results, cells=(replace(results.cells[0], group_scores=(score,)),)), tmp_path)
-    assert "| calibration | x | `ece_10_bin` | 0.5 |" in text
-    assert "| mean win rate | a" not in text
 
 
 def test_an_empty_suite_has_a_summary_alone(tmp_path: Path) -> None:
@@ -111,14 +86,12 @@ def sections(page: str) -> list[str]:
 @pytest.mark.parametrize(
     ("folder", "href"),
     [
-        ("s/a/x", "./a/x/report.html"),
-        ("other/a/x", "../other/a/x/report.html"),
+        ("s/a/x", "./a/x/report.html"), ("other/a/x", "../other/a/x/report.html"),
         ("s/javascript:alert(1)/x", "./javascript%3Aalert%281%29/x/report.html"),
-        ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"),
-        ("s/\udcff/x", "./%FF/x/report.html"),
+        ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"), ("s/\udcff/x", "./%FF/x/report.html"),
     ],
     ids=["inside", "other suite", "address", "markup", "no text"],
-)
+)  # fmt: skip
 def test_a_cell_leads_to_its_runs_report(folder: str, href: str) -> None:
     assert link(CellResult("a", "x", RunStatus.COMPLETE, Path(folder)), Path("s")) == href
 
@@ -199,11 +172,6 @@ def test_foreign_text_is_text(tmp_path: Path) -> None:
     assert "\u202e" not in page
     assert "{{ 7*7 }}" in page
     assert page.count("<style>") == page.count(tables_style()) == 1
-
-
-def test_the_same_folders_give_the_same_page(tmp_path: Path) -> None:
-    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}})
-    assert suite_page(suite_results(given), tmp_path) == suite_page(suite_results(given), tmp_path)
 
 
 def suite(root: Path, *, disturbed: bool) -> SuiteDir:

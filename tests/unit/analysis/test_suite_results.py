@@ -13,14 +13,10 @@ from eval_factory.analysis.comparison import compare
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, LeftOut, Took, suite_results
 from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.results import Instances, Spent, SpentByRole, Usage
+from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.report.reader import load_result
 from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, made, share
-
-
-def test_a_cell_is_called_by_target_and_evaluation() -> None:
-    assert CellResult("small", "medec_hot", RunStatus.MISSING, Path("x")).name == "small/medec_hot"
 
 
 @pytest.mark.parametrize(
@@ -180,11 +176,6 @@ def test_a_value_that_is_not_reportable_is_shown_and_wins_nothing(tmp_path: Path
     assert [one.undecided for one in results.win_rates] == [1, 1, None]
 
 
-def test_a_run_of_too_few_instances_says_so(tmp_path: Path) -> None:
-    (one,) = suite_results([cell(tmp_path, "a", "x", "1xxx", reportable=False)]).cells
-    assert one.not_reportable == ("only 25.0 % of what was asked is scored",)
-
-
 def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reason(tmp_path: Path) -> None:
     given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": ILL, "b": WELL}})
     given.append(cell(tmp_path, "c", "y", WELL, provenance=replace(PROVENANCE, errata_version=9)))
@@ -269,12 +260,6 @@ def test_what_was_paid_is_that_of_all_runs_and_what_it_took_stands_apart(tmp_pat
     assert one.took == Took(2, 9, 2, 2, 7.5, 0.4, 0.5, 0.1)
 
 
-def test_the_requested_and_the_failed_are_those_of_the_validity(tmp_path: Path) -> None:
-    validity = replace(made("a", "x", SAME).validity, instances=Instances(40, 36, 4, 0, 0, 0))
-    (one,) = suite_results([cell(tmp_path, "a", "x", SAME, validity=validity)]).cells
-    assert (one.requested, one.failed, one.coverage) == (40, 4, 0.9)
-
-
 def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(tmp_path: Path) -> None:
     records = [
         instance("q0", 1.0, latency_s=1.0), instance("q1", 1.0, latency_s=3.0), instance("q2", 1.0, latency_s=None),
@@ -286,8 +271,3 @@ def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(
     (one,) = suite_results([cell(tmp_path, "b", "x", SAME, instances=records[2:])]).cells
     assert one.took is not None
     assert one.took.inference_runtime_s is None
-
-
-def test_the_same_folders_give_the_same_results(tmp_path: Path) -> None:
-    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": SAME, "b": SAME}})
-    assert suite_results(given) == suite_results(iter(given))

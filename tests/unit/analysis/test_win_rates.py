@@ -26,12 +26,10 @@ def test_a_run_without_such_scores_has_none() -> None:
 
 def test_each_group_takes_its_metrics_in_helms_order() -> None:
     found = made(
-        toxic=replace(MAIN, metric="toxic_frac", value=0.1),
-        bias=replace(MAIN, metric=BIAS),
-        fair=replace(MAIN, perturbation="fairness.worst"),
-        robust=replace(MAIN, perturbation="robustness.worst"),
+        toxic=replace(MAIN, metric="toxic_frac", value=0.1), bias=replace(MAIN, metric=BIAS),
+        fair=replace(MAIN, perturbation="fairness.worst"), robust=replace(MAIN, perturbation="robustness.worst"),
         ece=replace(MAIN, metric="ece_10_bin"),
-    )
+    )  # fmt: skip
     told = [(one.group, one.label, one.lower_is_better) for one in group_scores(found)]
     assert told == [
         ("calibration", "ece", True), ("robustness", "robust", False), ("fairness", "fair", False),
@@ -81,11 +79,6 @@ def test_a_win_rate_is_the_mean_share_of_models_that_are_beaten() -> None:
     assert rates([column(0.9, 0.5, 0.1), column(0.9, 0.1, 0.5)]) == [1, 0.25, 0.25]
 
 
-def test_a_tie_counts_one_half() -> None:
-    assert rates([column(0.5, 0.5, 0.1)]) == [0.75, 0.75, 0]
-    assert rates([column(0.5, 0.5, 0.5)]) == [0.5, 0.5, 0.5]
-
-
 def test_where_lower_is_better_the_lower_value_wins() -> None:
     assert rates([column(0.9, 0.5, 0.1, lower=True)]) == [0, 0.5, 1]
 
@@ -100,11 +93,6 @@ def test_a_column_without_a_direction_and_one_with_a_single_value_do_not_count()
 def test_a_model_without_a_value_is_not_among_the_others_of_that_column() -> None:
     found = win_rates(MODELS, [column(0.9, 0.5, 0.1), Column("y", {"a": 0.1, "b": 0.2}, False)], tested=False)
     assert [(one.win_rate, one.columns) for one in found] == [(0.5, 2), (0.75, 2), (0, 1)]
-
-
-def test_without_tests_there_are_no_ranks() -> None:
-    found = win_rates(MODELS, [column(0.9, 0.5, 0.1, shown=CHAIN, certain=CHAIN)], tested=False)
-    assert {(one.best_rank, one.worst_rank, one.won, one.lost, one.undecided) for one in found} == {(None,) * 5}
 
 
 def test_comparisons_that_show_a_difference_are_counted_and_those_that_leave_it_open() -> None:
@@ -170,11 +158,6 @@ def test_a_model_without_any_column_has_no_rank_and_takes_none() -> None:
     found = win_rates(("a", "z", "b"), [column(0.9, 0.1)] * 7, tested=True)
     assert found[1] == WinRate("z", None, 0)
     assert [(one.best_rank, one.worst_rank) for one in found] == [(1, 1), (None, None), (2, 2)]
-
-
-def test_models_that_share_no_benchmark_are_not_told_apart() -> None:
-    columns = [Column("x", {"a": 0.9, "b": 0.1}, False), Column("y", {"c": 0.9, "d": 0.1}, False)]
-    assert ranks(columns, ("a", "b", "c", "d")) == [(1, 4)] * 4
 
 
 @pytest.mark.parametrize("third", [0.1, 0.7])

@@ -16,7 +16,8 @@ from eval_factory.cli.main import cli
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.results import Score, Spent, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.options import Evaluated, Submitted, end_record
+from eval_factory.workflows.evaluate import Evaluated
+from eval_factory.workflows.options import Submitted, end_record
 from stored_results import instance, result
 
 KEY = "sk-canary-5f3a9c1e7b2d4860aa"

@@ -8,8 +8,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from eval_factory.config.model import (
+    MAX_COUNT,
     MAX_PARALLELISM,
-    MOST,
     NO_SHARDS,
     ApiEndpoint,
     Extra,
@@ -139,7 +139,7 @@ def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "least", "most", "below", "above"),
     [
-        (Positive, 1, MOST, 0, MOST + 1),
+        (Positive, 1, MAX_COUNT, 0, MAX_COUNT + 1),
         (Parallelism, 1, MAX_PARALLELISM, 0, MAX_PARALLELISM + 1),
         (Temperature, 0.0, 100.0, -0.1, 100.1),
         (TopP, 0.01, 1.0, 0.0, 1.01),

@@ -136,7 +136,7 @@ def test_a_file_must_not_extend_itself(tmp_path: Path) -> None:
 
 
 def test_a_long_chain_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_layers, "MOST_EXTENDED", 3)
+    monkeypatch.setattr(suite_layers, "MAX_EXTENDED", 3)
     write(tmp_path, a="{extends: b.yml}", b="{extends: c.yml}", c="{max_attempts: 1}", z="{extends: a.yml}")
     assert len(layers(tmp_path / "a.yml")) == 3
     assert "more than 3 files extend one another" in problems(tmp_path / "z.yml")[0]

@@ -9,7 +9,7 @@ from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_views import instances_frame, result_html, scores_frame
-from eval_factory.workflows.options import Evaluated
+from eval_factory.workflows.evaluate import Evaluated
 from stored_results import PROVENANCE, instance, result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 
 import krippendorff
 import pytest
@@ -55,40 +54,15 @@ def test_it_is_the_packages_on_any_table_and_none_where_it_is_not_defined(table:
         assert alpha == pytest.approx(by_the_package(table), rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_it_is_the_packages_on_a_jurys_table(seed: int) -> None:
-    """Three judges, 400 answers by three criteria, one in ten judgements missing."""
-    drawn = random.Random(seed)  # noqa: S311 - no secret
-    truth = [drawn.choices((1, 2, 3, 4, 5), (1, 2, 4, 8, 16))[0] for _ in range(1200)]
-    table: Table = [
-        [None if drawn.random() < 0.1 else min(5, max(1, rating + drawn.choice((-1, 0, 0, 0, 1)))) for rating in truth]
-        for _ in range(3)
-    ]
-    alpha = ordinal_alpha(units_of(table))
-    assert alpha == pytest.approx(by_the_package(table), rel=1e-9)
-    assert alpha is not None
-    assert 0.3 < alpha < 0.95
-
-
 def test_krippendorffs_example() -> None:
     """K. Krippendorff, Computing Krippendorff's Alpha-Reliability (2011): 0.815 for ordinal data."""
     table: Table = [
-        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
-        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
-        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
-        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
-    ]
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None], [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]  # fmt: skip
     alpha = ordinal_alpha(units_of(table))
     assert alpha == pytest.approx(0.815, abs=0.0005)
     assert type(alpha) is float
-
-
-def test_by_hand() -> None:
-    """(1,1), (1,2), (3,3): n_1 = 3, n_2 = 1, n_3 = 2, n = 6; o_12 = 1; d_12 = 2, d_13 = 3.5, d_23 = 1.5.
-
-    Observed 4; expected 3 * 4 + 6 * 12.25 + 2 * 2.25 = 90.
-    """
-    assert ordinal_alpha([[1, 1], [1, 2], [3, 3]]) == pytest.approx(1 - 5 * 4 / 90, rel=1e-15)
 
 
 def test_a_unit_of_three_raters_weighs_as_three_ratings() -> None:
@@ -96,38 +70,11 @@ def test_a_unit_of_three_raters_weighs_as_three_ratings() -> None:
     assert ordinal_alpha([[1, 1, 2], [2, 2]]) == pytest.approx(1 / 3, rel=1e-15)
 
 
-def test_only_the_order_of_ratings_counts() -> None:
-    assert ordinal_alpha([[1, 2], [2, 2], [5, 2]]) == ordinal_alpha([[10, 20], [20, 20], [21, 20]])
-
-
-def test_extremes() -> None:
-    assert ordinal_alpha([[1, 1], [5, 5], [3, 3]]) == 1.0
-    below = ordinal_alpha([[1, 5], [5, 1], [1, 5], [5, 1]])
-    assert below is not None
-    assert below < 0
-
-
 @pytest.mark.parametrize(
     "units", [[], [[]], [[3]], [[3], [4], []], [[4, 4]], [[4, 4], [4, 4, 4], [1], [5]], [[2, 2], [1]]]
 )
 def test_where_it_is_not_defined_there_is_none(units: list[list[int]]) -> None:
     assert ordinal_alpha(units) is None
-
-
-def test_what_one_rater_alone_rated_changes_nothing() -> None:
-    units = [[1, 2], [3, 3], [4, 5]]
-    assert ordinal_alpha([*units, [1], [5], []]) == ordinal_alpha(units)
-
-
-def test_it_does_not_depend_on_the_order_to_the_last_digit() -> None:
-    drawn = random.Random(7)  # noqa: S311 - no secret
-    units = [[drawn.randint(1, 5) for _ in range(drawn.randint(0, 4))] for _ in range(200)]
-    expected = ordinal_alpha(units)
-    for _ in range(5):
-        drawn.shuffle(units)
-        for unit in units:
-            drawn.shuffle(unit)
-        assert ordinal_alpha(units) == expected
 
 
 SHROUT_FLEISS = ((9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7))
@@ -162,13 +109,6 @@ def test_weighted_kappa_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) ->
         assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_kappa_of_yes_and_no_has_no_weights() -> None:
-    pairs = [(1.0, 1.0)] * 7 + [(1.0, 0.0)] * 2 + [(0.0, 0.0)] * 4 + [(0.0, 1.0)]
-    first, second = zip(*pairs, strict=True)
-    assert weighted_kappa(pairs) == pytest.approx(cohen_kappa_score(first, second))
-    assert weighted_kappa([]) is None
-
-
 def test_ac1_by_hand() -> None:
     """Two raters, 10 things: both yes 8 times, one yes and one no twice. p_a = .8, pi_yes = .9, p_e = 2 x .9 x .1."""
     units = [(1, 1)] * 8 + [(1, 0)] * 2
@@ -199,18 +139,11 @@ def test_raters_who_rated_different_parts() -> None:
     assert found.n == 3
     assert found.icc == icc_agreement([[1, 2, 2], [4, 5, 3]])
     kappas = [
-        weighted_kappa([(1, 2), (4, 5), (3, 3)]),
-        weighted_kappa([(1, 2), (4, 3)]),
-        weighted_kappa([(2, 2), (5, 3)]),
-    ]
+        weighted_kappa([(1, 2), (4, 5), (3, 3)]), weighted_kappa([(1, 2), (4, 3)]), weighted_kappa([(2, 2), (5, 3)]),
+    ]  # fmt: skip
     assert found.weighted_kappa == pytest.approx(sum(one or 0 for one in kappas) / 3)
     assert found.alpha == ordinal_alpha([[0, 1, 1], [3, 4, 2], [2, 2]])
     assert found.ac1 == gwet_ac1([[0, 1, 1], [3, 4, 2], [2, 2]], 5)
-
-
-def test_ratings_that_are_all_the_same_have_no_kappa() -> None:
-    found = agreement_among([{"a": 1.0, "b": 1.0}] * 3, (0.0, 1.0))
-    assert (found.n, found.alpha, found.icc, found.weighted_kappa, found.ac1) == (3, None, None, None, 1.0)
 
 
 def test_a_judge_with_the_mean_and_with_the_majority() -> None:

@@ -44,9 +44,7 @@ def state(
             "id": question, "input": {"text": "?"}, "references": [{"output": {"text": text}} for text in shown],
             "perturbation": perturbation and {"name": perturbation},
         },
-        "train_trial_index": trial,
-        "request": {},
-        "output_mapping": dict(zip("ABCD", shown, strict=False)),
+        "train_trial_index": trial, "request": {}, "output_mapping": dict(zip("ABCD", shown, strict=False)),
         "result": {"success": answer is not None, "completions": [{"text": answer or ""}]},
     }  # fmt: skip
     return (question, trial, perturbation), output.RequestState.model_validate(document)

@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Judgements, Spent, TaskResult
-from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.core.results import Judgements, TaskResult
+from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring import corrections
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.corrections import Case
 from eval_factory.scoring.scores import helm_mean
 from unit.builders import plan
 
@@ -146,13 +144,6 @@ def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
     assert (even.count, even.clusters) == (10, 4)
 
 
-def test_a_task_without_sources_says_nothing_of_them(tmp_path: Path) -> None:
-    result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
-    stats = result.scores["exact_match"].stats
-    assert (stats.clusters, stats.design_effect, stats.effective_n, stats.trials) == (None, None, None, None)
-    assert [record.cluster for record in result.instances] == [None] * 4
-
-
 UNSCORABLE: dict[str, Any] = {"result": {"error": f"{names.UNSCORABLE}ValueError in SomeMetric (some_metric.py:80)"}}
 
 
@@ -188,38 +179,6 @@ def test_the_place_of_an_unscorable_answer_is_kept_in_its_own_split_only(tmp_pat
     assert result.validity.bounds == {"raises": (0.5, 0.5), "raises@valid": (0.5, 1.0)}
 
 
-@pytest.mark.parametrize(("odd", "plain", "fails"), [(1, 0, False), (1, 3, False), (2, 3, True), (2, 4, False)])
-def test_a_rule_of_a_correction_may_raise_on_some_answers(
-    odd: int, plain: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def rule(case: Case) -> float:
-        return 1.0 / (case.completion != "odd")
-
-    monkeypatch.setattr(corrections, "rule_of", lambda _erratum: rule)
-    states = [state(number, "odd" if number < odd else "plain") for number in range(odd + plain)]
-    run = {"states": states, "values": {"medec_error_sentence_accuracy": [0.0] * len(states)}}
-    if fails:
-        with pytest.raises(ZeroDivisionError):
-            result_of(tmp_path, {"config.type": "medec"}, **run)
-        return
-    result = result_of(tmp_path, {"config.type": "medec"}, **run)
-    label = "medec_error_sentence_accuracy.corrected"
-    assert (result.scores[label].stats.count if plain else 0) == plain
-    (note,) = (note for note in result.validity.notes if note.startswith(label))
-    assert note.endswith(f"; {odd} instance{'s do' if odd > 1 else ' does'} not count in it")
-
-
-def test_right_answers_that_are_nothing_to_the_quasi_metrics_are_counted(tmp_path: Path) -> None:
-    letters = [{"references": [{"output": {"text": letter}, "tags": ["correct"]}]} for letter in ("A", "B", "C", "(a)")]
-    letters[1]["references"].append({"output": {"text": "A"}, "tags": []})
-    states = [state(number, "D", instance=instance) for number, instance in enumerate(letters)]
-    with_quasi = {"exact_match": [0.0] * 4, "quasi_prefix_exact_match": [1.0, 0.0, 0.0, 1.0]}
-    notes = result_of(tmp_path / "with", states=states, values=with_quasi).validity.notes
-    assert any(note.startswith("2 of 4 instances: HELM's quasi metrics drop articles") for note in notes)
-    without = result_of(tmp_path / "without", states=states, values={"exact_match": [0.0] * 4}).validity.notes
-    assert not any("quasi" in note for note in without)
-
-
 def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
     result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 1.0, 0.0]})
@@ -242,38 +201,11 @@ def test_a_failed_instance_counts_as_zero_where_that_is_asked(tmp_path: Path) ->
     assert (result.status, result.reportable) == ("partial", True)
 
 
-def test_a_metric_that_is_no_mean_is_absent_when_an_instance_failed(tmp_path: Path) -> None:
-    states = [state(0, "yes"), state(1, None)]
-    here = plan({"config.output_dir": str(tmp_path / "out")})
-    folder = here.rundir.helm / "runs" / "s" / "r"
-    write_run(folder, states, {"exact_match": [1.0, 0.0], "f_of_all": [1.0, 0.0]})
-    stats = json.loads((folder / "stats.json").read_text())
-    for stat in stats:
-        if stat["name"]["name"] == "f_of_all":
-            stat["mean"] = 0.123
-    (folder / "stats.json").write_text(json.dumps(stats))
-    response_cache.create_or_check(here.rundir.cache_db)
-    result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
-    assert set(result.scores) == {"exact_match"}
-    assert any(note.startswith("f_of_all: absent") for note in result.validity.notes)
-
-
 def test_nothing_answered_has_no_score(tmp_path: Path) -> None:
     result = result_of(tmp_path, states=[state(0, None)], values={"exact_match": [0.0]})
     assert result.scores == {}
     assert result.reportable is False
     assert result.validity.bounds == {} or result.validity.bounds["exact_match"] == (0.0, 1.0)
-
-
-def test_kinds_of_answers_are_counted_by_name(tmp_path: Path) -> None:
-    states = [
-        state(0, "yes"),
-        state(1, " "),
-        state(2, "cut", result={"completions": [{"text": "cut", "finish_reason": {"reason": "length"}}]}),
-        state(3, "", result={"success": False, "error": openai_api.FILTERED_MESSAGE}),
-    ]
-    counts = result_of(tmp_path, states=states, values={"exact_match": FOUR}).validity.instances
-    assert (counts.failed, counts.empty, counts.truncated, counts.filtered) == (0, 1, 1, 1)
 
 
 def test_splits_and_perturbations_do_not_overwrite_each_other(tmp_path: Path) -> None:
@@ -375,13 +307,6 @@ def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> N
     assert (whole.value, whole.stats.count, whole.metric) == (4.0, 9, "aci_bench_accuracy")
 
 
-def test_a_whole_jury_has_one_score(tmp_path: Path) -> None:
-    result = judged_by_both_but(tmp_path, 0, of=3)
-    assert list(result.scores) == ["aci_bench_accuracy"]
-    assert (result.status, result.reportable, result.validity.coverage) == ("complete", True, 1.0)
-    assert result.validity.bounds["aci_bench_accuracy"] == (4.0, 4.0)
-
-
 def test_how_many_judgements_may_be_missing_is_the_users_choice(tmp_path: Path) -> None:
     accepted = {"config.params.extra.max_judge_failures": 1.0}
     assert judged_by_both_but(tmp_path, 20, of=20, flags=accepted).reportable
@@ -415,44 +340,6 @@ def test_who_was_asked_and_what_answers_state_is_kept(tmp_path: Path) -> None:
     assert reason.startswith("the model: 1 of 1 answers state another model than org/model")
     assert not result.reportable
     assert "judges a and b are one model, org/judge: their agreement says nothing" in result.validity.notes
-
-
-def test_a_fallback_may_be_accepted(tmp_path: Path) -> None:
-    assert is_reportable_with_a_fallback(tmp_path / "a", 1)
-    assert not is_reportable_with_a_fallback(tmp_path / "b", 0.99)
-
-
-def is_reportable_with_a_fallback(folder: Path, most: float) -> bool:
-    flags = {"config.output_dir": str(folder / "out"), "config.params.extra.max_model_mismatch": most}
-    here = plan(flags)
-    here.rundir.root.mkdir(parents=True)
-    kept = response_cache.ResponseCache(here.rundir.cache_db, "run")
-    attempt = response_cache.Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1)
-    kept.save(response_cache.Answer("k", "model", "org/model", {}, {"model": "fallback"}, 1.0, 0.1), attempt)
-    kept.close()
-    return result_of(folder, flags, states=[state(0, "yes")], values={"exact_match": [1.0]}).reportable
-
-
-def test_judges_that_agree_beyond_belief_are_a_note(tmp_path: Path) -> None:
-    def rated(mark: int) -> dict[str, Any]:
-        return {"aci_bench": {"prompt_text": "p", **{name: {"accuracy": {"score": mark}} for name in "ab"}}}
-
-    states = [state(number, "text", annotations=rated(1 + number % 5)) for number in range(20)]
-    result = result_of(
-        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": [1.0 + number % 5 for number in range(20)]},
-    )  # fmt: skip
-    assert [note for note in result.validity.notes if note.startswith("the judges agree more than different models do")]
-    assert result.reportable
-
-
-def test_a_jurys_score_beside_another_main_score_is_not_reported_either(tmp_path: Path) -> None:
-    states = [state(number, "CORRECT", annotations=HALF) for number in range(4)]
-    values = {"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [2.0] * 4}
-    result = result_of(tmp_path, {"config.type": "medec"}, states=states, metric_specs=[JURY], values=values)
-    assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", False)
-    assert len(result.validity.not_reportable) == 1
-    assert (result.validity.judgements, result.validity.coverage) == (None, 1.0)  # the main score's
 
 
 def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_path: Path) -> None:
@@ -534,48 +421,6 @@ def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:
     assert "instances failed" in second
 
 
-def test_toxicity_that_was_not_computed_is_said(tmp_path: Path) -> None:
-    spec = {"class_name": "helm.benchmark.metrics.toxicity_metrics.ToxicityMetric", "args": {}}
-    result = result_of(tmp_path, states=[state(0, "yes")], values={"exact_match": [1.0]}, metric_specs=[spec])
-    assert any("Perspective API" in note for note in result.validity.notes)
-    other = result_of(
-        tmp_path / "b",
-        states=[state(0, "yes")],
-        values={"exact_match": [1.0], "toxic_frac": [0.0]},
-        metric_specs=[spec],
-    )
-    assert not any("Perspective API" in note for note in other.validity.notes)
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [({}, True), ({"config.params.limit_samples": 1}, False), ({"config.params.extra.category": "biology"}, False)],
-)
-def test_another_number_of_instances_than_was_known_is_said(tmp_path: Path, flags: dict[str, Any], said: bool) -> None:
-    result = result_of(
-        tmp_path, {"config.type": "head_qa", **flags}, states=[state(0, "yes")], values={"exact_match": [1.0]}
-    )
-    expected = "the data hold 1 instances, 2675 when this task was described: another version of them?"
-    assert (expected in result.validity.notes) is said
-
-
-def test_failures_are_grouped_by_cause(tmp_path: Path) -> None:
-    too_long = "HTTP 400: the maximum context length is 768 tokens, you requested {}"
-    states = [
-        state(0, "yes"),
-        *(state(i, None, result={"error": too_long.format(800 + i)}) for i in (1, 2)),
-        state(3, None),
-    ]
-    states[3]["result"] = None
-    causes = result_of(tmp_path, states=states, values={"exact_match": FOUR}).validity.failures
-    assert [(cause.role, cause.count, cause.cause) for cause in causes] == [
-        ("model", 2, "HTTP 400: the maximum context length is 768 tokens, you requested ..."),
-        ("model", 1, "no error was recorded"),
-    ]
-    assert "max_length" in str(causes[0].hint)
-    assert causes[1].hint is None
-
-
 def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> None:
     given = {"accuracy": {"score": 4}}
     annotations: list[dict[str, Any]] = [
@@ -605,33 +450,6 @@ def test_notes_come_by_importance(tmp_path: Path) -> None:
     assert errata == [] or min(errata) > 1
 
 
-def test_scores_say_of_which_metric_split_and_perturbation_they_are(tmp_path: Path) -> None:
-    """The name of a metric may hold an @ as the name of a score does."""
-    states = [state(0, "yes"), state(1, "yes"), state(2, "yes", split=VALID)]
-    result = result_of(
-        tmp_path, states=states, values={"exact_match": [1.0, 1.0, 0.0], "exact_match@5": [1.0, 0.0, 1.0]},
-        perturbation={"name": "typos", "robustness": True, "computed_on": "worst"},
-    )  # fmt: skip
-    found = {name: (score.metric, score.split, score.perturbation) for name, score in result.scores.items()}
-    assert found == {
-        "exact_match": ("exact_match", TEST, None),
-        "exact_match@valid": ("exact_match", VALID, None),
-        "exact_match@5": ("exact_match@5", TEST, None),
-        "exact_match@5@valid": ("exact_match@5", VALID, None),
-        "exact_match@test+robustness.worst": ("exact_match", TEST, "robustness.worst"),
-        "exact_match@test+typos.worst": ("exact_match", TEST, "typos.worst"),
-    }
-    assert (result.validity.main_split, dict(result.validity.splits)) == (TEST, {TEST: 2, VALID: 1})
-
-
-def test_a_score_of_the_kept_instances_says_of_what_it_is_too(tmp_path: Path) -> None:
-    states = [state(i, None if i == 3 else "yes") for i in range(4)]
-    result = result_of(tmp_path, states=states, values={"exact_match": FOUR})
-    (score,) = result.scores.values()
-    assert (score.metric, score.split, score.perturbation) == ("exact_match", TEST, None)
-    assert all(one["exact_match"].split == TEST for one in result.groups.get("category", {}).values())
-
-
 Line = tuple[str, str, str, str, str | None, int | None]
 
 
@@ -644,67 +462,6 @@ def journal(cache_db: Path, *lines: Line) -> None:
             " completion_tokens) VALUES (?, ?, ?, 1, ?, ?, 0, ?, ?, 5)",
             [(*line[:5], float(number), line[5]) for number, line in enumerate(lines, start=1)],
         )
-
-
-def cost(tmp_path: Path, *lines: Line, run_id: str = "run") -> TaskResult:
-    here = plan({"config.output_dir": str(tmp_path / "out")})
-    folder = here.rundir.helm / "runs" / "s" / "r"
-    write_run(folder, [state(0, "yes"), state(1, "yes")], {"exact_match": [1.0, 1.0]})
-    journal(here.rundir.cache_db, *lines)
-    return collect(here, [folder], run_id=run_id, wall_s=1.0, git_hash=None)
-
-
-RESUMED: tuple[Line, ...] = (
-    ("old", "model", "k0", "answered", "temperature was left out", 100),
-    ("old", "model", "k9", "answered", "top_p was left out", 200),
-    ("old", "model", "k1", "failed", "HTTP 500", None),
-    ("run", "model", "k0", "cached", None, 100),
-    ("run", "model", "k1", "retried", "HTTP 500", None),
-    ("run", "model", "k1", "answered", None, 10),
-)
-
-
-def test_the_usage_of_this_run_and_that_of_all_are_kept_apart(tmp_path: Path) -> None:
-    result = cost(tmp_path, *RESUMED)
-    usage = result.usage
-    assert usage.this_run.total == Spent(2, 1, 1, 10, 5, 6.0, 6.0)
-    assert usage.all_runs.total == Spent(5, 1, 1, 310, 15, 2.0, 6.0)
-    assert dict(usage.this_run.roles) == {"model": usage.this_run.total}
-    assert (usage.runs, usage.wall_s) == (2, 1.0)
-    assert "temperature was left out" in result.validity.notes  # of an answer that was used again
-    assert not any("top_p" in note for note in result.validity.notes)  # another model's, in the same folder
-
-
-def test_a_run_that_found_all_in_the_cache_cost_nothing(tmp_path: Path) -> None:
-    usage = cost(
-        tmp_path, *RESUMED, ("third", "model", "k0", "cached", None, 100), ("third", "model", "k1", "cached", None, 10),
-        run_id="third",
-    ).usage  # fmt: skip
-    assert usage.this_run.total == Spent(0, 2, 0, 0, 0, None, None)
-    assert usage.all_runs.total == Spent(5, 3, 1, 310, 15, 2.0, 6.0)
-    assert usage.runs == 3
-
-
-def test_the_usage_of_a_jury_is_split_by_role(tmp_path: Path) -> None:
-    usage = cost(
-        tmp_path, ("run", "model", "k0", "answered", None, 10), ("run", "gpt", "k1", "answered", None, 1000),
-        ("run", "gpt", "k2", "failed", "HTTP 400", None), ("run", "gpt", "k1", "unusable", "no judgement", None),
-        ("run", "free", "k3", "answered", None, None),
-    ).usage  # fmt: skip
-    assert dict(usage.this_run.roles) == {
-        "free": Spent(1, 0, 0, None, 5, 5.0, 5.0),
-        "gpt": Spent(2, 0, 0, 1000, 5, 2.0, 2.0),
-        "model": Spent(1, 0, 0, 10, 5, 1.0, 1.0),
-    }
-    assert list(usage.this_run.roles) == ["model", "free", "gpt"]
-    assert usage.this_run.total == Spent(4, 0, 0, 1010, 15, 2.0, 5.0)
-    assert usage.all_runs == usage.this_run
-
-
-def test_nothing_sent_costs_nothing(tmp_path: Path) -> None:
-    usage = cost(tmp_path).usage
-    assert usage.this_run.total == usage.all_runs.total == Spent(0, 0, 0, 0, 0, None, None)
-    assert (dict(usage.this_run.roles), usage.runs) == ({}, 0)
 
 
 def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path) -> None:

@@ -95,13 +95,11 @@ def test_tokens_may_be_sent_under_another_name() -> None:
 @pytest.mark.parametrize(
     ("task", "model", "granted"),
     [
-        ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000),
-        ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
-        ("pubmed_qa", "o3-mini", 4000),
-        ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
+        ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000), ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
+        ("pubmed_qa", "o3-mini", 4000), ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
         ("pubmed_qa", "deepseek-r1-distill", 1),
     ],
-)
+)  # fmt: skip
 def test_models_that_think_were_granted_more(task: str, model: str, granted: int) -> None:
     flags = {"config.type": task, MODEL: model}
     assert deviations(flags, {**PLAIN, "max_tokens": granted}) == []
@@ -214,21 +212,6 @@ def test_the_sample(task: str, limit: int | None, asked: int, there: int | None)
     assert [(one.leaderboard, one.here) for one in found] == ([] if there is None else [(there, limit or "none")])
 
 
-def test_what_a_sample_is_and_what_to_do() -> None:
-    few, many = ({"config.type": "ehr_sql", "config.params.limit_samples": limit} for limit in (20, None))
-    (found,) = [one for one in deviations(few, asked=20) if one.setting == "limit_samples"]
-    assert found.effect == "a part of the leaderboard's instances: 20 were asked"
-    (found,) = [one for one in deviations(many, asked=2909) if one.setting == "limit_samples"]
-    assert found.effect == "2909 instances; set limit_samples to 1000, and HELM draws the same ones"
-
-
-def test_the_leaderboard_asked_a_hundred_of_clear() -> None:
-    flags = {"config.type": "clear", f"{EXTRA}.condition": "chronic_pain", f"{EXTRA}.data_path": "/data"}
-    assert "limit_samples" not in [one.setting for one in deviations(flags, asked=100)]
-    (found,) = [one for one in deviations(flags, asked=101) if one.setting == "limit_samples"]
-    assert found.leaderboard == 100
-
-
 def test_failed_instances() -> None:
     assert deviations(failed=3) == [Deviation("failed instances", 0, 3, "they are left out of the score")]
     zero = {f"{EXTRA}.on_failure": "zero"}
@@ -318,10 +301,6 @@ def test_judges_that_were_asked_otherwise(field: str, there: float) -> None:
         (f"judge {role}: {field}", there, 0.5) for role in JURY
     ]
     assert {one.effect for one in found} == {"its ratings may be others"}
-
-
-def test_judges_may_take_their_limit_under_another_name() -> None:
-    assert judged(sampling={"max_completion_tokens": 4096, "temperature": 0.0, "top_p": 1}) == []
 
 
 def test_judges_of_whom_nothing_is_known() -> None:

@@ -100,34 +100,14 @@ def test_any_number_is_read_with_thousands_separators_and_a_unit(number: float) 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("4", 4.0),
-        ("4.0", 4.0),
-        ("4.4", 4.0),
-        ("4.6", 5.0),
-        ("-1", -1.0),
-        ("3 out of 5", 3.0),
-        ("13 out of 15", 13.0),
-        ("2, 4, 5", 3.0),
-        ("2,4", 2.0),
-        ("2 , 4", 2.0),
-        ("3,0", 3.0),
-        ("4 points. The maximum is 9.", 4.0),
-        ("4 points: criteria 1, 2, 3", 4.0),
-        ("4 (range 0-10)", 4.0),
-        ("4. One for 2 out of 3", 4.0),
-        ('{"answer": "4", "explanation": "1, 2, 3"}', 4.0),
-        ("Either 2 or 3", None),
-        ("2 to 3", None),
-        ("Score: 4 points", 4.0),
-        (r"\boxed{4} out of 9, 8", 4.0),
-        ("\N{MINUS SIGN}2", -2.0),
-        ("3/5", 3.0),
-        ("nan", None),
-        ("inf", None),
-        ("1" * 5000, None),
-        ("none", None),
+        ("4", 4.0), ("4.0", 4.0), ("4.4", 4.0), ("4.6", 5.0), ("-1", -1.0), ("3 out of 5", 3.0),
+        ("13 out of 15", 13.0), ("2, 4, 5", 3.0), ("2,4", 2.0), ("2 , 4", 2.0), ("3,0", 3.0),
+        ("4 points. The maximum is 9.", 4.0), ("4 points: criteria 1, 2, 3", 4.0), ("4 (range 0-10)", 4.0),
+        ("4. One for 2 out of 3", 4.0), ('{"answer": "4", "explanation": "1, 2, 3"}', 4.0), ("Either 2 or 3", None),
+        ("2 to 3", None), ("Score: 4 points", 4.0), (r"\boxed{4} out of 9, 8", 4.0), ("\N{MINUS SIGN}2", -2.0),
+        ("3/5", 3.0), ("nan", None), ("inf", None), ("1" * 5000, None), ("none", None),
     ],
-)
+)  # fmt: skip
 def test_a_score_is_a_whole_number(text: str, value: float | None) -> None:
     found = whole_number_in(text)
     assert (type(found), found) == (type(value), value)
@@ -136,20 +116,16 @@ def test_a_score_is_a_whole_number(text: str, value: float | None) -> None:
 @pytest.mark.parametrize(
     ("text", "same"),
     [
-        ("09/03/2014", "09/03/2014"),
-        ("9/3/2014", "09/03/2014"),
-        ("2014-09-03", "09/03/2014"),
-        ("Due: 09/03/2014.", "09/03/2014"),
-        ("from 01/01/2014 to 09/03/2014", "09/03/2014"),
-        ("from 2014-01-01 to 09/03/2014", "09/03/2014"),
-        (r"\boxed{09/03/2014} not 01/01/2014", "09/03/2014"),
+        ("09/03/2014", "09/03/2014"), ("9/3/2014", "09/03/2014"), ("2014-09-03", "09/03/2014"),
+        ("Due: 09/03/2014.", "09/03/2014"), ("from 01/01/2014 to 09/03/2014", "09/03/2014"),
+        ("from 2014-01-01 to 09/03/2014", "09/03/2014"), (r"\boxed{09/03/2014} not 01/01/2014", "09/03/2014"),
         ("09/03/2014. The last period began on 11/27/2013.", "09/03/2014"),
         ("11/27/2013 + 280 days = 09/03/2014", "09/03/2014"),
         ("The answer is 09/03/2014 (from 11/27/2013)", "09/03/2014"),
         ('{"answer": "09/03/2014", "explanation": "from 11/27/2013"}', "09/03/2014"),
         ("01/01/2014 or 01/02/2014? On 09/03/2014", "09/03/2014"),
     ],
-)
+)  # fmt: skip
 def test_a_date_is_read_in_either_order(text: str, same: str) -> None:
     assert date_in(text) == date_in(same) is not None
 
@@ -163,17 +139,10 @@ def test_a_date_is_a_number_of_days() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "May 2nd",
-        "13/40/2014",
-        "2014-13-01",
-        "1/1/14",
-        "109/03/2014x",
-        "09/03/2014 or 09/04/2014",
-        "09/03/20145",
-        "12014-09-03",
+        "", "May 2nd", "13/40/2014", "2014-13-01", "1/1/14", "109/03/2014x", "09/03/2014 or 09/04/2014",
+        "09/03/20145", "12014-09-03",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_date_is_none(text: str) -> None:
     assert date_in(text) is None
 
@@ -194,19 +163,10 @@ def test_weeks_and_days_are_days(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "14",
-        "142",
-        "14 2",
-        "14 weeks",
-        "2 days",
-        f"{'1' * 5000} weeks 2 days",
-        "1.14 weeks 2 days",
-        "14 weeks, 2 months",
-        "14 weeks 2 days or 15 weeks 1 day",
-        "09/03/2014",
+        "", "14", "142", "14 2", "14 weeks", "2 days", f"{'1' * 5000} weeks 2 days", "1.14 weeks 2 days",
+        "14 weeks, 2 months", "14 weeks 2 days or 15 weeks 1 day", "09/03/2014",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_weeks_and_days_is_none(text: str) -> None:
     assert days_in(text) is None
 

@@ -43,14 +43,6 @@ def test_a_column_is_a_mapping_of_floats(keys: list[InstanceKey | None]) -> None
         column[OTHER]
 
 
-def test_a_question_without_a_value_is_left_out() -> None:
-    column = SharedKeys([A, None, B, C]).column([1, None, None, 0])
-    assert column == {A: 1.0, C: 0.0}
-    assert [type(value) for value in column.values()] == [float, float]
-    assert len(SharedKeys([None]).column([1])) == 0
-    assert len(SharedKeys([A]).column([None])) == 0
-
-
 FLAG = "medec_error_flag_accuracy"
 SAMPLE = {"config.params.limit_samples": 4}
 QUESTIONS = [(f"id{number}", 0, TEST) for number in range(4)]
@@ -96,15 +88,6 @@ def test_floors_are_the_means_of_each_answer_and_the_first_of_the_best(tmp_path:
     assert result.validity.floors == {"exact_match": Floor("always A", 0.75, 4, answers)}
 
 
-@pytest.mark.parametrize(("other", "best"), [(1.0, "always A"), (0.0, "majority")])
-def test_of_equals_the_majority_is_named_last(other: float, best: str, tmp_path: Path) -> None:
-    majority = StrategyScores(name="majority", answers=["A", "B", "A", "A"], values={"exact_match": [1, 1, 0, 1]})
-    write_trivial(tmp_path, majority, always("A", 1, 1, 0, other))
-    states = [state(number, "yes") for number in range(4)]
-    floor = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4}).validity.floors["exact_match"]
-    assert (floor.best, floor.value) == (best, 0.75)
-
-
 def test_each_split_has_its_own(tmp_path: Path) -> None:
     questions = [("id0", 0, TEST), ("id1", 0, VALID), ("id2", 0, VALID), ("id3", 0, None)]
     write_trivial(tmp_path, always("A", 1, 0, None, 1), questions=questions)
@@ -114,6 +97,29 @@ def test_each_split_has_its_own(tmp_path: Path) -> None:
         "exact_match": (1.0, 1),
         "exact_match@valid": (0.0, 1),
     }
+
+
+TYPOS = {"name": "typos", "robustness": True, "computed_on": "perturbed"}
+
+
+def test_what_was_perturbed_has_no_floor_and_changes_none(tmp_path: Path) -> None:
+    """Trivial answers were scored on the questions as they are: a perturbed one is no other question."""
+    write_trivial(tmp_path, always("CORRECT", 1, 0, 0, 0, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG))
+    states = of_medec("CORRECT", "0 x", "1 x", "1 x")
+    states += [{**one, "instance": {**one["instance"], "perturbation": TYPOS}} for one in of_medec(*["CORRECT"] * 4)]
+    states[4]["instance"]["references"] = []
+    run = {"states": states, "values": {FLAG: [1.0] * 4 + [None] * 4, "exact_match": [1.0] * 8}}
+    floors_of = result_of(tmp_path, {"config.type": "medec"}, **run, perturbation=TYPOS).validity.floors
+    assert set(floors_of) == {FLAG, f"{FLAG}.corrected"}
+    assert floors_of[f"{FLAG}.corrected"] == Floor("always 0", 0.75, 4, {"always CORRECT": 0.25, "always 0": 0.75})
+
+
+def test_a_metric_of_perturbed_questions_has_no_floor(tmp_path: Path) -> None:
+    write_trivial(tmp_path, always("A", 1, 1, 0, 1))
+    states = [state(number, "yes") for number in range(4)]
+    result = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4}, perturbation=TYPOS)
+    assert "exact_match@test+typos" in result.scores
+    assert set(result.validity.floors) == {"exact_match"}
 
 
 def test_the_best_error_rate_is_the_lowest(tmp_path: Path) -> None:
@@ -312,14 +318,11 @@ def score(value: float, low: float | None, high: float | None) -> Score:
     [
         ((0.51, 0.7), False, None),
         ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
-        ((0.3, 0.5), False, "includes the score of"),
-        ((0.3, 0.49), False, "is worse than"),
-        ((0.3, 0.49), True, None),
-        ((0.3, 0.50), True, "includes the score of"),
-        ((0.5, 0.7), True, "includes the score of"),
-        ((0.51, 0.7), True, "is worse than"),
+        ((0.3, 0.5), False, "includes the score of"), ((0.3, 0.49), False, "is worse than"),
+        ((0.3, 0.49), True, None), ((0.3, 0.50), True, "includes the score of"),
+        ((0.5, 0.7), True, "includes the score of"), ((0.51, 0.7), True, "is worse than"),
     ],
-)
+)  # fmt: skip
 def test_a_note_says_that_a_score_is_not_above_its_floor(
     interval: tuple[float, float], lower_is_better: bool, said: str | None
 ) -> None:

@@ -87,12 +87,6 @@ def test_holm_is_statsmodels(p_values: list[float]) -> None:
     assert holm(p_values) == pytest.approx(expected)
 
 
-def test_what_was_not_tested_does_not_count() -> None:
-    assert holm([0.04, None, 0.03]) == [pytest.approx(0.06), None, pytest.approx(0.06)]
-    assert holm([None]) == [None]
-    assert holm([]) == []
-
-
 def keys(first: int, end: int) -> list[InstanceKey]:
     return [key(number) for number in range(first, end)]
 
@@ -105,13 +99,6 @@ def test_groups_leave_out_what_the_score_leaves_out() -> None:
     assert {name: (found["m"].value, found["m"].stats.count) for name, found in groups.items()} == {
         "a": (1.0, 12), "b": (1.0, 15),
     }  # fmt: skip
-
-
-def test_groups_count_as_zero_what_the_score_counts_as_zero() -> None:
-    values = {key(number): 1.0 for number in range(24)}
-    members = {"ward": {"a": keys(0, 12), "b": keys(12, 24)}}
-    found = scores_by_group(context(values), members, {key(0), key(1), key(2)}, failed_as_zero=True).scores["ward"]
-    assert {name: scores["m"].value for name, scores in found.items()} == {"a": 0.75, "b": 1.0}
 
 
 def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
@@ -231,14 +218,6 @@ def test_an_instance_of_several_groups_is_in_the_rest_of_none_of_them() -> None:
     assert sorted(found[name]["m"].stats.p_holm or 0 for name in "ab") == pytest.approx(
         sorted([2 * min(p_a, p_b), max(2 * min(p_a, p_b), p_a, p_b)])
     )
-
-
-def test_a_group_of_all_has_nothing_to_be_tested_against() -> None:
-    values = {key(number): float(number % 2) for number in range(30)}
-    members = {"theme": {"all": keys(0, 30), "some": keys(0, 12), "others": keys(12, 30)}}
-    found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["theme"]
-    assert found["all"]["m"].stats.p_value is None
-    assert found["some"]["m"].stats.p_value == pytest.approx(found["others"]["m"].stats.p_value)
 
 
 def test_groups_of_clustered_instances_have_clustered_intervals_and_tests() -> None:

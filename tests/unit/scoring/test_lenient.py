@@ -10,12 +10,9 @@ from eval_factory.scoring.lenient import label_in, lenient_metrics
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 
 OPTIONS = {
-    "A": "Appendicitis",
-    "B": "Acute cholecystitis",
-    "C": "Colitis, infectious",
-    "D": "Duodenal ulcer",
+    "A": "Appendicitis", "B": "Acute cholecystitis", "C": "Colitis, infectious", "D": "Duodenal ulcer",
     "E": "Hepatitis B",
-}
+}  # fmt: skip
 NEXT = {"A": "B", "B": "C", "C": "D", "D": "A"}
 
 STATED = [
@@ -81,14 +78,9 @@ NOT_STATED = [
 def written(shape: str, label: str) -> str:
     other = NEXT[label]
     return shape.format(
-        x=label,
-        y=label.lower(),
-        w=chr(ord(label) + 0xFEE0),
-        t=OPTIONS[label],
-        T=OPTIONS[label].lower(),
-        o=other,
+        x=label, y=label.lower(), w=chr(ord(label) + 0xFEE0), t=OPTIONS[label], T=OPTIONS[label].lower(), o=other,
         u=OPTIONS[other],
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", STATED)

@@ -153,6 +153,13 @@ def test_a_judge_who_says_nothing_of_the_answers_is_left_out() -> None:
     assert corrected_mean([same], WIDE).value == pytest.approx(statistics.fmean(people))
 
 
+@pytest.mark.parametrize(("steep", "power"), [(3.0, 1.0), (1.0, 1.0), (0.5, 0.5), (0.0, 0.0), (-1.0, 0.0)])
+def test_the_power_stays_between_0_and_1(steep: float, power: float) -> None:
+    """People who tell answers further apart than the judge would have it count more than once."""
+    stratum = Stratum([0.0, 1.0] * 90, [(3.0 + steep * judge, judge) for judge in (0.0, 1.0)] * 15)
+    assert tuned_power([stratum], [1.0]) == pytest.approx(power)
+
+
 def test_the_power_is_that_of_the_least_variance() -> None:
     stratum, *_ = drawn(300, 60)
     best = tuned_power([stratum], [1.0])
@@ -177,6 +184,10 @@ def test_an_interval_stays_on_its_scale_and_is_never_nothing() -> None:
     assert wrong.power == 0.0  # 0.9 - 59/60 lies below what there can be
     assert wrong.value == pytest.approx(1 / 60)
     assert wrong.low == 0.0 < wrong.value < wrong.high < 0.12
+    above = corrected_mean([Stratum([0.0] * 30 + [1.0] * 270, [(1.0, 0.0)] * 59 + [(0.0, 0.0)])], (0.0, 1.0))
+    assert above.power == 0.0  # 0.9 + 59/60 lies above it
+    assert above.value == pytest.approx(59 / 60)
+    assert 0.88 < above.low < above.value < above.high == 1.0
 
 
 def bias(pairs: Sequence[tuple[float, float]], judged: Sequence[float], scale: tuple[float, float]) -> Corrected:
@@ -225,14 +236,11 @@ def test_one_answer_is_never_enough() -> None:
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ([(9, 2), (9, 2)], [(9, 2), (9, 2)]),
-        ([(9, 1), (9, 2), (9, 5)], [(18, 3), (9, 5)]),
-        ([(9, 2), (9, 0), (9, 5)], [(18, 2), (9, 5)]),
-        ([(9, 5), (9, 1)], [(18, 6)]),
-        ([(9, 0), (9, 0), (9, 3)], [(27, 3)]),
-        ([(0, 0), (9, 3)], [(9, 3)]),
+        ([(9, 2), (9, 2)], [(9, 2), (9, 2)]), ([(9, 1), (9, 2), (9, 5)], [(18, 3), (9, 5)]),
+        ([(9, 2), (9, 0), (9, 5)], [(18, 2), (9, 5)]), ([(9, 5), (9, 1)], [(18, 6)]),
+        ([(9, 0), (9, 0), (9, 3)], [(27, 3)]), ([(0, 0), (9, 3)], [(9, 3)]),
     ],
-)
+)  # fmt: skip
 def test_small_strata_are_put_to_a_neighbour(
     counts: Sequence[tuple[int, int]], expected: Sequence[tuple[int, int]]
 ) -> None:

@@ -29,7 +29,6 @@ from eval_factory.scoring.provenance import (
     with_run_files,
     with_unread_data,
 )
-from eval_factory.tasks.framework import framework_path
 from stored_results import PROVENANCE
 from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
@@ -44,34 +43,6 @@ def test_the_kind_of_machine_and_not_which_one_it_is() -> None:
     assert found.keys() <= {"system", "distribution", "libc", "machine", "implementation"}
 
 
-@pytest.mark.parametrize(
-    ("system", "release", "distribution"),
-    [
-        ("Linux", {"PRETTY_NAME": "Some Linux 1"}, "Some Linux 1"),
-        ("Linux", {}, None),
-        ("Linux", None, None),
-        ("Darwin", None, "25.1"),
-    ],
-)
-def test_the_system_by_name(
-    system: str, release: dict[str, str] | None, distribution: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def os_release() -> dict[str, str]:
-        if release is None:
-            raise OSError
-        return release
-
-    monkeypatch.setattr(platform, "freedesktop_os_release", os_release)
-    monkeypatch.setattr(platform, "system", lambda: system)
-    monkeypatch.setattr(platform, "release", lambda: "25.1")
-    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
-    found = provenance.platform_of_this()
-    assert found.get("distribution") == distribution
-    assert found["libc"] == "glibc 2.36"
-    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
-    assert "libc" not in provenance.platform_of_this()
-
-
 def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [("Zebra_Pack", "2"), ("a.b--C", "1.0"), ("a.b--C", "1.0")]
     heads: list[dict[str, str]] = [*({"Name": name, "Version": version} for name, version in known), {"Version": "3"}]
@@ -83,16 +54,6 @@ def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         assert provenance.lock_sha256() == hashlib.sha256(b"a-b-c==1.0\nzebra-pack==2\n").hexdigest()
     finally:
         provenance.installed_packages.cache_clear()
-
-
-def test_what_is_installed_here_is_there() -> None:
-    lines = provenance.installed_packages().splitlines()
-    assert lines == sorted(set(lines))
-    assert f"pytest=={pytest.__version__}" in lines
-
-
-def test_the_frameworks_file() -> None:
-    assert provenance.framework_sha256() == hashlib.sha256(framework_path().read_bytes()).hexdigest()
 
 
 def test_when_a_run_began_and_ended(tmp_path: Path) -> None:
@@ -119,11 +80,9 @@ def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) ->
     found = run_files(rundir, [run])
     of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
     assert set(found) == {
-        *(f"helm/runs/s/r/{name}.json" for name in of_the_run),
-        "helm/hub_datasets.json",
-        "helm/trivial_scores.json",
+        *(f"helm/runs/s/r/{name}.json" for name in of_the_run), "helm/hub_datasets.json", "helm/trivial_scores.json",
         "cache.db",
-    }
+    }  # fmt: skip
     for name, digest in found.items():
         assert digest == hashlib.sha256((rundir.root / name).read_bytes()).hexdigest()
     assert with_run_files(result, rundir, [run]).provenance.run_files == found
@@ -185,14 +144,9 @@ def test_since_when_the_benchmark_and_its_answers_are_public(
 def test_data_that_are_not_here_keep_their_hashes() -> None:
     stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
     made = {
-        "scenarios/a": "9",
-        "package:a": "6",
-        "package:b": "7",
-        "hub:x/y": "8",
-        "hub:x/z": "4",
-        "hub:new": "7",
+        "scenarios/a": "9", "package:a": "6", "package:b": "7", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7",
         "scenarios/new": "6",
-    }
+    }  # fmt: skip
     assert with_unread_data(stored, made) == (
         {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6",
          "package:a": "5"}, 3,

@@ -266,24 +266,18 @@ def counts(readability: Readability) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("answer", "form", "raw", "expected"),
     [
-        ("A", LETTER, None, set()),
-        ("B.", LETTER, None, {"unparsed", "unreadable"}),
-        ("x", NUMBER, Raw(), {"unparsed", "unreadable"}),
-        ("any text", None, None, set()),
-        ("", LETTER, None, {"unreadable"}),
-        (" ", None, None, {"unreadable"}),
-        (None, LETTER, Raw(stripped=True), set()),
-        (REFUSAL, LETTER, None, {"refused"}),
-        (REFUSAL, None, None, {"refused"}),
-        ("", None, Raw(declined=True), {"refused"}),
-        ("A", LETTER, Raw(declined=True), set()),
-        ("A", LETTER, Raw(stripped=True), {"thinking_stripped"}),
+        ("A", LETTER, None, set()), ("B.", LETTER, None, {"unparsed", "unreadable"}),
+        ("x", NUMBER, Raw(), {"unparsed", "unreadable"}), ("any text", None, None, set()),
+        ("", LETTER, None, {"unreadable"}), (" ", None, None, {"unreadable"}),
+        (None, LETTER, Raw(stripped=True), set()), (REFUSAL, LETTER, None, {"refused"}),
+        (REFUSAL, None, None, {"refused"}), ("", None, Raw(declined=True), {"refused"}),
+        ("A", LETTER, Raw(declined=True), set()), ("A", LETTER, Raw(stripped=True), {"thinking_stripped"}),
         ("A", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped"}),
         ("", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped", "thinking_unfinished", "unreadable"}),
         ("Well.", None, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
         ("Well.", LETTER, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
     ],
-)
+)  # fmt: skip
 def test_each_answer_is_counted_for_what_it_is(
     answer: str | None, form: Form | None, raw: Raw | None, expected: set[str]
 ) -> None:
@@ -319,11 +313,9 @@ def read_all(form: Form | None, *asked: tuple[str, str], **state: Any) -> Readab
 
 def test_answers_are_identical_that_other_questions_got_too() -> None:
     asked = [
-        ("q1", GENERIC),
-        ("q2", f" {GENERIC.upper()}\n"),
-        ("q3", GENERIC.replace(" ", "  ")),
+        ("q1", GENERIC), ("q2", f" {GENERIC.upper()}\n"), ("q3", GENERIC.replace(" ", "  ")),
         ("q4", "Of q4 alone. " * 3),
-    ]
+    ]  # fmt: skip
     assert counts(read_all(None, *asked)) == {"identical": 3}
     assert counts(read_all(None, ("q1", GENERIC), ("q1", GENERIC))) == {}, "one question, asked twice"
     assert counts(read_all(None, ("q1", GENERIC), ("q1", GENERIC), ("q2", GENERIC))) == {"identical": 3}
@@ -395,22 +387,16 @@ def chat(content: str | None, reason: str = "stop", **message: Any) -> dict[str,
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
-        (chat("B"), Raw()),
-        (chat(" B ", "length"), Raw()),
-        (chat("<think>hm</think>B"), Raw(stripped=True)),
+        (chat("B"), Raw()), (chat(" B ", "length"), Raw()), (chat("<think>hm</think>B"), Raw(stripped=True)),
         (chat("<think>hm", "length"), Raw(stripped=True, unfinished=True)),
-        (chat("<thi", "length"), Raw(stripped=True, unfinished=True)),
-        (chat("<thi"), Raw()),
+        (chat("<thi", "length"), Raw(stripped=True, unfinished=True)), (chat("<thi"), Raw()),
         (chat("", "length", reasoning_content="hm"), Raw(unfinished=True)),
         (chat(None, "length", reasoning_content="hm"), Raw(unfinished=True)),
-        (chat("", "stop", reasoning_content="hm"), Raw()),
-        (chat("", "length"), Raw()),
-        (chat("B", "length", reasoning_content="hm"), Raw()),
-        (chat("", refusal="No."), Raw(declined=True)),
-        (chat("", "refusal"), Raw(declined=True)),
-        ({"choices": []}, Raw()),
+        (chat("", "stop", reasoning_content="hm"), Raw()), (chat("", "length"), Raw()),
+        (chat("B", "length", reasoning_content="hm"), Raw()), (chat("", refusal="No."), Raw(declined=True)),
+        (chat("", "refusal"), Raw(declined=True)), ({"choices": []}, Raw()),
     ],
-)
+)  # fmt: skip
 def test_what_an_answer_was_before(response: dict[str, Any], expected: Raw) -> None:
     assert raw_of(response, model())[0] == expected
 

@@ -116,12 +116,10 @@ def test_what_the_model_thought_is_in_the_record(here: Plan) -> None:
     ("message", "thought"),
     [
         ({"content": "yes", "reasoning_content": " long "}, "long"),
-        ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"),
-        ({"content": "<think>half"}, "half"),
-        ({"content": "<think> </think>yes"}, None),
-        ({"content": "yes"}, None),
+        ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"), ({"content": "<think>half"}, "half"),
+        ({"content": "<think> </think>yes"}, None), ({"content": "yes"}, None),
     ],
-)
+)  # fmt: skip
 def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(
     message: dict[str, Any], thought: str | None, here: Plan
 ) -> None:
@@ -160,10 +158,8 @@ def test_what_each_judge_said_is_in_the_record(tmp_path: Path) -> None:
 
 def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
     extra = {
-        "rubrics": [{"criterion": "good", "points": 8, "tags": []}],
-        "tags": ["theme:care", "urgent"],
-        "canary": "c",
-    }
+        "rubrics": [{"criterion": "good", "points": 8, "tags": []}], "tags": ["theme:care", "urgent"], "canary": "c",
+    }  # fmt: skip
     case = state(0, "yes")
     case["instance"]["extra_data"] = extra
     folder = here.rundir.helm / "runs" / "s" / "r"
@@ -172,14 +168,9 @@ def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
     tally = RubricTally("exact_match", (), {})
     tally.add(key_of(made), made)
     records = InstanceRecords(
-        output.read_run(folder),
-        (),
-        KeptAnswers.of(here),
-        Tally(),
-        None,
-        Readability(None, lambda _: None),
+        output.read_run(folder), (), KeptAnswers.of(here), Tally(), None, Readability(None, lambda _: None),
         rubric=tally,
-    )
+    )  # fmt: skip
     assert [one.categories for one in records] == [{"theme": "care", "tag": "urgent", "canary": "c"}]
     assert [one.categories for one in replace(records, rubric=None)] == [{"canary": "c"}]
 

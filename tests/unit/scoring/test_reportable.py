@@ -29,10 +29,6 @@ def test_without_a_main_score_nothing_is_reportable() -> None:
     assert not is_reportable("em", [], instances(8), 0.0)
 
 
-def test_of_no_instances_nothing_is_covered() -> None:
-    assert not is_reportable("em", ["em"], instances(0, requested=0), 0.5)
-
-
 @pytest.fixture
 def result(tmp_path: Path) -> TaskResult:
     """Two of four instances failed."""
@@ -40,10 +36,6 @@ def result(tmp_path: Path) -> TaskResult:
         tmp_path, states=[state(n, "yes" if n < 2 else None) for n in range(4)], values={"exact_match": FOUR}
     )
     return replace(made, reportable=False)
-
-
-def test_a_reportable_result_has_no_reason(result: TaskResult) -> None:
-    assert why_not_reportable(replace(result, reportable=True), 1.0) is None
 
 
 def test_what_is_missing_can_be_asked_for(result: TaskResult) -> None:
@@ -106,14 +98,6 @@ def test_so_many_answers_may_say_nothing(count: int, *, readable: bool) -> None:
     assert (unreadable(replace(TEN, unreadable=count), 0.1) == ()) is readable
 
 
-def test_the_limit_may_be_all_or_none_of_them() -> None:
-    assert replace(TEN, unreadable=1).unreadable_share == 0.1  # of the ten that came
-    assert unreadable(replace(TEN, unreadable=10), 1.0) == ()
-    assert unreadable(TEN, 0.0) == ()
-    assert unreadable(replace(TEN, unreadable=1), 0.0) != ()
-    assert unreadable(replace(TEN, requested=2, scored=0), 0.0) == ()  # nothing was answered
-
-
 def told(**counts: int) -> list[str]:
     (reason,) = unreadable(replace(TEN, **counts), 0.1)
     return reason.split("\n  ")
@@ -130,9 +114,3 @@ def test_what_to_set_follows_from_what_is_most_frequent() -> None:
     first, *advice = told(unreadable=2, unparsed=2)
     assert "(2 not in the form that the benchmark asks for);" in first
     assert advice[:-1] == [PROMPT, MARKERS]
-
-
-def test_what_to_set_is_named() -> None:
-    text = "\n".join(told(unreadable=5, unparsed=2))
-    for name in ("num_output_tokens", "start_reasoning_token", "end_reasoning_token", "custom_system_prompt"):
-        assert name in text

@@ -69,11 +69,6 @@ def test_another_number_of_instances_is_nothing_special_of_a_part(tmp_path: Path
     assert told(tmp_path, subset, asked(5)) == [_other_data(5, 3108)]
 
 
-def test_an_argument_that_the_task_does_not_declare_chooses_no_part(tmp_path: Path) -> None:
-    here = replace(plan({"config.type": "head_qa"}), scenario_arguments={"other": "x"})
-    assert notes_of(here, run_of(tmp_path), NOTHING, asked(5), ()) == [_other_data(5, 2675)]
-
-
 def test_the_demo_baseline_measures_nothing(tmp_path: Path) -> None:
     text = "the target was the embedded demo baseline, not a model: these scores measure nothing"
     assert told(tmp_path, {"target.api_endpoint.url": "demo://baseline"}) == [(Importance.NO_RESULT, text)]
@@ -216,14 +211,6 @@ def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_p
         connection.executescript(f'CREATE TABLE "odd ""name" (a); CREATE TABLE patient (a); {statement};')
     assert [note.text for note in notes_on_data(made, [NO_ROWS])] == notes
     assert all(note.importance == Importance.NO_RESULT for note in notes_on_data(made))
-
-
-def test_of_a_database_that_cannot_be_read_nothing_is_said(tmp_path: Path) -> None:
-    made = here(tmp_path, "ehr_sql")
-    database = made.rundir.helm / "scenarios" / "ehr_sql" / "eicu.sqlite"
-    database.parent.mkdir(parents=True)
-    database.write_text("no database")
-    assert notes_on_data(made) == []
 
 
 def write(made: Plan, **limits: object) -> None:

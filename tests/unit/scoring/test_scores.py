@@ -21,7 +21,6 @@ from eval_factory.scoring.scores import (
     bounds_of,
     helm_mean,
     metric_values_of,
-    sample_of,
     score_of,
 )
 from unit.scoring.test_collect import state, write_run
@@ -49,13 +48,9 @@ def test_a_score_says_what_it_is_of() -> None:
     score = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos").score(
         0.5, stats
     )
-    assert (score.value, score.stats, score.metric, score.split, score.perturbation) == (
-        0.5,
-        stats,
-        "em",
-        "valid",
-        "typos",
-    )
+    assert (
+        score.value, score.stats, score.metric, score.split, score.perturbation,
+    ) == (0.5, stats, "em", "valid", "typos")  # fmt: skip
 
 
 def test_a_score_says_which_way_is_better_on_what_scale() -> None:
@@ -227,13 +222,6 @@ def test_the_mean_is_of_trials_means_and_not_of_all_values() -> None:
     assert helm_mean(values) == 0.5
 
 
-def test_a_perturbed_instance_is_a_value_of_its_own_in_the_sample() -> None:
-    values: dict[InstanceKey, float] = {("id0", 0, None): 1.0, ("id0", 0, "typos"): 0.0}
-    score = score_of(context(values), set(), failed_as_zero=False)
-    assert score is not None
-    assert score.stats.count == 2
-
-
 def test_a_metric_that_is_no_mean_has_its_value_without_an_interval() -> None:
     """F1 over all instances at once: its instances' values say nothing of how sure it is."""
     pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
@@ -296,11 +284,6 @@ _SOME_MISSING = _VALUES.flatmap(
 )
 
 
-@given(_VALUES)
-def test_the_mean_lies_between_the_least_and_the_greatest_value(values: dict[InstanceKey, float]) -> None:
-    assert min(values.values()) - 1e-9 <= helm_mean(values) <= max(values.values()) + 1e-9
-
-
 @given(_SOME_MISSING)
 def test_the_score_lies_within_its_bounds_with_any_instances_missing(
     drawn: tuple[dict[InstanceKey, float], set[InstanceKey]],
@@ -316,24 +299,6 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
     assert zeroed.value == pytest.approx(low)
     if not missing:
         assert low == high == true_value
-
-
-@given(_SOME_MISSING)
-def test_an_excluded_instance_has_no_say(drawn: tuple[dict[InstanceKey, float], set[InstanceKey]]) -> None:
-    values, missing = drawn
-    other = {at: 1.0 - value if at in missing else value for at, value in values.items()}
-    before, after = (score_of(context(each), missing, failed_as_zero=False) for each in (values, other))
-    assert before == after or not missing
-
-
-def test_one_value_an_instance_lies_on_the_scale_of_the_values() -> None:
-    """The mean over an instance's trials is positive where its values are: the interval is that of a proportion."""
-    values = {key(number, trial): float(number < 3) for number in range(4) for trial in range(2)}
-    score = score_of(context(values), set(), failed_as_zero=False)
-    assert score is not None
-    assert (score.stats.ci_method, score.stats.mean) == ("wilson", 0.75)
-    assert score.stats.ci_low is not None
-    assert score.stats.ci_low > 0
 
 
 @pytest.mark.parametrize("missing", [set(), {key(3)}])
@@ -368,14 +333,6 @@ def test_the_interval_is_that_of_clusters(missing: set[InstanceKey]) -> None:
     assert score is not None
     assert score.stats.clusters == (4 if missing else 5)  # what was not sorted is a source of its own
     assert score.stats.ci_method == "wilson-clustered"
-
-
-def test_one_value_an_instance_has_one_source() -> None:
-    metric = context({key(number, trial): float(number < 3) for number in range(6) for trial in range(2)})
-    metric.clusters = {f"id{number}": str(number // 3) for number in range(6)}
-    values, sources = sample_of(metric, metric.values)
-    assert (values, sources) == ([1.0, 1.0, 1.0, 0.0, 0.0, 0.0], ["0", "0", "0", "1", "1", "1"])
-    assert sample_of(context(metric.values), metric.values)[1] is None
 
 
 def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:

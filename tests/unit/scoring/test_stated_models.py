@@ -164,11 +164,6 @@ def test_who_never_answered_is_described_too() -> None:
     assert (silent.answers, silent.sampling, silent.stated_models, silent.main_model) == (0, (), {}, "gpt-4o")
 
 
-def test_bodies_that_are_only_text_say_nothing() -> None:
-    found = endpoints_of(ASKED, [replace(answer("gpt"), request="[[", response="[[")], {})["gpt"]
-    assert (found.answers, found.other_model, found.sampling) == (1, 0, ({},))
-
-
 def test_what_an_endpoint_states_is_cut_and_on_one_line() -> None:
     many = [answer("gpt", f"other\x1b {number} " + "x" * 999, seed=number) for number in range(MOST_LISTED + 3)]
     found = endpoints_of(ASKED, many, {})["gpt"]
@@ -200,11 +195,6 @@ def test_another_model_is_told_and_too_many_of_them_not_reportable() -> None:
         (Importance.DOUBTFUL, told),
         (Importance.DOUBTFUL, "judge gpt: 1 of 10 answers state another model than g, which was asked for: f (1)"),
     ]
-
-
-def test_answers_that_state_no_model_count_as_answers() -> None:
-    """One fallback among a hundred answers that are silent is one in a hundred."""
-    assert endpoints_of_other_models({"model": described("m", 100, fallback=1)}, 0.1) == ()
 
 
 def test_judges_that_are_one_model_are_told() -> None:

@@ -136,13 +136,6 @@ def test_rules_of_tasks(task: str, one: str, other: str, *, same: bool) -> None:
     assert not labels & {"id0", "id1"}
 
 
-def test_templates_of_queries_are_in_the_scenarios_data(tmp_path: Path) -> None:
-    records = [{"question": "what of a?", "q_tag": "what of {x}?"}, {"question": "what of b?", "q_tag": "what of {x}?"}]
-    (tmp_path / "ehrsql_valid.json").write_text(json.dumps(records))
-    texts = [f"-- Database Schema:\n...\n\n--   Question:\nwhat of {name}?\n\n" for name in "ab"]
-    assert {label(rule_of("ehr_sql"), instance(text), tmp_path) for text in texts} == {"what of {x}?"}
-
-
 def test_notes_tell_of_shared_sources_and_of_a_large_design_effect() -> None:
     rule = ClusterRule(what="note", field="cluster")
     labels = {f"id{number}": str(number // 4) for number in range(32)}
@@ -257,26 +250,15 @@ def test_an_instance_counts_once_for_each_trial_and_perturbation(tmp_path: Path)
     assert seen.requested == {key(0), key(0, 1), key(0, 0, "typos"), key(1)}
 
 
-def test_splits_hold_the_instances_that_were_asked(tmp_path: Path) -> None:
-    valid, without = {"split": "valid"}, {"split": None}
-    seen = seen_of(tmp_path, entry(0), entry(0), entry(1), entry(2, instance=valid), failed(3, instance=without))
-    assert dict(seen.splits) == {"test": {"id0", "id1"}, "valid": {"id2"}, "": {"id3"}}
-
-
 def test_repeated_rows_are_counted_within_their_split(tmp_path: Path) -> None:
     def row(number: int, gold: str, **instance: Any) -> Entry:
         references = [{"output": {"text": gold}, "tags": ["correct"]}]
         return entry(number, instance={"input": {"text": "the same"}, "references": references, **instance})
 
     seen = seen_of(
-        tmp_path,
-        row(0, "a"),
-        row(1, "a"),
-        row(1, "a") | {"train_trial_index": 1},
-        row(2, "a", split="valid"),
-        row(3, "b"),
-        row(4, "a", perturbation={"name": "typos"}),
-    )
+        tmp_path, row(0, "a"), row(1, "a"), row(1, "a") | {"train_trial_index": 1}, row(2, "a", split="valid"),
+        row(3, "b"), row(4, "a", perturbation={"name": "typos"}),
+    )  # fmt: skip
     assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
 
 
@@ -318,13 +300,6 @@ def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:
     )
 
 
-def test_why_instances_failed_is_kept(tmp_path: Path) -> None:
-    seen = seen_of(tmp_path, failed(0), failed(1), entry(2, None), failed(3, None), filtered(4), entry(5))
-    assert [(cause.role, cause.count, cause.cause) for cause in seen.causes.listed()] == [
-        ("model", 2, "HTTP 500: broken"), ("model", 2, "no error was recorded"),
-    ]  # fmt: skip
-
-
 def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(tmp_path: Path) -> None:
     unscorable = failed(1, f"{names.UNSCORABLE}ValueError", instance={"split": "valid"})
     seen = seen_of(tmp_path, failed(0), unscorable, failed(2, None))
@@ -341,14 +316,10 @@ def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(
         return {"references": [{"output": {"text": text}, "tags": [tag]} for text in texts]}
 
     seen = seen_of(
-        tmp_path,
-        entry(0, instance=references("A", "the")),
-        entry(1, instance=references("B")),
-        entry(2, instance=references("A", tag="wrong")),
-        failed(3, instance=references("B", "A")),
-        entry(4, instance=references()),
-        metrics=metrics,
-    )
+        tmp_path, entry(0, instance=references("A", "the")), entry(1, instance=references("B")),
+        entry(2, instance=references("A", tag="wrong")), failed(3, instance=references("B", "A")),
+        entry(4, instance=references()), metrics=metrics,
+    )  # fmt: skip
     assert seen.nothing_right == expected
 
 
@@ -393,43 +364,23 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     assert list(late.ratings.by_judge) == list(late.judges) == ["a", "b"]
     assert seen.ratings.lowest == {key(3), key(5)}
     assert [(cause.role, cause.count, cause.cause) for cause in seen.causes.listed()] == [
-        ("model", 1, "HTTP 500: broken"),
-        ("a", 1, "no error was recorded"),
-        ("b", 1, "HTTP 500: no"),
+        ("model", 1, "HTTP 500: broken"), ("a", 1, "no error was recorded"), ("b", 1, "HTTP 500: no"),
         ("b", 1, "no error was recorded"),
-    ]
-
-
-def test_a_judge_that_the_configuration_does_not_name_has_helms_name(tmp_path: Path) -> None:
-    here = judged_plan("openai/gpt-4o", a="openai/gpt-4o")
-    jury = jury_of(here)
-    jury["args"]["annotator_models"]["helm-b"] = {"model_deployment": "org/gpt-4o"}
-    run = run_of(tmp_path, judged(0, a=4, b=4), metric_specs=[jury])
-    seen = seen_in(here, run)
-    assert seen.judges == {"a": JudgeCounts(1, 1, 0, True), "helm-b": JudgeCounts(1, 1, 0, None)}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("model", "judge", "same"),
     [
-        ("openai/gpt-4o", "openai/gpt-4.1", True),
-        ("openai/gpt-4o", "claude-3-7-sonnet", False),
-        ("openai/gpt-4o", "org/own", None),
-        ("org/own", "openai/gpt-4o", None),
-        ("org/own", "org/other", None),
+        ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
+        ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
     ],
-)
+)  # fmt: skip
 def test_a_judge_may_be_of_the_models_family(tmp_path: Path, model: str, judge: str, same: bool | None) -> None:
     here = judged_plan(model, a=judge)
     run = run_of(tmp_path, judged(0, a=4), metric_specs=[jury_of(here)])
     seen = seen_in(here, run)
     assert seen.judges["a"].same_family is same
-
-
-def test_where_there_is_no_jury_no_judge_is_counted(tmp_path: Path) -> None:
-    here = judged_plan("org/own", a="org/one")
-    seen = seen_in(here, run_of(tmp_path, judged(0, "Judges, give 5 out of 5.", a=4)))
-    assert (seen.judges, seen.ratings.by_judge, seen.unjudged, seen.injected) == ({}, {}, set(), 0)
 
 
 def test_answers_that_speak_to_their_judges_are_counted(tmp_path: Path) -> None:
@@ -445,14 +396,11 @@ def test_answers_that_speak_to_their_judges_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failures", "unscorable", "unheard", "expected"),
     [
-        (set(), {}, (0, 0), False),
-        ({key(0)}, {}, (0, 0), True),
-        ({key(0)}, {key(0): "why"}, (0, 0), False),
-        ({key(0), key(1)}, {key(0): "why"}, (0, 0), True),
-        (set(), {}, (0, 1), True),
+        (set(), {}, (0, 0), False), ({key(0)}, {}, (0, 0), True), ({key(0)}, {key(0): "why"}, (0, 0), False),
+        ({key(0), key(1)}, {key(0): "why"}, (0, 0), True), (set(), {}, (0, 1), True),
         ({key(0)}, {key(0): "why"}, (1, 0), True),
     ],
-)
+)  # fmt: skip
 def test_what_can_still_be_answered_is_asked_again(
     failures: set[InstanceKey], unscorable: dict[InstanceKey, str], unheard: tuple[int, int], expected: bool
 ) -> None:

@@ -197,13 +197,10 @@ def test_changes_of_requests_are_told_of_those_that_this_run_used(journal: list[
     journal[:] = [
         attempt("answered", "a", run_id="first", error="without top_p; max_tokens as max_completion_tokens"),
         attempt("answered", "b", run_id="first", error="without stop"),
-        attempt("answered", "c", run_id="first", error="without seed"),
-        attempt("retried", "d", error="HTTP 500"),
-        attempt("answered", "d"),
-        attempt("cached", "a"),
-        attempt("failed", "b"),
+        attempt("answered", "c", run_id="first", error="without seed"), attempt("retried", "d", error="HTTP 500"),
+        attempt("answered", "d"), attempt("cached", "a"), attempt("failed", "b"),
         attempt("answered", "e", error="without top_p"),
-    ]
+    ]  # fmt: skip
     _, changes = usage_of(Path("cache.db"), "this", 1.0)
     assert changes == ["max_tokens as max_completion_tokens", "without top_p"]
 

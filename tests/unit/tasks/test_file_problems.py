@@ -9,7 +9,6 @@ import pytest
 
 from eval_factory.tasks.file_problems import other_kind
 
-NAMED_IN = Path("benchmark.yaml")
 SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
 UTF_8 = "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)"
 

@@ -1,4 +1,4 @@
-""""""
+"""HELM's pages of given folders: made, written, served to this machine alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
-from eval_factory.workflows import view
+from eval_factory.workflows import view, view_site
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.view import HEADERS, PageServer
 from eval_factory.workflows.view_site import INDEX, suite_folder
@@ -41,7 +41,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
             (run / view.SHOWN_ANSWERS).write_text("[]")
         (suite / "groups.json").write_text(f'"{suite}/x.tex"')
 
-    monkeypatch.setattr(view, "summarize", summarize)
+    monkeypatch.setattr(view_site, "summarize", summarize)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     return calls
@@ -67,14 +67,14 @@ def test_pages_as_files(told: Told, tmp_path: Path) -> None:
 
 def test_what_helm_summarize_is_told(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents: dict[str, Any] = {}
-    summarize = vars(view)["summarize"]
+    summarize = vars(view_site)["summarize"]
 
     def look(context: RunContext, argv: Sequence[str], **more: Any) -> None:
         configs = Path(argv[argv.index("--local-path") + 1])
         documents.update({path.name: yaml.safe_load(path.read_text()) for path in configs.iterdir()})
         summarize(context, argv, **more)
 
-    monkeypatch.setattr(view, "summarize", look)
+    monkeypatch.setattr(view_site, "summarize", look)
     exported([finished(tmp_path / "a")], tmp_path / "site", MY_API_KEY="sk-0123456789abcdef0123")
     ((_, argv, context),) = told
     assert Path(argv[0]).name == "helm-summarize"
@@ -129,7 +129,7 @@ def test_a_helm_summarize_that_leaves_a_run_out_has_failed(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished(tmp_path / "a")
-    monkeypatch.setattr(view, "summarize", lambda *_args, **_more: None)
+    monkeypatch.setattr(view_site, "summarize", lambda *_args, **_more: None)
     with pytest.raises(HelmError, match=f"left out {RUN}\n.*--fresh"):
         exported([tmp_path / "a"], tmp_path / "site")
     assert not (tmp_path / "site").exists()
@@ -142,7 +142,7 @@ def test_a_helm_summarize_that_fails_says_what_to_do(
     def fail(*_args: object, **_more: object) -> None:
         raise HelmError("helm-summarize ended with 1:\n  | its last line")
 
-    monkeypatch.setattr(view, "summarize", fail)
+    monkeypatch.setattr(view_site, "summarize", fail)
     with pytest.raises(HelmError, match=r"ended with 1:\n  \| its last line\n.*verify DIR.*--fresh"):
         exported([finished(tmp_path / "a")], tmp_path / "site")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]

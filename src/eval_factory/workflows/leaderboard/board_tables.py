@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shlex
 import shutil
 from collections import Counter
@@ -25,26 +24,28 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, helm_program
-from eval_factory.helm.model_files import quiet_logging
-from eval_factory.helm.page_schema import page_models
 from eval_factory.plan.run_plan import where_keys_go
-from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
-from eval_factory.workflows.context import HUB_TOKEN, RunContext
-from eval_factory.workflows.helm_run import summarize
+from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import Board
 from eval_factory.workflows.leaderboard.registry import Entry
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.suite_report import CellReport
-from eval_factory.workflows.view_site import ViewedRun, lay_out, viewed_as, without_colons
+from eval_factory.workflows.view_site import (
+    ViewedRun,
+    lay_out,
+    make_tables,
+    summarize_command,
+    viewed_as,
+    without_colons,
+)
 
 SCHEMA_VERSION = 2
 MOST_SHOWN = 10
 ASKS_FOR_MORE = "asks a model for "
 IN_TABLES, KEPT_OUT, FAILED, LEFT_OUT, WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
 """Kept out: nobody can stand behind its scores. Left out: it asks a model for more than text. Waiting: in Slurm."""
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def runs_in_tables(folder: Path, rows: Iterable[Row]) -> list[tuple[ViewedRun, R
     return found
 
 
-def make_tables(
+def _make_tables(
     folder: Path, name: str, runs: Sequence[tuple[ViewedRun, Row]], env: Mapping[str, str], screen: TextIO
 ) -> None:
     """HELM's tables of these runs, in `helm/runs/NAME`, where helm-server looks for them.
@@ -168,28 +169,16 @@ def make_tables(
         own.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with work.locked() as lock:
         shutil.rmtree(suite, ignore_errors=True)
-        if not runs:
-            return
-        lay_out([run for run, _ in runs], suite, copies=False)
-        models = page_models({run.model: row.model_id for run, row in runs})
-        write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(models))
-        write_atomic(work.model_configs / names.LOGGING, quiet_logging())
-        redactor = Redactor.from_environment(env, filter(names_a_secret, env))
-        summarize(RunContext(work, lock, env, redactor, _LOG, screen), summarize_command(folder, name))
-        without_colons(suite)
+        if runs:
+            lay_out([run for run, _ in runs], suite, copies=False)
+            models = {run.model: row.model_id for run, row in runs}
+            make_tables(work, lock, models, _summarize_command(folder, name), env, screen)
+            without_colons(suite)
 
 
-def summarize_command(folder: Path, name: str) -> list[str]:
-    """HELM's page says `--schema`, which 0.5.16 refuses as ambiguous."""
+def _summarize_command(folder: Path, name: str) -> list[str]:
     work, schema = RunDir(folder / "helm"), registry.schema_path(registry.find(name))
-    return [
-        *helm_program("helm-summarize"),
-        "--schema-path", str(schema),
-        "--suite", name,
-        "--output-path", str(work.root),
-        "--local-path", str(work.model_configs),
-        "--log-config", str(work.model_configs / names.LOGGING),
-    ]  # fmt: skip
+    return summarize_command(work, name, schema or Path(), work.root)
 
 
 def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: bool) -> list[str]:
@@ -200,7 +189,7 @@ def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: 
     places = where_keys_go([endpoint for plan in plans for endpoint in plan.endpoints])
     screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(places))
     runs = [command_line(plan, debug=debug) for plan in plans]
-    last = [command(board.folder, board.row.name) for command in (summarize_command, server_command)]
+    last = [command(board.folder, board.row.name) for command in (_summarize_command, server_command)]
     return [redactor.text(shlex.join(argv)) for argv in (*runs, *last)]
 
 
@@ -226,7 +215,7 @@ def tables_of(
     ]
     everybodys = write_rows(board.folder, board.row.name, board.models.values(), [row for row, _ in told])
     runs = runs_in_tables(board.folder, everybodys)
-    make_tables(board.folder, board.row.name, runs, env, screen)
+    _make_tables(board.folder, board.row.name, runs, env, screen)
     screen.write(own_lines("\n".join(summary(board, [row for row, _ in told], [row for _, row in runs]))) + "\n")
     return shortcoming(told)
 

@@ -25,8 +25,8 @@ from eval_factory.report.reader import load_result
 from eval_factory.report.screen import summary
 from eval_factory.scoring.reportable import why_not_reportable
 from eval_factory.workflows.context import claim, redactor_of, show_warnings
-from eval_factory.workflows.evaluate import evaluate
-from eval_factory.workflows.options import Evaluated, Options, Submitted
+from eval_factory.workflows.evaluate import Evaluated, evaluate
+from eval_factory.workflows.options import Options, Submitted
 from eval_factory.workflows.suite.planned_cells import checked
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import COMPLETE, PARTIAL, WAITING, ScreenLines

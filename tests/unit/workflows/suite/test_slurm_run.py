@@ -23,7 +23,8 @@ from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.options import Evaluated, Options, Submitted
+from eval_factory.workflows.evaluate import Evaluated
+from eval_factory.workflows.options import Options, Submitted
 from eval_factory.workflows.suite import run_suite, slurm_run, slurm_suite
 from eval_factory.workflows.suite.planned_cells import plan_cells
 from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
