@@ -194,7 +194,7 @@ def call_helm_run_in_this_process() -> None:
 
     from eval_factory.core.helm_run_settings import PARENT
     from eval_factory.executors import progress
-    from eval_factory.executors.process import Finished, ProcessSpec
+    from eval_factory.executors.process import FinishedProcess, ProcessSpec
     from eval_factory.helm_plugin import session
 
     register = helm_run.register_builtin_configs_from_helm_package
@@ -205,7 +205,7 @@ def call_helm_run_in_this_process() -> None:
             registered.append(True)
             register()
 
-    def run_logged(spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object) -> Finished:
+    def run_logged(spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object) -> FinishedProcess:
         before, sys.argv = sys.argv, list(spec.argv)
         environment = dict(os.environ)
         os.environ.update({name: value for name, value in spec.env.items() if name != PARENT})
@@ -220,7 +220,7 @@ def call_helm_run_in_this_process() -> None:
             os.environ.clear()
             os.environ.update(environment)
         on_tick()
-        return Finished(code, ())
+        return FinishedProcess(code, ())
 
     helm_run.register_builtin_configs_from_helm_package = register_once
     vars(progress)["run_logged"] = run_logged

@@ -1,12 +1,13 @@
-"""A comparison as text, Markdown and a plain document."""
+"""A comparison as text, Markdown, a plain document, and as a page with the instances beside each other."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.comparison import Compared, Comparison, difference, numbers_of
+from eval_factory.analysis.comparison import Compared, Comparison, compare, difference, numbers_of
 from eval_factory.analysis.paired import MCNEMAR, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
@@ -14,7 +15,7 @@ from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
 from eval_factory.core.tables import Table, prose, screen
 from eval_factory.core.tables import markdown as in_markdown
-from eval_factory.report.reader import load_result
+from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 
 Texts = Mapping[str, Mapping[str, str]]
@@ -59,7 +60,7 @@ _FINDINGS = {
 }
 
 
-def document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
+def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
     """What `--json` prints. Differences are in the metric's own unit, b - a."""
     return {
         "comparable": compared.comparable,
@@ -100,7 +101,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
     }
 
 
-def text(compared: Compared, texts: Texts | None = None) -> str:
+def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     """For a screen of 80 columns; ends with a line break."""
     lines: list[str] = []
     for model in compared.models:
@@ -252,7 +253,7 @@ def _p(value: float | None) -> str:
     return formats.p_value(value, missing="-")
 
 
-def markdown(compared: Compared) -> str:
+def comparison_markdown(compared: Compared) -> str:
     """A table with a row a pair, for an issue or a job's summary."""
     models = [[model.label, model.name, str(model.folder)] for model in compared.models]
     lines = [*in_markdown(Table(["", "model", "folder"], models)), ""]
@@ -275,3 +276,56 @@ def _cells(one: Comparison) -> list[str]:
     found = one.paired
     numbers = (_number(found.difference, one), _interval(one, " to "), _p(found.p_value), _p(one.p_holm))
     return [one.task, one.metric, one.pair, str(found.n), *numbers, _number(found.mde, one)]
+
+
+def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
+    """The page of two output folders or more. Results that cannot be compared are shown with the reasons.
+
+    Raises:
+        ConfigError, PrerequisiteError: what `compare` raises.
+    """
+    from markupsafe import Markup  # imported here, as the rest of the page: a comparison as text needs none of it
+
+    from eval_factory.report.page.document import Beside, page, shown_of
+
+    compared = compare(folders)
+    stored = [load_result(folder) for folder in folders]
+    shown = shown_of(stored, [model.label for model in compared.models], with_texts=with_texts)
+    tasks = list(dict.fromkeys(one.result.task for one in stored))
+    names = [f"{model.label}, {one_line(model.name)}" for model in compared.models]
+    beside = Beside(
+        title=f"{', '.join(names[:-1])} and {names[-1]}, on {', '.join(tasks)}",
+        plots=[Markup(drawing) for drawing in _plots(compared, stored)],  # noqa: S704 - SVG of ours, which escapes
+        sentences=[list(sentences(one)) for one in compared.comparisons],
+        reasons=[reason.message for reason in compared.reasons],
+        accepted=[reason.message for reason in compared.accepted],
+    )
+    return page(shown, beside=beside, with_texts=with_texts)
+
+
+def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
+    """The scores, and the differences between them."""
+    from eval_factory.report.drawing import svg
+    from eval_factory.report.plot_kinds import PlottedValue, difference_plot, dot_plot
+
+    metric = stored[0].result.main_metric
+    rows, scale = [], None
+    for model, one in zip(compared.models, stored, strict=True):
+        score = one.result.scores.get(metric)
+        if score is not None:
+            scale = score.scale
+            label = f"{model.label} {model.name}"
+            rows.append(PlottedValue(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
+    found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
+    for pair in compared.comparisons:
+        row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
+        found.append(
+            difference_plot(
+                f"Difference in {pair.metric}, {pair.pair}",
+                [row],
+                names=(f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}"),
+                axis_label=f"difference in {pair.metric}",
+                higher_is_better=pair.higher_is_better,
+            )
+        )
+    return [svg(drawing) for drawing in found]

@@ -1,39 +1,208 @@
-"""A suite's results as Markdown and as a page of HTML, and all of its files written: each whole or not at all."""
+"""A suite's results as documents, CSV, Markdown and a page, and all of its files written: each whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 
 from eval_factory import __version__
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.suite_document import document, folder_of, rows, usage_document
-from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResults
-from eval_factory.analysis.win_rates import EFFICIENCY
+from eval_factory.analysis.comparison import Pair, numbers_of
+from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
+from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, GroupScore, WinRate
 from eval_factory.core import formats
+from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.tables import Cell, Code, Lines, Link, Strong, Table, csv_text, prose
+from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell, csv_text, prose
 from eval_factory.core.tables import html as in_html
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report import documents
+from eval_factory.report.documents import OneLine, laid_out, rounded_fields, without_nulls
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+
+SUITE_SCHEMA_VERSION = 1
+
+
+def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
+    """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are relative."""
+    written = {
+        "schema_version": SUITE_SCHEMA_VERSION,
+        "status": results.status,
+        "targets": list(results.targets),
+        "evaluations": list(results.evaluations),
+        "cells": [_cell(cell, root) for cell in results.cells],
+        "win_rates": {
+            "models": [OneLine(_win_rate(one)) for one in results.win_rates],
+            "left_out": [asdict(one) for one in results.left_out],
+        },
+        "metric_groups": [
+            {"group": one.group, "models": [OneLine(without_nulls(_win_rate(each))) for each in one.models]}
+            for one in results.group_win_rates
+        ],
+        "comparisons": [_benchmark(one) for one in results.benchmarks if one.pairs],
+        "missing": [
+            {
+                "target": one.cell.target,
+                "evaluation": one.cell.evaluation,
+                "status": one.cell.status,
+                "reason": one.reason,
+                "what_to_do": one.what_to_do,
+            }
+            for one in results.missing
+        ],
+    }
+    shown: dict[str, Any] = _printable(written)
+    return shown
+
+
+def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
+    """The first fields are always there; of the others those that say something."""
+    first = {
+        "target": cell.target,
+        "evaluation": cell.evaluation,
+        "status": cell.status,
+        "main_metric": cell.main_metric,
+        "value": cell.value,
+        **rounded_fields({"ci_low": cell.ci_low, "ci_high": cell.ci_high}),
+        "n": cell.n,
+        "reportable": cell.reportable,
+        "folder": folder_of(cell, root),
+    }
+    validity = {"requested": cell.requested, "failed": cell.failed, "coverage": cell.coverage}
+    paid = {
+        "cost": cell.cost,
+        "unpriced": cell.unpriced or None,
+        "prompt_tokens": cell.prompt_tokens,
+        "completion_tokens": cell.completion_tokens,
+    }
+    more = {
+        "reason": cell.reason,
+        "model": cell.model,
+        "task": cell.task,
+        "higher_is_better": cell.higher_is_better,
+        "unit": cell.unit,
+        "scale": None if cell.scale is None else list(cell.scale),
+        "validity": without_nulls(rounded_fields(validity)) or None,
+        "not_reportable": list(cell.not_reportable) or None,
+        "paid": without_nulls(rounded_fields(paid)) or None,
+        "scores": [OneLine(_group_score(one)) for one in cell.group_scores] or None,
+    }
+    told: dict[str, Any] = laid_out(without_nulls(more))
+    return {**first, **told}
+
+
+def folder_of(cell: CellResult, root: Path) -> str:
+    """Relative to the suite's folder, also where the run is in another suite's."""
+    return Path(os.path.relpath(cell.folder, root)).as_posix()
+
+
+def _group_score(score: GroupScore) -> dict[str, Any]:
+    return without_nulls(rounded_fields(asdict(score), "value"))
+
+
+def _win_rate(one: WinRate) -> dict[str, Any]:
+    """The win rate to the last digit, as HELM has it."""
+    fields = {"target": one.model, **asdict(one)}
+    del fields["model"]
+    return rounded_fields(fields, "win_rate")
+
+
+def _benchmark(one: ComparedBenchmark) -> dict[str, Any]:
+    ranks = [OneLine({"target": each.model.label, "best": each.best, "worst": each.worst}) for each in one.ranks]
+    return {"evaluation": one.evaluation, "pairs": [_pair(pair) for pair in one.pairs], "ranks": ranks}
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    sides = {"a": pair.a.label, "b": pair.b.label}
+    one = pair.comparison
+    if one is None:
+        return {**sides, "reasons": [{"name": each.name, "message": each.message} for each in pair.reasons]}
+    told = {
+        "metric": one.metric,
+        **rounded_fields(numbers_of(one)),
+        "significant": one.significant,
+        "method": one.paired.method,
+    }
+    return {**sides, **told}
+
+
+def usage_document(results: SuiteResults) -> dict[str, Any]:
+    """What suite_usage.yaml holds: figures that are others each time the suite is run."""
+    cells = [
+        OneLine({"target": cell.target, "evaluation": cell.evaluation, **rounded_fields(asdict(cell.took))})
+        for cell in results.cells
+        if cell.took is not None
+    ]
+    shown: dict[str, Any] = _printable({"schema_version": SUITE_SCHEMA_VERSION, "cells": cells})
+    return shown
+
+
+def _printable(value: Any) -> Any:
+    """With every text as it can be written and shown; a mapping stays of its kind."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return type(value)({name: _printable(item) for name, item in value.items()})  # type: ignore[call-arg]
+    if isinstance(value, list):
+        return type(value)(_printable(item) for item in value)
+    return value
+
+
+_ROW = (
+    "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
+    "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "unpriced",
+    "prompt_tokens", "completion_tokens", "not_reportable",
+)  # fmt: skip
+
+
+def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[str, Any]]:
+    """A row a cell, for a table or a data frame: every row has the same fields, with numbers as they are.
+
+    Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in those suites where a
+    run computed one.
+
+    Args:
+        root: the folder that the cells' folders are told relative to; as they are if not given.
+    """
+    found = []
+    for cell in results.cells:
+        fields = {name: getattr(cell, name) for name in _ROW}
+        fields["folder"] = cell.folder.as_posix() if root is None else folder_of(cell, root)
+        fields["not_reportable"] = "; ".join(cell.not_reportable) or None
+        found.append(fields)
+    for name in _group_fields(results):
+        for fields, cell in zip(found, results.cells, strict=True):
+            fields[name] = next((one.value for one in cell.group_scores if _field_of(one) == name), None)
+    return found
+
+
+def _group_fields(results: SuiteResults) -> list[str]:
+    names = {_field_of(one): one.group for cell in results.cells for one in cell.group_scores}
+    return [name for group in GROUPS for name, of in names.items() if of == group]
+
+
+def _field_of(score: GroupScore) -> str:
+    return score.group if len(GROUPS[score.group]) == 1 else f"{score.group}: {score.label}"
+
 
 NO_WIN_RATES = "No two models have values that a win rate could be made of."
 
 
-def markdown(results: SuiteResults, root: Path) -> str:
+def suite_markdown(results: SuiteResults, root: Path) -> str:
     """The table, for an issue, a wiki or a job's summary.
 
     Args:
         root: the suite's folder, to which the cells' folders are relative.
     """
     cost = words.total_cost(results)
-    lines = ["# Results of the suite", "", " ".join(filter(None, (words.summary(results), cost)))]
+    lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
     for title, section in (
         ("Scores", _scores(results)),
         ("Win rates", _win_rates(results)),
@@ -61,7 +230,7 @@ def _scores(results: SuiteResults) -> Iterator[str]:
     yield from _listed("Not reportable:", ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)))
 
 
-def _value(cell: CellResult | None) -> Cell:
+def _value(cell: CellResult | None) -> TableCell:
     if cell is None or cell.value is None:
         return words.value(cell)
     interval = words.interval(cell)
@@ -148,14 +317,14 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
     """With times and requests, which are others each time."""
     head = ["model", "benchmark", "status", "scored", "failed", "prompt tokens", "answer tokens", "cost", "requests",
             "tried again", "median s", "run s"]  # fmt: skip
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for cell in results.cells:
         model = cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
         took = ["", "", "", ""]
         if cell.took is not None:
             took = [*map(formats.count, (cell.took.requests, cell.took.retries)),
                     formats.decimals(cell.took.latency_p50_s, 2), formats.decimals(cell.took.wall_s, 1)]  # fmt: skip
-        name: Cell = cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
+        name: TableCell = cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
         failed = formats.count(cell.failed, missing=words.NOTHING)
         scored = formats.percent(cell.coverage, missing=words.NOTHING)
         rows.append([model, name, cell.status, scored, failed, *words.paid(cell), *took])
@@ -209,7 +378,7 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
 
 @dataclass(frozen=True)
 class _PairsOfPage:
-    benchmark: Benchmark
+    benchmark: ComparedBenchmark
     table: Markup
     compared: int
     shown: int
@@ -241,11 +410,11 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir 
     Raises:
         OSError: the folder cannot be written.
     """
-    whole = document(results, folder.root)
-    documents.check(whole, documents.SUITE_RESULTS_SCHEMA)
+    whole = results_document(results, folder.root)
+    documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder
-    write_atomic(into.results_csv, csv_text(rows(results, folder.root)))
-    write_atomic(into.results_md, markdown(results, folder.root))
+    write_atomic(into.results_csv, csv_text(result_rows(results, folder.root)))
+    write_atomic(into.results_md, suite_markdown(results, folder.root))
     write_atomic(into.results_html, suite_page(results, folder.root))
     write_atomic(into.usage_yaml, documents.to_yaml(usage_document(results)))
     write_atomic(into.results_yaml, documents.to_yaml(whole))

@@ -47,7 +47,7 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
         click.echo(json.dumps([_record(one) for one in found], indent=2))
     else:
         for one in found:
-            click.echo(own_lines(shown(one)))
+            click.echo(own_lines(verified_lines(one)))
     ctx.exit(max(one.exit_code for one in found))
 
 
@@ -56,7 +56,7 @@ def _record(one: Verified) -> dict[str, object]:
     return {**record, "folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code}
 
 
-def shown(one: Verified) -> str:
+def verified_lines(one: Verified) -> str:
     """The outcome of one folder, then a line for each finding and note."""
     if one.findings:
         outcome = f"altered: {len(one.findings)} finding{'s' * (len(one.findings) != 1)}"

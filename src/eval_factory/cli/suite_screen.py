@@ -19,12 +19,12 @@ from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, wr
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_text import (
     LONGEST_NAME,
-    Row,
+    CellRow,
+    cell_rows,
     counts_line,
     going_line,
     pause_lines,
     result_text,
-    rows,
     rows_that_fit,
     spent_line,
     state_line,
@@ -37,7 +37,14 @@ from eval_factory.workflows.suite import suite_journal as events
 from eval_factory.workflows.suite import suite_journal as states
 from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, NobodyLooks, SuiteObserver, SuiteState
 from eval_factory.workflows.suite.suite_report import SuiteReport
-from eval_factory.workflows.suite.suite_status import GOES, CellReader, SuiteReader, SuiteStatus, document, status_of
+from eval_factory.workflows.suite.suite_status import (
+    GOES,
+    CellReader,
+    SuiteReader,
+    SuiteStatus,
+    status_document,
+    status_of,
+)
 
 PLAIN_INTERVAL_S = 10.0
 GOES_ON = "it waits for its next attempt"
@@ -173,13 +180,13 @@ def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Grou
     head += [Text(_fitted(line, width), style="yellow") for line in pause_lines(status.pauses, now)]
     head = head[: max(1, height // 2)]
     name_width = min(LONGEST_NAME, max((len(cell.state.name) for cell in status.cells), default=0))
-    found = rows(status, max(0, width - name_width - _STATUS_WIDTH - _GAPS))
+    found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - _GAPS))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
-    table = table_of(shown, name_width)
+    table = _table_of(shown, name_width)
     return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
 
 
-def table_of(shown: list[Row], name_width: int) -> Table:
+def _table_of(shown: list[CellRow], name_width: int) -> Table:
     """A line a cell, cut at the terminal's edge."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12))
@@ -205,7 +212,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
     with not_to_be_hung_up():
         status = status_of(report.folder)
         if output.as_json:
-            write_record(output.stdout, end_record(report, status))
+            write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:
             output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
         else:
@@ -220,7 +227,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
 
 def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
     """A line each; on a terminal as many as it takes."""
-    found = rows(status)
+    found = cell_rows(status)
     if stdout.isatty():
         _show_table(found, stdout)
         return
@@ -240,7 +247,7 @@ def why(report: SuiteReport) -> str:
     return f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
 
 
-def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
+def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     """The main numbers of all cells; suite_results.yaml has all."""
     figures = {cell.state.name: cell.figures for cell in status.cells}
     folder = report.folder
@@ -278,11 +285,11 @@ def _recorded(further: SuiteObserver, folder: SuiteDir, output: RunOutput) -> Su
     return StartRecord(further, output.stdout, folder) if output.as_json else further
 
 
-def _first_columns(found: list[Row]) -> tuple[list[str], list[str]]:
+def _first_columns(found: list[CellRow]) -> tuple[list[str], list[str]]:
     return [row.name for row in found], [row.status for row in found]
 
 
-def _show_table(found: list[Row], stdout: TextIO) -> None:
+def _show_table(found: list[CellRow], stdout: TextIO) -> None:
     """Names stay whole, so that they can be copied: what does not fit beside one stands below it."""
     from rich.console import Console
     from rich.text import Text
@@ -299,10 +306,10 @@ def _show_table(found: list[Row], stdout: TextIO) -> None:
         console.print(Text(wrapped(f"{_BELOW}{row.what}", width)))
 
 
-def show(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
+def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
     """Once."""
     if as_json:
-        stdout.write(json.dumps(document(status)) + "\n")
+        stdout.write(json.dumps(status_document(status)) + "\n")
         return
     width = columns(stdout) if stdout.isatty() else None
     for line in status_lines(status, time.time()):
@@ -317,17 +324,17 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
         _each_change(reader, stdout, sleep)
     elif console.is_interactive:
         _on_terminal(reader, console, sleep)
-        show(reader.look(), stdout, as_json=False)
+        show_status(reader.look(), stdout, as_json=False)
     else:
         _as_lines(reader, stdout, sleep)
-        show(reader.look(), stdout, as_json=False)
+        show_status(reader.look(), stdout, as_json=False)
 
 
 def _each_change(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
     told = ""
     while True:
         status = reader.look()
-        record = json.dumps(document(status))
+        record = json.dumps(status_document(status))
         if record != told:
             stdout.write(record + "\n")
             told = record
@@ -349,7 +356,7 @@ def _as_lines(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None
     told: set[str] = set()
     last = time.monotonic()
     while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
-        lines = [f"{row.name}: {row.status}" for row in rows(status)]
+        lines = [f"{row.name}: {row.status}" for row in cell_rows(status)]
         lines += [line for pause in status.pauses for line in pause_lines([pause], pause.since or 0.0)]
         new = [line for line in lines if line not in told]
         told = set(lines)

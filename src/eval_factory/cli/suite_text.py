@@ -45,7 +45,7 @@ _SHOWN_FIRST = (RUNNING, PAUSED, FAILED, PARTIAL, WAITING, MISSING, COMPLETE)
 
 
 @dataclass(frozen=True)
-class Row:
+class CellRow:
     """A cell's line."""
 
     name: str
@@ -53,13 +53,13 @@ class Row:
     what: str
 
 
-def rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[Row]:
+def cell_rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[CellRow]:
     """A line for each cell. `room`: columns for what is told of it."""
     why = {name: pause.reason for pause in status.pauses for name in pause.cells}
-    return [Row(_clean(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
+    return [CellRow(_clean(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
 
 
-def rows_that_fit(found: Sequence[Row], most: int) -> tuple[list[Row], str]:
+def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
     """At most so many lines, in their order, and what the others are: what goes on or went wrong stays the longest."""
     if len(found) <= most:
         return list(found), ""
@@ -125,7 +125,7 @@ def state_line(status: SuiteStatus, now: float) -> str:
 
 def status_lines(status: SuiteStatus, now: float) -> list[str]:
     """All of it."""
-    found = rows(status)
+    found = cell_rows(status)
     name = max((len(row.name) for row in found), default=0)
     return [
         state_line(status, now),

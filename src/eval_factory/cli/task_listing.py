@@ -281,10 +281,10 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            from eval_factory.tasks.own_data import described  # imports the readers of all formats
+            from eval_factory.tasks.own_data import described_layout  # imports the readers of all formats
 
             layout = [file_layout(entry) for entry in rule["layout"]]
-            yield from (f"  {line}" for line in described(layout, {}))
+            yield from (f"  {line}" for line in described_layout(layout, {}))
 
 
 def _commented(lines: Iterable[str]) -> Iterable[str]:

@@ -72,7 +72,7 @@ def known_in(section: str) -> list[str]:
     return [path.rpartition(".")[2] for path in _PATHS if path.rpartition(".")[0] == section]
 
 
-def take_out(layers: Sequence[Layer]) -> Foreign:
+def take_keys(layers: Sequence[Layer]) -> Foreign:
     """Remove these keys from the layers; what the last of them says holds, and a null takes it back."""
     found: Foreign = {}
     for _, tree in layers:

@@ -32,14 +32,16 @@ class Code(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class Strong:
+class Strong(str):
     """In bold type."""
 
-    cell: str
+    __slots__ = ()
 
-    def __str__(self) -> str:
-        return self.cell
+
+class Lines(tuple[str, ...]):
+    """Texts of one cell, one below the other."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,7 @@ class Link:
         return self.text
 
 
-class Lines(tuple[str | Strong, ...]):
-    """Texts of one cell, one below the other."""
-
-    __slots__ = ()
-
-
-Cell = str | Strong | Link | Lines
+TableCell = str | Lines | Link
 """Numbers come formatted (`core/formats.py`)."""
 
 
@@ -67,8 +63,8 @@ Cell = str | Strong | Link | Lines
 class Table:
     """Columns and rows."""
 
-    head: Sequence[Cell]
-    rows: Sequence[Sequence[Cell]]
+    head: Sequence[TableCell]
+    rows: Sequence[Sequence[TableCell]]
     numbers: int = 0
     """How many of the last columns are numbers: they stand to the right, and no sign in them is anybody's."""
 
@@ -95,10 +91,8 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
     ]
 
 
-def _plain(cell: Cell) -> str:
-    return one_line(
-        " ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell), LONGEST_CELL
-    )
+def _plain(cell: TableCell) -> str:
+    return one_line(" ".join(filter(None, cell)) if isinstance(cell, Lines) else str(cell), LONGEST_CELL)
 
 
 def markdown(table: Table) -> list[str]:
@@ -109,11 +103,11 @@ def markdown(table: Table) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in [head, sides, *rows]]
 
 
-def _markdown_cell(cell: Cell, is_number: bool = False) -> str:
+def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
     if isinstance(cell, Lines):
         return "<br>".join(_markdown_cell(part, is_number) for part in cell if part)
     if isinstance(cell, Strong):
-        return f"**{_markdown_cell(cell.cell)}**"
+        return f"**{prose(cell)}**"
     if isinstance(cell, Code):
         return code(cell)
     text = str(cell)
@@ -173,7 +167,7 @@ def html(table: Table, most_rows: int | None = None) -> str:
     return "\n".join(["<table>", *lines, "</tbody></table>"])
 
 
-def _html_row(table: Table, row: Sequence[Cell]) -> str:
+def _html_row(table: Table, row: Sequence[TableCell]) -> str:
     first, *others = row
     cells = "".join(
         f"<td{_class(table, number)}>{_html_cell(cell)}</td>" for number, cell in enumerate(others, start=1)
@@ -185,7 +179,7 @@ def _class(table: Table, column: int) -> str:
     return ' class="n"' if table.is_number(column) else ' class="name"'
 
 
-def _html_cell(cell: Cell) -> str:
+def _html_cell(cell: TableCell) -> str:
     if isinstance(cell, Lines):
         return "<br>".join(_html_cell(part) for part in cell if part)
     text = escape(one_line(str(cell), LONGEST_CELL))
@@ -227,7 +221,7 @@ def latex(table: Table, caption: str, note: str) -> str:
     ])  # fmt: skip
 
 
-def _tex_row(cells: Iterable[Cell]) -> str:
+def _tex_row(cells: Iterable[TableCell]) -> str:
     return " & ".join(_tex(_plain(cell)) for cell in cells)
 
 

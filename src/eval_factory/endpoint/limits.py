@@ -32,7 +32,7 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 MINUTE_S = 60.5
 """A little more than one: the first request of a minute may take longer to arrive (its connection is made, its process
 is busy) than the first of the next, and the endpoint counts arrivals."""
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 
 _PREFIXES = ("", "llm_provider-")
 _RESETS = {
@@ -188,7 +188,7 @@ class _Window:
             self._used += self._taken[-1][1]
 
 
-class Limit(Generic[Key]):
+class Limit(Generic[_Key]):
     """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when nobody gets one.
 
     No thread, no socket and no timer is in here: whoever uses it keeps threads apart, and asks again in time.
@@ -198,32 +198,32 @@ class Limit(Generic[Key]):
         self._clock, self._at_once = clock, AdaptiveLimit(most.parallelism)
         self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
         self._coming = itertools.count()
-        self._queue: list[tuple[int, int, Key]] = []
+        self._queue: list[tuple[int, int, _Key]] = []
         """A heap of priority, number of its coming, key; those that wait no more may still be in it."""
-        self._waiting: set[Key] = set()
-        self._since: dict[Key, float] = {}
+        self._waiting: set[_Key] = set()
+        self._since: dict[_Key, float] = {}
         """Key with a slot -> since when, by this process's clock: others may have another one."""
-        self._minutes: dict[Key, int] = {}
+        self._minutes: dict[_Key, int] = {}
         """Key that waits for its minute -> its tokens; in the order of coming."""
         self._closed_until = -math.inf
 
-    def acquire(self, key: Key, priority: int = 0) -> None:
+    def acquire(self, key: _Key, priority: int = 0) -> None:
         """Wait for a slot. A lower priority goes first; within one, who came first."""
         self._waiting.add(key)
         heapq.heappush(self._queue, (priority, next(self._coming), key))
 
-    def acquire_minute(self, key: Key, tokens: int) -> None:
+    def acquire_minute(self, key: _Key, tokens: int) -> None:
         """Wait until one more request, and its tokens, are within what is allowed a minute."""
         self._minutes[key] = tokens
 
-    def release(self, key: Key, *, answered: bool = False) -> None:
+    def release(self, key: _Key, *, answered: bool = False) -> None:
         """Give back the slot, or wait no more. `answered`: the endpoint did."""
         self._waiting.discard(key)
         self._minutes.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
             self._at_once.answered()
 
-    def too_many(self, key: Key, pause: float | None) -> None:
+    def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
         since = self._since.get(key)
         if since is None:
@@ -233,7 +233,7 @@ class Limit(Generic[Key]):
         if pause is not None:
             self._closed_until = max(self._closed_until, now + pause)
 
-    def granted(self) -> Iterator[Key]:
+    def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""
         now = self._clock()
         while self._waiting and len(self._since) < self._at_once.slots and now >= self._closed_until:

@@ -379,7 +379,7 @@ class Completion:
 
 def completion_of(answer: Any, endpoint_type: str) -> Completion:
     """The answer with all that is read of it. Raises UnusableAnswer, as `read_answer` does."""
-    return Completion(answer, read_answer(answer, endpoint_type), usage_of(answer))
+    return Completion(answer, read_answer(answer, endpoint_type), tokens_of(answer))
 
 
 def stated_model(answer: Any) -> str | None:
@@ -394,7 +394,7 @@ def sampling_of(body: Any) -> dict[str, Any]:
     return {name: value for name, value in fields if name not in _NO_SAMPLING}
 
 
-def usage_of(answer: Any) -> tuple[int | None, int | None]:
+def tokens_of(answer: Any) -> tuple[int | None, int | None]:
     """(prompt tokens, completion tokens) as the endpoint counted them; None where it did not."""
     usage = answer.get("usage") if isinstance(answer, (dict, Mapping)) else None
     if not isinstance(usage, (dict, Mapping)):

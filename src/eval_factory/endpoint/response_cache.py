@@ -177,7 +177,7 @@ class Answer:
     @property
     def tokens(self) -> tuple[int | None, int | None]:
         """(prompt tokens, completion tokens) as the endpoint counted them."""
-        return openai_api.usage_of(self.response)
+        return openai_api.tokens_of(self.response)
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def create_or_check(path: Path) -> None:
     path.chmod(0o600)
 
 
-def is_ours(path: Path) -> bool:
+def is_our_cache(path: Path) -> bool:
     """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
     at = 68  # the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
     try:
@@ -358,7 +358,7 @@ def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
     return map(_typed, read_answers(path, role))
 
 
-def read_answer(path: Path, key: str) -> Answer | None:
+def read_cached_answer(path: Path, key: str) -> Answer | None:
     rows = _rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
     return next(map(_typed, rows), None)
 

@@ -184,11 +184,11 @@ class _Tries:
         return _pause(self._retries, error.headers) * (SILENCE_FACTOR if error.silent else 1)
 
 
-Note = Callable[[int, str, RequestFailed, float, float], None]
+_Note = Callable[[int, str, RequestFailed, float, float], None]
 """(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
 
 
-def _note_refused(note: Note, attempt: int, started: float, status: int) -> None:
+def _note_refused(note: _Note, attempt: int, started: float, status: int) -> None:
     """Of a request that was sent and refused, where its attempt goes on, or the whole run ends."""
     latency = max(0.0, time.time() - started)
     note(attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), started, latency)
@@ -222,7 +222,7 @@ class RetryingClient:
         self._changes: dict[str, str | None] = {}
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
-    def ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+    def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         """Ask until there is an answer.
 
         Raises:
@@ -251,7 +251,7 @@ class RetryingClient:
         self._stop.set()
         self._servers.stop()
 
-    def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+    def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         tries: _Tries | None = None
         attempt = 1
         own_changes: dict[str, str | None] = {}

@@ -160,6 +160,6 @@ def error_of(said: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
     return reason if isinstance(reason, str) else None
 
 
-def _met(told: Any) -> bool | None:
-    met = told.get(MET) if isinstance(told, Mapping) else None
+def _met(decision: Any) -> bool | None:
+    met = decision.get(MET) if isinstance(decision, Mapping) else None
     return met if isinstance(met, bool) else None

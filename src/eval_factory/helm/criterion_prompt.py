@@ -68,12 +68,12 @@ def criterion_prompt(
     """The prompt about one criterion, or about several at once."""
     turns = [*messages, {"role": "assistant", "content": answer}]
     alone = len(criteria) == 1
-    told = {
+    values = {
         "conversation": "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns),
         "reference": "" if reference is None else _filled(_REFERENCE, {"reference": reference}),
         "criteria": _item(criteria[0]) if alone else _numbered(criteria),
     }
-    return _filled(template(alone=alone), told)
+    return _filled(template(alone=alone), values)
 
 
 def template(*, alone: bool) -> str:
@@ -123,7 +123,7 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
 
     Args:
         annotators: names of classes.
-        folder: that HELM's annotators are in; of the installed HELM if not given.
+        folder: that HELM's annotators are in; of the installed HELM where None.
     """
     folder = folder or _installed()
     if folder is None or not annotators:

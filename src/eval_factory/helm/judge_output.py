@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 
@@ -151,10 +151,10 @@ SCALE = HELMS_FORM.scale
 Criteria = Mapping[str, Collection[str]]
 """What a judge has to rate: criterion -> the fields of its rating."""
 
-LONGEST = 200_000
+MAX_OUTPUT = 200_000
 """Characters of a judge's output: many times what its tokens can hold."""
-MOST_BRACES = 200
-MOST_FIELDS_PERMUTED = 3
+MAX_BRACES = 200
+MAX_FIELDS_PERMUTED = 3
 
 _DECODER = json.JSONDecoder()
 _Judgement = TypeVar("_Judgement")
@@ -227,8 +227,8 @@ def own_judgement(
     Raises:
         UnusableJudgeOutput: there is none, or it cannot be told which it is; the message tells the judge why.
     """
-    if len(text) > LONGEST:
-        raise UnusableJudgeOutput(f"it is longer than {LONGEST} characters")
+    if len(text) > MAX_OUTPUT:
+        raise UnusableJudgeOutput(f"it is longer than {MAX_OUTPUT} characters")
     reasons: list[str] = []
     usable: dict[object, _Judgement] = {}
     try:
@@ -261,7 +261,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
     Each brace that begins none costs the rest of the text, so there are not many of them.
     """
     at = text.find("{")
-    for _ in range(MOST_BRACES):
+    for _ in range(MAX_BRACES):
         if at < 0:
             return
         try:
@@ -274,7 +274,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
         if isinstance(found, dict):
             yield found
         at = text.find("{", end)
-    raise UnusableJudgeOutput(f"it holds more than {MOST_BRACES} opening braces that begin no JSON object")
+    raise UnusableJudgeOutput(f"it holds more than {MAX_BRACES} opening braces that begin no JSON object")
 
 
 def _as_number(rating: Mapping[str, Any], form: JuryForm) -> Any:
@@ -291,7 +291,7 @@ def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -
     if value is not None:
         scores = form.spellings(value)
     needed = [field for field in sorted(fields) if field in rating]
-    orders = [list(rating), *(permutations(needed) if len(needed) <= MOST_FIELDS_PERMUTED else [])]
+    orders = [list(rating), *(permutations(needed) if len(needed) <= MAX_FIELDS_PERMUTED else [])]
     forms = set()
     for score in scores:
         values = {**rating, "score": score}
@@ -392,4 +392,4 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 
     metrics = parse_own(file.read_text(encoding="utf-8")).get("metrics") or ()
-    return next((form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)
+    return next((jury_form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)

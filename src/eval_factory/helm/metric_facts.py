@@ -141,8 +141,8 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     main = next((name for name in usual if name in labels), next(iter(of_main_split), None))
     if main is None:
         return NONE, ["HELM computed no score for this run: nothing is reportable"]
-    said = f"{' or '.join(entry.main_metrics)}, which this run does not hold" if entry.main_metrics else "none"
-    return main, [f"main metric: HELM names {said}; {main} was taken, the first that the run holds of a fixed list"]
+    names = f"{' or '.join(entry.main_metrics)}, which this run does not hold" if entry.main_metrics else "none"
+    return main, [f"main metric: HELM names {names}; {main} was taken, the first that the run holds of a fixed list"]
 
 
 def _is_plain(label: str) -> bool:

@@ -82,9 +82,9 @@ def _named(judges: tuple[EndpointPlan, ...]) -> list[dict[str, str]]:
 
 def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Path) -> dict[str, str]:
     """benchmark.yaml, and the judges' prompt beside it where its scale or criteria are filled in."""
-    given = own.judge_prompt_file
-    if given is not None and own.jury_form.places:
-        text = given.read_text(encoding="utf-8")
+    prompt = own.judge_prompt_file
+    if prompt is not None and own.jury_form.places:
+        text = prompt.read_text(encoding="utf-8")
         filled = own.jury_form.filled(text)
         if filled != text:
             own = replace(own, judge_prompt_file=folder / names.JUDGE_PROMPT)
@@ -95,7 +95,7 @@ def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Pa
 def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
     """benchmark.yaml for HELM's configurable benchmark: absolute paths, and our judges by their deployments.
 
-    HELM passes over the jury's scale and criteria; our plug-in and the collector read them (`benchmark_file.py`).
+    HELM passes over the jury's scale and criteria; our plug-in and the collector read them (`jury_form_in`).
     """
     from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 

@@ -83,8 +83,8 @@ def refuse_unsupported_helm(task: str, run_spec: str) -> None:
 
 def missing_for(run_spec: str) -> list[str]:
     """Modules that a run spec imports in any case and that cannot be found here."""
-    told = load_index().run_specs.get(run_spec)
-    return [module for module in (told.packages if told else ()) if util.find_spec(module) is None]
+    known = load_index().run_specs.get(run_spec)
+    return [module for module in (known.packages if known else ()) if util.find_spec(module) is None]
 
 
 def not_installed(task: str, modules: Iterable[str]) -> str:
@@ -96,8 +96,8 @@ def not_installed(task: str, modules: Iterable[str]) -> str:
     command = install_command(known.get(module, module) for module in modules)
     unknown = [module for module in modules if module not in known]
     hint = f"\n  if no package is called {' or '.join(unknown)}, look for the one that holds this module"
-    said = f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
-    return said + hint if unknown else said
+    message = f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
+    return message + hint if unknown else message
 
 
 def install_command(requirements: Iterable[str]) -> str:

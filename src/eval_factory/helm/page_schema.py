@@ -24,7 +24,7 @@ OTHERS = "other_evaluations"
 
 _PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
-_LONGEST_NAME = 80
+_MAX_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def is_plain(metric: str) -> bool:
     return _PLAIN.fullmatch(metric) is not None
 
 
-def plain_name(name: str, longest: int = _LONGEST_NAME) -> str:
+def plain_name(name: str, longest: int = _MAX_NAME) -> str:
     """A name of that length at most that can stand in a file name, on every system, and in a template."""
     return _NOT_IN_A_FILE_NAME.sub("_", name).lstrip(".")[:longest] or "_"
 

@@ -41,10 +41,10 @@ class ChoiceOrder(Perturbation):  # type: ignore[misc]
         orders = orders_of(str(instance.id), choices, self._order)
         if len(orders) < self._order:
             return instance
-        told = instance.input
+        asked = instance.input
         return replace(
             instance,
-            input=ReorderedInput(told.text, told.multimedia_content, told.messages),
+            input=ReorderedInput(asked.text, asked.multimedia_content, asked.messages),
             references=[instance.references[at] for at in orders[-1]],
             perturbation=self.description,
         )

@@ -84,9 +84,9 @@ def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str
         max_tokens=MAX_TOKENS,
         max_train_instances=0,
     )
-    told = ",".join(f"{key}={value}" for key, value in arguments.items())
+    given = ",".join(f"{key}={value}" for key, value in arguments.items())
     return RunSpec(
-        name=f"{name}:{told}" if told else name,
+        name=f"{name}:{given}" if given else name,
         scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=scenario),
         adapter_spec=adapter_spec,
         metric_specs=get_exact_match_metric_specs(),

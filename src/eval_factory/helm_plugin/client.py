@@ -41,7 +41,7 @@ from eval_factory.endpoint.replies import (
     EndpointUnusable,
     LimitReached,
     RequestFailed,
-    described,
+    described_changes,
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
@@ -65,7 +65,7 @@ class EndpointStopped(NonRetriableException):  # type: ignore[misc]
 @dataclass(frozen=True)
 class _Reply:
     key: str
-    """Under which the answer is kept."""
+    """Under which the answer is cached."""
     completion: openai_api.Completion
     latency_s: float
     created: float
@@ -82,7 +82,7 @@ class _KeyedRequest:
         self._changed: dict[frozenset[tuple[str, str | None]], _KeyedRequest] = {}
 
     def with_changes(self, changes: Changes) -> _KeyedRequest:
-        """The request as an endpoint takes it that refuses it as it is: what is kept is the answer to that one."""
+        """The request as an endpoint takes it that refuses it as it is: what is cached is the answer to that one."""
         name = frozenset(changes.items())
         if name not in self._changed:
             body = openai_api.changed(self.body, changes)
@@ -94,7 +94,7 @@ class EndpointClient(Client):  # type: ignore[misc]
     """What HELM loads. Its threads may each make one at the start: all of one role share one endpoint."""
 
     def __init__(self, *, cache_db: str, **settings: Any) -> None:
-        """The `args` in model_deployments.yaml: where answers are kept, and the fields of `EndpointSettings`."""
+        """The `args` in model_deployments.yaml: where answers are cached, and the fields of `EndpointSettings`."""
         session = session_for(Path(cache_db).parent)
         with _clients_lock:
             if settings["role"] not in session.clients:
@@ -116,7 +116,7 @@ class Endpoint:
             session.redactor.learn(secret_in(os.environ, name) or "")
         served = _demo_url() if settings.url.startswith("demo:") else None
         self._secret_fields = settings.secret_fields(os.environ)
-        """Sent in every request, and kept nowhere."""
+        """Sent in every request, and stored nowhere."""
         answered = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(read_changes(self._cache.path, settings.url, settings.model_id))
         """The changes with which requests were answered that the endpoint refused as they were."""
@@ -171,13 +171,13 @@ class Endpoint:
         return message
 
     def forget(self, request: Request, reason: str) -> None:
-        """The answer could not be used: it is archived, and the same request is asked anew in the next run."""
+        """The answer could not be used: it is archived, and the same request is asked again in the next run."""
         for asked in self._variants_of(self._keyed(request)):
             if self._cache.holds(asked.key):
                 self._archive(asked.key, reason)
 
     def note_unscorable(self, request: Request, reason: str) -> None:
-        """The answer came, and HELM cannot score it: it is kept, and not asked for again."""
+        """The answer came, and HELM cannot score it: it stays cached, and is not asked for again."""
         self._cache.journal(self._now(self._keyed(request).key, "unscorable", reason))
 
     def _archive(self, key: str, reason: str) -> None:
@@ -192,7 +192,7 @@ class Endpoint:
         return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
 
     def _variants_of(self, asked: _KeyedRequest) -> Iterator[_KeyedRequest]:
-        """The request in each form in which its answer may be kept: as it is, then as others were answered."""
+        """The request in each form in which its answer may be cached: as it is, then as others were answered."""
         yield asked
         with self._lock:
             variants = list(self._variants)
@@ -211,8 +211,8 @@ class Endpoint:
             self._note_cached(reply.key, reply.completion)
             return reply
         try:
-            kept = (self._from_cache(variant.key) for variant in self._variants_of(asked))
-            reply = next((found for found in kept if found is not None), None) or self._ask(asked)
+            cached = (self._from_cache(variant.key) for variant in self._variants_of(asked))
+            reply = next((found for found in cached if found is not None), None) or self._ask(asked)
         except BaseException as error:
             if (others := self._done(asked)) is not None:
                 others.set_exception(error)
@@ -233,7 +233,7 @@ class Endpoint:
                 return None
             response, latency, created = found
             completion = openai_api.completion_of(response, self._settings.endpoint_type)
-        except openai_api.UnusableAnswer as error:  # kept by an older version
+        except openai_api.UnusableAnswer as error:  # cached by an older version
             self._archive(key, str(error))
             return None
         self._note_cached(key, completion)
@@ -264,7 +264,7 @@ class Endpoint:
 
     def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
         """Put the answer into the cache, under the request that was answered; returns its key."""
-        changes, adjustments, changed = answered.changes, described(answered.changes), None
+        changes, adjustments, changed = answered.changes, described_changes(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
             changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
@@ -308,12 +308,12 @@ class Endpoint:
         if first:
             fatal = self._role == MODEL_ROLE
             _say(logs.last_words(message, os.environ) if fatal else f"warning: {message}")
-            told = {"kind": kind} if fatal and kind else {}
-            self._events.emit(logs.FATAL if fatal else logs.WARNING, role=self._role, message=message, **told)
+            more = {"kind": kind} if fatal and kind else {}
+            self._events.emit(logs.FATAL if fatal else logs.WARNING, role=self._role, message=message, **more)
         raise EndpointStopped(message)
 
     def ask_no_more(self, limit: str) -> None:
-        """Ask no more: the run's limit is reached. Answers that are kept are given all the same."""
+        """Ask no more: the run's limit is reached. Cached answers are used all the same."""
         self._client.stop(LimitReached(limit))
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +32,7 @@ from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
 from eval_factory.helm.packages import HELM
 from eval_factory.helm.trivial_answers import (
     VERSION,
-    Question,
+    AskedQuestion,
     Strategy,
     StrategyScores,
     TrivialScores,
@@ -110,9 +110,16 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     questions = [_question(one, sources) for one in asked]
     found = strategies(questions, form, by=sources.what, overlap=any(map(_compares_words, specs)))
     before = read_trivial_scores(helm_dir)
-    kept = before.strategies if before is not None and before.data_sha256 == sha256 else []
+    earlier = before.strategies if before is not None and before.data_sha256 == sha256 else []
+    done = {scored.name: scored for scored in earlier}
     metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
-    done = _Scorer(metrics, run_spec, service, asked, limit).scored_in_time(found, kept)
+    scorer = _Scorer(metrics, run_spec, service, asked, limit)
+    for strategy in found:
+        try:
+            if strategy.name not in done:
+                done[strategy.name] = scorer.score(strategy)
+        except OutOfTime:
+            break
     return TrivialScores(
         data_sha256=sha256,
         lower_is_better=sorted(
@@ -177,10 +184,10 @@ def _sources_of(run_spec: RunSpec) -> ClusterRule:
     return next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
 
 
-def _question(state: RequestState, sources: ClusterRule) -> Question:
+def _question(state: RequestState, sources: ClusterRule) -> AskedQuestion:
     instance = state.instance
     source = sources.found_in(instance.input.text, instance.extra_data or {})
-    return Question(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
+    return AskedQuestion(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
 
 
 def _right(state: RequestState) -> tuple[str, ...]:
@@ -230,18 +237,7 @@ class _Scorer:
         self._alike = self._first_alike()
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
-            self._executed = sql_execution.annotation_of
-
-    def scored_in_time(self, found: Sequence[Strategy], before: Iterable[StrategyScores]) -> dict[str, StrategyScores]:
-        """By name: what an earlier run has scored, and what there is time for."""
-        done = {scored.name: scored for scored in before}
-        for strategy in found:
-            try:
-                if strategy.name not in done:
-                    done[strategy.name] = self.score(strategy)
-            except OutOfTime:
-                break
-        return done
+            self._executed = sql_execution.query_annotation_of
 
     def score(self, strategy: Strategy) -> StrategyScores:
         """Raises OutOfTime."""

@@ -27,20 +27,20 @@ BEGUN = time.monotonic() - time.process_time()
 """When helm-run began: what came before this module was the work of one thread."""
 
 
-def purse_of(told: HelmRunSettings, cache_db: Path) -> Purse | None:
+def purse_of(settings: HelmRunSettings, cache_db: Path) -> Purse | None:
     """Of the run alone; None where it has no limit."""
-    if not told.budget:
+    if not settings.budget:
         return None
-    return Purse(told.budget, spent_so_far(cache_db, told.prices), began=BEGUN)
+    return Purse(settings.budget, spent_so_far(cache_db, settings.prices), began=BEGUN)
 
 
 class RunSpending:
     """Asks the purse before each request, and tells it what each answer took; safe among threads."""
 
-    def __init__(self, told: HelmRunSettings, cache_db: Path, run_id: str, purse: AnyPurse | None) -> None:
-        self._budget, self._prices, self._purse = told.budget, told.prices, purse
+    def __init__(self, settings: HelmRunSettings, cache_db: Path, run_id: str, purse: AnyPurse | None) -> None:
+        self._budget, self._prices, self._purse = settings.budget, settings.prices, purse
         self._uncountable: str | None = None
-        write_prices(cache_db, run_id, told.prices)
+        write_prices(cache_db, run_id, settings.prices)
 
     @property
     def is_countable(self) -> bool:
@@ -175,11 +175,11 @@ def session_for(root: Path) -> Session:
             this_run = run_id()
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
-            told = HelmRunSettings.from_environment(os.environ)
+            settings = HelmRunSettings.from_environment(os.environ)
             cache = ResponseCache(rundir.cache_db, this_run)
-            limits = None if told.limits is None else SharedLimits(told.limits)
-            purse = together(purse_of(told, rundir.cache_db), None if limits is None else limits.budget)
-            spending = RunSpending(told, rundir.cache_db, this_run, purse)
+            limits = None if settings.limits is None else SharedLimits(settings.limits)
+            purse = together(purse_of(settings, rundir.cache_db), None if limits is None else limits.budget)
+            spending = RunSpending(settings, rundir.cache_db, this_run, purse)
             form = jury_form_in(rundir.model_configs)
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)
             spending.watch(session.ask_no_more)

@@ -63,7 +63,7 @@ def credentials_of(
     settings = set(chain.from_iterable(map(_sign_in_variables, endpoints)))
     keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
-    report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
+    report.found = _not_as_sent(values, env)
     of_the_model = _hosts_of_the_model(endpoints)
     missing: list[EndpointSettings] = []
     credentials: _HelmCredentials | None = None
@@ -93,7 +93,11 @@ def credentials_of(
     return report
 
 
-def _hosts_of_the_model(endpoints: Iterable[EndpointSettings]) -> set[str]:
+def _not_as_sent(values: Mapping[str, str | None], env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value or "" for name, value in values.items() if name in env and value != env[name]}
+
+
+def _hosts_of_the_model(endpoints: Iterable[EndpointSettings]) -> set[tuple[str, object]]:
     return {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
-from eval_factory.core.failure_causes import shortened
+from eval_factory.core.failure_causes import short_cause
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.connection import StopMessages, connections_to
@@ -96,7 +96,7 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
     who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     stop = endpoint.stop_after_failures
     after = f"; the run begins all the same, and stops where its first {stop} requests all fail" if stop else ""
-    return f"{who}the probe was not answered: {shortened(failure.cause)}{after}"
+    return f"{who}the probe was not answered: {short_cause(failure.cause)}{after}"
 
 
 def _body(settings: EndpointSettings, env: Mapping[str, str], tokens: int) -> dict[str, Any]:

@@ -385,7 +385,7 @@ def schema(name: str) -> dict[str, Any]:
     return loaded
 
 
-def check(document: Mapping[str, Any], schema_name: str) -> None:
+def check_document(document: Mapping[str, Any], schema_name: str) -> None:
     """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of ours."""
     from jsonschema.exceptions import best_match  # imported here: `--dry_run` checks nothing
 

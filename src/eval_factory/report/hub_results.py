@@ -45,7 +45,7 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
             f"{stored.folder}: the data of {task.name} are no data set of the Hugging Face Hub ({task.about.source}),"
             " and it keeps results for its own data sets only\n  'eval-factory export eee' takes every benchmark"
         )
-    reason = stored_facts.why_not_reportable(stored)
+    reason = stored_facts.stored_reasons(stored)
     if reason and not allow_not_reportable:
         raise NotReportableError(
             f"{stored.folder}: the score may not be reported: {reason}\n"

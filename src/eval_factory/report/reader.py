@@ -63,10 +63,10 @@ def load_result(folder: Path | str) -> StoredResult:
     refuse_foreign(rundir.root, rundir.own)
     document = _document(rundir.evaluation_config)
     config, target = _configuration(rundir, document)
-    return StoredResult(result_of(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)
+    return StoredResult(result_in(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)
 
 
-def result_of(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) -> TaskResult:
+def result_in(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) -> TaskResult:
     """The record that evaluation_config.yaml tells of."""
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
@@ -159,7 +159,7 @@ def _document(path: Path) -> dict[str, Any]:
     try:
         document: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
         is_first = isinstance(document, dict) and document.get("schema_version") == 1
-        documents.check(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
+        documents.check_document(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
         raise PrerequisiteError(f"{path}: there is no result; it is written when a run ends") from None
     except (OSError, UnicodeDecodeError, YamlError) as error:
@@ -250,7 +250,7 @@ MAX_NAMED = 8
 """Runs that a message names."""
 
 
-def is_suite(folder: Path) -> bool:
+def is_suite_folder(folder: Path) -> bool:
     suite = SuiteDir(folder)
     return not _is_run(folder) and (suite.config.exists() or suite.results_yaml.exists())
 
@@ -290,11 +290,13 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
     """
     given = [Path(folder) for folder in folders]
     runs = run_folders(given)
-    several = any(is_suite(folder) or is_suite(folder.parent) for folder in given)
+    several = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in given)
     names = list(dict.fromkeys(run.name for run in runs))
     if several and len(names) > 1:
         one = " ".join(str(run) for run in runs if run.name == names[0])
-        table = "; ".join(f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite(folder))
+        table = "; ".join(
+            f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite_folder(folder)
+        )
         raise ConfigError(
             f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:MAX_NAMED])});"
             f" {f'{table}; ' if table else ''}for {names[0]} alone: eval-factory {command} {one}"
@@ -309,7 +311,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _runs_of(folder: Path) -> list[Path]:
-    if (folder / "leaderboard.json").is_file() and not is_suite(folder):
+    if (folder / "leaderboard.json").is_file() and not is_suite_folder(folder):
         raise PrerequisiteError(
             f"{folder}: is a leaderboard's folder of an earlier version, whose runs are HELM's own and have no result"
             " of eval-factory; 'eval-factory leaderboard run' makes a suite now (docs/leaderboards.md)"
@@ -317,7 +319,7 @@ def _runs_of(folder: Path) -> list[Path]:
     if _is_run(folder):
         return [folder]
     suite = SuiteDir(folder)
-    of_suite = is_suite(folder)
+    of_suite = is_suite_folder(folder)
     found = [path.parent for path in sorted(folder.glob(f"{'*/' * (1 + of_suite)}{_RESULT}"))]
     found = [run for run in found if not run.relative_to(folder).parts[0].startswith(".")]
     refuse_foreign(folder, [*(run / _RESULT for run in found), *([suite.results_yaml] if of_suite else [])])

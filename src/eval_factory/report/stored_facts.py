@@ -70,7 +70,7 @@ def result_digest(stored: StoredResult) -> str:
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
-def why_not_reportable(stored: StoredResult) -> str:
+def stored_reasons(stored: StoredResult) -> str:
     """Empty for a result that may be reported."""
     result = stored.result
     if result.reportable:

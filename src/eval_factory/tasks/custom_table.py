@@ -19,9 +19,9 @@ from eval_factory.tasks.file_problems import (
     not_utf8,
     other_form,
     other_kind,
-    rows_of,
     shortened,
-    unreadable,
+    table_rows,
+    unreadable_file,
 )
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
@@ -56,9 +56,9 @@ def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | No
     """The names of the columns; None where the table cannot be read."""
     try:
         form = other_kind(dataset_file) or other_form(dataset_file)
-        header = None if form else next((row for _, row in rows_of(dataset_file)), None)
+        header = None if form else next((row for _, row in table_rows(dataset_file)), None)
     except OSError as error:
-        found.problems += unreadable(dataset_file, error, "dataset_file", path).problems
+        found.problems += unreadable_file(dataset_file, error, "dataset_file", path).problems
         return None
     except UnicodeDecodeError:
         found.problems += not_utf8(dataset_file).problems
@@ -149,7 +149,7 @@ def check_rows(
     shown = [header.index(name) for name in columns if name in header]
     count = 0
     try:
-        for count, (line, row) in enumerate(islice(rows_of(file), 1, None), start=1):
+        for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
             where = f"{file}: row {count} (line {line})"
             if len(row) != len(header):
                 problems.append(
@@ -161,11 +161,9 @@ def check_rows(
             wrong = (*_row_problems(cells), *_id_problems(cells, named, count), *_prompt_problems(cells, columns))
             problems += [f"{where}, {problem}" for problem in wrong]
             asked.add(hash(tuple(row[index] for index in shown)), count)
-            if prompt is None:
-                continue
-            if CORRECT in cells and not wrong:
+            if not wrong:
                 problems += _answer_problems(cells, prompt, columns, answers, where)
-            if becomes_nothing(cells.get(CORRECT, "")):
+            if prompt is not None and becomes_nothing(cells.get(CORRECT, "")):
                 nothing.append(count)
     except UnicodeDecodeError:
         problems += not_utf8(file).problems
@@ -175,16 +173,17 @@ def check_rows(
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
     found.problems += shortened(problems, f"{file}: ", "its rows")
-    if asked.pairs and shown:
-        found.notes.append(_same_prompts(asked.pairs, file))
+    found.notes += _same_prompts(asked.pairs if shown else (), file)
     if nothing:
         found.notes.append(note_on_quasi(f"{len(nothing)} of {count} rows of {file.name} (first: row {nothing[0]})"))
     return count
 
 
 def _answer_problems(
-    cells: Mapping[str, str], prompt: str, columns: Sequence[str], answers: RightAnswers, where: str
+    cells: Mapping[str, str], prompt: str | None, columns: Sequence[str], answers: RightAnswers, where: str
 ) -> Iterable[str]:
+    if prompt is None or CORRECT not in cells:
+        return ()
     filled = prompt.format_map({name: cells.get(name, "") for name in columns})
     wrong_ones = json.loads(cells.get(INCORRECT, "[]"))
     return answers.problems_of(f"{where}, column ", filled, cells.get(CORRECT, ""), wrong_ones)
@@ -196,10 +195,12 @@ def _cell_of(error: TableError, header: Sequence[str]) -> str:
     return _number_of(error.column)
 
 
-def _same_prompts(pairs: Sequence[tuple[int, int]], file: Path) -> str:
+def _same_prompts(pairs: Sequence[tuple[int, int]], file: Path) -> Iterator[str]:
+    if not pairs:
+        return
     first, second = pairs[0]
     rows = "1 row gives" if len(pairs) == 1 else f"{len(pairs)} rows give"
-    return f"{rows} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
+    yield f"{rows} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
 
 
 @dataclass

@@ -265,7 +265,7 @@ class Task(_Part):
 
 
 @dataclass(frozen=True)
-class Defaults(_Part):
+class _Defaults(_Part):
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
@@ -280,7 +280,7 @@ class Framework(_Part):
     """The whole file."""
 
     framework: FrameworkInfo
-    defaults: Defaults
+    defaults: _Defaults
     judges: dict[str, JudgeDefault]
     oauth: dict[str, OAuthService]
     evaluations: tuple[Task, ...]
@@ -323,7 +323,7 @@ def framework_of(told: Mapping[str, Any]) -> Framework:
     """
     parts = {
         "framework": FrameworkInfo(**told["framework"]),
-        "defaults": Defaults(**told["defaults"]),
+        "defaults": _Defaults(**told["defaults"]),
         "judges": {name: JudgeDefault(**judge) for name, judge in told["judges"].items()},
         "oauth": {name: OAuthService(**service) for name, service in told["oauth"].items()},
         "evaluations": tuple(_task(task) for task in told["evaluations"]),

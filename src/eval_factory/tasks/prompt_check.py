@@ -20,7 +20,7 @@ from eval_factory.core.jury_form import (
     SCALE,
     SCALE_PLACE,
     JuryForm,
-    form_of,
+    jury_form_of,
 )
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
@@ -48,7 +48,7 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
         *([] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)),
     ]
     problems += found
-    return HELMS_FORM if found else form_of({SCALE: scale, CRITERIA: criteria})
+    return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
 
 
 def _of_scale(where: str, scale: Any) -> Iterator[str]:
@@ -155,21 +155,8 @@ def _line_of(text: str, part: str) -> int:
 
 def _line_of_lone_brace(text: str) -> int:
     """Where a brace stands that opens nothing or closes nothing."""
-    opened: int | None = None
-    position = 0
-    while position < len(text):
-        character = text[position]
-        doubled = opened is None and text[position : position + 2] in ("{{", "}}")
-        if character == "{" and not doubled:
-            if opened is not None:
-                break
-            opened = position
-        elif character == "}" and not doubled:
-            if opened is None:
-                return text.count("\n", 0, position) + 1
-            opened = None
-        position += 2 if doubled else 1
-    return text.count("\n", 0, opened if opened is not None else position) + 1
+    without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
+    return text.count("\n", 0, re.search(r"[{}]|\Z", without_pairs).start()) + 1  # type: ignore[union-attr]
 
 
 def check_judge_prompt(

@@ -66,7 +66,7 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
     """The task that runs `name`, or None and what is wrong with it added to `problems`."""
     index = load_index()
     found: list[str] = []
-    entry = parse(name.removeprefix(prefix_of(framework)), found)
+    entry = parse_run_entry(name.removeprefix(prefix_of(framework)), found)
     spec = index.run_specs.get(entry.name)
     if spec is None:
         found.append(_no_such_run_spec(entry.name, framework, index))
@@ -76,7 +76,7 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
     return None if found or spec is None else _task(entry, spec, framework)
 
 
-def parse(text: str, problems: list[str]) -> RunEntry:
+def parse_run_entry(text: str, problems: list[str]) -> RunEntry:
     """Split as HELM does: at the first colon, at commas, at the first equals sign of each."""
     name, colon, rest = text.partition(":")
     arguments: dict[str, str] = {}

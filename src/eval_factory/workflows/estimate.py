@@ -28,7 +28,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
-from eval_factory.endpoint.openai_api import usage_of
+from eval_factory.endpoint.openai_api import tokens_of
 from eval_factory.endpoint.paid_answers import USAGE, told_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
@@ -39,7 +39,7 @@ from eval_factory.report.reader import load_result
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
-from eval_factory.workflows.prepare import find_bundle, place_data, settings_of
+from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
 
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
 BYTES_A_TOKEN = 4
@@ -71,7 +71,7 @@ class Estimated(Protocol):
     def hours(self) -> float | None: ...
 
 
-def sum_of(parts: Iterable[float | None]) -> float | None:
+def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
     total = 0.0
     for part in parts:
@@ -119,7 +119,7 @@ class RoleEstimate:
 
     @property
     def tokens(self) -> float | None:
-        return sum_of([self.prompt_tokens, self.completion_tokens])
+        return sum_or_none([self.prompt_tokens, self.completion_tokens])
 
 
 @dataclass(frozen=True)
@@ -135,16 +135,16 @@ class Estimate:
 
     @property
     def requests(self) -> int | None:
-        total = sum_of([one.requests for one in self.roles])
+        total = sum_or_none([one.requests for one in self.roles])
         return None if total is None else int(total)
 
     @property
     def tokens(self) -> float | None:
-        return sum_of([one.tokens for one in self.roles])
+        return sum_or_none([one.tokens for one in self.roles])
 
     @property
     def cost(self) -> float | None:
-        return sum_of([one.cost for one in self.roles])
+        return sum_or_none([one.cost for one in self.roles])
 
     @property
     def hours(self) -> float | None:
@@ -152,7 +152,7 @@ class Estimate:
         judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
         known = [hours for hours in judges if hours is not None]
         slowest = None if len(known) < len(judges) else max(known, default=0.0)
-        return sum_of([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
+        return sum_or_none([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
 
     @property
     def beyond(self) -> dict[str, float]:
@@ -359,7 +359,7 @@ def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
             rows = list(connection.execute(_KEPT, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
-    counts = [usage_of({"usage": usage}) for usage in usages]
+    counts = [tokens_of({"usage": usage}) for usage in usages]
     return KeptFigures(
         answers=len(rows),
         prompt_tokens=_mean([prompt for prompt, _ in counts]),
@@ -429,7 +429,7 @@ def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext,
 def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
     """The events of a helm-run that may contact nobody."""
     bundle = find_bundle(plan, context.env)
-    offline = settings_of(plan, bundle, context.env)
+    offline = data_settings(plan, bundle, context.env)
     settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
     own = own_scenarios(plan)
     if own.is_dir():

@@ -160,7 +160,7 @@ def _interrupted(*_: Any, **__: Any) -> None:
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_folder(here / "out", started([CELL]))
     monkeypatch.setattr(suite_screen, "watch", _interrupted)
-    monkeypatch.setattr(suite_logs, "show", _interrupted)
+    monkeypatch.setattr(suite_logs, "show_logs", _interrupted)
     for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
         done = run("suite", *arguments)
         assert (done.exit_code, done.stderr) == (0, "watching ended; the suite goes on\n")

@@ -17,12 +17,12 @@ from rich.console import Console
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_screen import (
     SuiteScreen,
-    end_record,
     live_table,
     looking_on,
-    show,
     show_cells,
     show_end,
+    show_status,
+    suite_end_record,
     watch,
     why,
 )
@@ -255,7 +255,7 @@ def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str
     show_end(report(folder, 0, 3, reason="no key"), RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
     found = json.loads(out.getvalue())
-    assert found == json.loads(json.dumps(end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
+    assert found == json.loads(json.dumps(suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
     first, second = found["cells"]
     assert first == {
         "target": "small", "evaluation": "qa", "status": "complete", "exit_code": 0, "reason": "no key",
@@ -350,7 +350,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
     monkeypatch.setenv("COLUMNS", "50")
     folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
-        show(status_of(folder), out, as_json=False)
+        show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
         assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]

@@ -38,10 +38,10 @@ def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
         ("run2", "cached"),
     ]
     assert [row["key"] for row in response_cache.read_answers(path)] == ["k"]
-    one = response_cache.read_answer(path, "k")
+    one = response_cache.read_cached_answer(path, "k")
     assert one is not None
     assert (one.key, one.response) == ("k", {"text": "t"})
-    assert response_cache.read_answer(path, "other") is None
+    assert response_cache.read_cached_answer(path, "other") is None
     assert path.stat().st_mode & 0o777 == 0o600
 
 

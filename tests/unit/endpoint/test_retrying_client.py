@@ -25,7 +25,7 @@ from eval_factory.endpoint.replies import (
     LimitReached,
     NoneAnswered,
     RequestFailed,
-    described,
+    described_changes,
 )
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_at
@@ -364,7 +364,7 @@ def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
     answered, outcomes = ask(transport)
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["refused", "retried"]
     assert len(transport.sent) == 3
-    assert described(answered.changes) == (
+    assert described_changes(answered.changes) == (
         "the endpoint refuses temperature: it was left out, the model's own default was used",
     )
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from eval_factory.helm.judge_output import (
-    LONGEST,
-    MOST_FIELDS_PERMUTED,
+    MAX_FIELDS_PERMUTED,
+    MAX_OUTPUT,
     SCALE,
     UnusableJudgeOutput,
     injection_signs,
@@ -53,7 +53,7 @@ THE_CRITERIA = "the criteria accuracy, completeness"
         f"{{{OWN}",
         f"```json\n{OWN[:-1]}\u00a0```\n",
         "{ " * 198 + OWN,
-        OWN.ljust(LONGEST),
+        OWN.ljust(MAX_OUTPUT),
     ],
     ids=[
         "plain", "fenced", "decorated", "thinks", "brace forgotten", "brace forgotten, fenced", "twice", "more",
@@ -84,7 +84,7 @@ def refused(text: str, judged: str = PLAIN_ANSWER) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (OWN.ljust(LONGEST + 1), "it is longer than 200000 characters"),
+        (OWN.ljust(MAX_OUTPUT + 1), "it is longer than 200000 characters"),
         *((text, f"it holds no JSON object with {THE_CRITERIA}") for text in ("", "no", '{"other": 1}')),
         ("{ " * 199 + OWN, "it holds more than 200 opening braces that begin no JSON object"),
         ('{"a":' * 5000, "it holds more than 200 opening braces that begin no JSON object"),
@@ -199,7 +199,7 @@ def test_a_rating_that_does_not_stand_in_the_answer_is_the_judges(accuracy: Any,
 
 @pytest.mark.parametrize(("count", "recognized"), [(3, True), (4, False)])
 def test_fields_of_a_rating_are_looked_for_in_any_order_if_they_are_few(count: int, recognized: bool) -> None:
-    assert MOST_FIELDS_PERMUTED == 3
+    assert MAX_FIELDS_PERMUTED == 3
     rating = {"score": 4, **{f"field{number}": "x" for number in range(1, count)}}
     criteria, text = {"accuracy": set(rating)}, json.dumps({"accuracy": rating})
     judged = json.dumps({"accuracy": dict(reversed(rating.items()))})
@@ -423,7 +423,7 @@ def test_the_form_of_the_jury(tmp_path: Path) -> None:
     file = tmp_path / "benchmark.yaml"
     metrics = "metrics: [{name: exact_match}, {name: jury_score, scale: {min: 0, max: 3}}]\n"
     file.write_text(metrics, encoding="utf-8")
-    assert jury_form_in(tmp_path) == form_of({"scale": {"min": 0, "max": 3}})
+    assert jury_form_in(tmp_path) == jury_form_of({"scale": {"min": 0, "max": 3}})
     file.write_text("metrics: [{name: exact_match}]\n", encoding="utf-8")
     assert jury_form_in(tmp_path) is HELMS_FORM
     file.write_text("metric: rubric_score\n", encoding="utf-8")

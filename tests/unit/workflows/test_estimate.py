@@ -29,7 +29,7 @@ from eval_factory.workflows.estimate import (
     lines_beyond,
     prompt_sizes,
     sizes_in,
-    sum_of,
+    sum_or_none,
 )
 from unit.builders import evaluation, plan
 
@@ -271,10 +271,10 @@ class Figures:
 
 
 def test_a_sum_with_an_unknown_part_is_not_known() -> None:
-    assert sum_of([1.5, 2.0]) == 3.5
-    assert sum_of([]) == 0.0
-    assert sum_of([1.5, None]) is None
-    assert sum_of([0.0, 0.0]) == 0.0
+    assert sum_or_none([1.5, 2.0]) == 3.5
+    assert sum_or_none([]) == 0.0
+    assert sum_or_none([1.5, None]) is None
+    assert sum_or_none([0.0, 0.0]) == 0.0
 
 
 @pytest.mark.parametrize(

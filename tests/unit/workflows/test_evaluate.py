@@ -22,7 +22,7 @@ from eval_factory.endpoint.shared_limits import LimitsLost
 from eval_factory.plan import preflight
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.evaluate import launch_record
-from eval_factory.workflows.helm_run import HelmRun, raise_if_stopped
+from eval_factory.workflows.helm_run import EndedHelmRun, raise_if_stopped
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import read_state, written_before
 from finished_folder import finished_folder
@@ -73,7 +73,7 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     """Digits that only .run_state.json has could be changed, and nobody would notice."""
     made = plan({"config.output_dir": str(tmp_path / "out")})
     done: Any = {"event": logs.RUN_DONE, "path": "runs/s/r"}
-    ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
+    ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
 
 

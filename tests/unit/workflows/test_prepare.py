@@ -29,7 +29,15 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prepare import copy_store, data_read, find_bundle, place_data, prepare, settings_of, take_in
+from eval_factory.workflows.prepare import (
+    copy_store,
+    data_read,
+    data_settings,
+    find_bundle,
+    place_data,
+    prepare,
+    take_in,
+)
 from eval_factory.workflows.resume import DataRead
 from invented_bundle import QUESTIONS, sources
 from unit.builders import context, plan
@@ -148,17 +156,17 @@ def test_whether_more_than_helms_list_is_read_is_recorded_where_a_list_is_answer
     notes = of(tmp_path, "mtsamples_procedures", data_dir=str(bundle))
     found = find_bundle(notes, {})
     assert data_read(context(notes.rundir), notes, found).all_files is False
-    assert settings_of(notes, found, {}).all_files is False
-    assert settings_of(notes, found, {"MEDICAL_DATA_ALL_FILES": "1"}).all_files is True
+    assert data_settings(notes, found, {}).all_files is False
+    assert data_settings(notes, found, {"MEDICAL_DATA_ALL_FILES": "1"}).all_files is True
     questions = of(tmp_path, data_dir=str(bundle))
-    assert settings_of(questions, find_bundle(questions, {}), {}).all_files is None
+    assert data_settings(questions, find_bundle(questions, {}), {}).all_files is None
     without = of(tmp_path, "mtsamples_procedures", offline=True)
-    assert settings_of(without, None, {}).all_files is False
+    assert data_settings(without, None, {}).all_files is False
 
 
 def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     here = of(tmp_path, offline=True)
-    settings = settings_of(here, None, {})
+    settings = data_settings(here, None, {})
     assert settings.allowed == (("host.example", 443),)
     assert settings.libraries["HF_HUB_OFFLINE"] == "1"
     with caplog.at_level(logging.INFO, "test"):

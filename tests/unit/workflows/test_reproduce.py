@@ -17,7 +17,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import reproduce as module
-from eval_factory.workflows.reproduce import reproduce, run_again, scores_beside, what_was_asked, without_nulls
+from eval_factory.workflows.reproduce import reproduce, run_again, scores_beside, what_was_asked, without_unset
 from finished_folder import finished_folder
 from unit.builders import evaluation
 
@@ -56,7 +56,7 @@ def test_nulls_are_left_out_but_for_those_that_are_sent_or_say_that_no_key_is() 
     tree: dict[str, Any] = {"a": None, "b": {"c": None, "d": False, "e": []}, "params_to_add": {"seed": None}}
     tree["b"] |= {"api_key": None, "gpt_judge_api_key": None}
     kept = {"d": False, "e": [], "api_key": None, "gpt_judge_api_key": None}
-    assert without_nulls(tree) == {"b": kept, "params_to_add": {"seed": None}}
+    assert without_unset(tree) == {"b": kept, "params_to_add": {"seed": None}}
 
 
 def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,11 +35,11 @@ BY_SQL_WORKERS = (
 APPS_LIMIT_S = 11.0
 """HELM's, for all tests of one answer."""
 ASSEMBLY_LIMIT_S = 30
-LARGEST_ASSEMBLY = 64_000_000
+MAX_ASSEMBLY = 64_000_000
 QUERY_LIMIT_S = 30.0
 """As in Bird's own evaluation; HELM has none."""
 GOLD_LIMIT_S = 300.0
-LARGEST_RESULT = 20_000_000
+MAX_RESULT = 20_000_000
 """Bytes, of the rows of these benchmarks."""
 
 
@@ -49,7 +49,7 @@ def throw_away_folder() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-def check(question: Mapping[str, Any], seconds: float) -> Any:
+def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
     """HELM's check of an answer, or `TIMED_OUT`; None where the answer ended its process, which is counted.
 
     Raises:
@@ -117,7 +117,7 @@ def check_correctness(
 ) -> dict[str, Any]:
     """HELM's result of HumanEval's tests for one completion."""
     question = {"kind": "humaneval", "problem": problem, "completion": completion, "timeout": timeout}
-    found = check(question, timeout + 2)
+    found = check_answer(question, timeout + 2)
     if isinstance(found, dict) and found.keys() >= {"passed", "result"}:
         passed, result = bool(found["passed"]), str(found["result"])
     else:
@@ -139,7 +139,7 @@ class AppsProcess:
             "kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout,
             "seconds": APPS_LIMIT_S,
         }  # fmt: skip
-        found = check(question, APPS_LIMIT_S)
+        found = check_answer(question, APPS_LIMIT_S)
         # The answer can write what it likes in place of results: HELM's metric must not stumble over it.
         if isinstance(found, list) and found and all(isinstance(result, bool | int) for result in found):
             self._results.append(found)
@@ -187,7 +187,7 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
         if ended.returncode != 0:
             raise subprocess.CalledProcessError(1, list(argv), stderr="")
         with os.fdopen(os.open(made, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            assembly.write_bytes(file.read(LARGEST_ASSEMBLY))
+            assembly.write_bytes(file.read(MAX_ASSEMBLY))
 
 
 def confine_bird_sql() -> None:
@@ -249,7 +249,7 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql_execution.
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
         found = sql_execution.execute(
-            sql_execution.whole(database), query, seconds=seconds, largest=LARGEST_RESULT, of_model=of_model
+            sql_execution.closed(database), query, seconds=seconds, largest=MAX_RESULT, of_model=of_model
         )
         return found or [], None
     except sql_execution.QueryFailed as failed:

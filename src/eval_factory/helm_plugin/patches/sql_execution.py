@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
 START_LIMIT_S = 60.0
-MOST_WORKERS = 4
+MAX_WORKERS = 4
 TOTAL_LIMIT_S, SHORT_LIMIT_S = names.SQL_TOTAL_LIMIT_S, names.SQL_SHORT_LIMIT_S
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
@@ -145,7 +145,7 @@ def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
     return bytes(line)
 
 
-_workers = [_Worker() for _ in range(min(MOST_WORKERS, os.cpu_count() or 1))]
+_workers = [_Worker() for _ in range(min(MAX_WORKERS, os.cpu_count() or 1))]
 _idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
 for _worker in _workers:
     _idle.put(_worker)
@@ -165,7 +165,7 @@ def execute(
     query: str,
     *,
     seconds: float | None = None,
-    largest: int = sql_worker.LARGEST_RESULT,
+    largest: int = sql_worker.MAX_RESULT,
     of_model: bool = False,
 ) -> Rows | None:
     """The rows of one query that only reads; None where the text holds no statement.
@@ -180,11 +180,11 @@ def execute(
     asked = TIME_LIMIT_S if seconds is None else seconds
     worker = _idle.get()
     started = time.monotonic()
-    given = _budget.limit(asked) if of_model else asked
+    granted = _budget.limit(asked) if of_model else asked
     try:
-        answer = worker.ask(database, query, given, largest)
+        answer = worker.ask(database, query, granted, largest)
     except _EndedByLimit:
-        if given < asked:
+        if granted < asked:
             code_execution.count(SHORTENED)
         raise
     finally:
@@ -200,7 +200,7 @@ def execute(
 
 
 @cache
-def whole(database: Path) -> Path:
+def closed(database: Path) -> Path:
     """`database` itself: it is opened as one that nobody writes to, so nothing of it may stand in another file.
 
     Raises:
@@ -243,10 +243,10 @@ def as_evaluated(query: str) -> str:
 def execute_ehr_sql_read_only() -> None:
     from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-    EhrSqlAnnotator.annotate = annotate
+    EhrSqlAnnotator.annotate = annotate_query
 
 
-def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
+def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
     holds a query at all, and what both queries give as the benchmark's own evaluation executes them."""
     database = _ehr_sql_database()
@@ -264,7 +264,7 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
     }
 
 
-def annotation_of(text: str) -> dict[str, Any]:
+def query_annotation_of(text: str) -> dict[str, Any]:
     """What `annotate` says of an answer beside the gold query, where the answer is the same to every question.
 
     Raises:
@@ -291,7 +291,7 @@ def _ehr_sql_database() -> Path:
     from helm.benchmark.annotation import ehr_sql_annotator
 
     root = Path(ehr_sql_annotator.get_benchmark_output_path())
-    return whole((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
+    return closed((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 
 
 def _as_evaluated(database: Path, gold: str, predicted: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The process that executes queries for `sql.py`: a line of JSON in, a line of JSON out.
+"""The process that executes queries for `sql_execution.py`: a line of JSON in, a line of JSON out.
 
 SQLite can be busy inside one instruction for minutes, with gigabytes, and cannot be interrupted there; a process can be
 killed. This one is started by its path and imports the standard library and `core/this_process.py` only, so that it is
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 TIME_LIMIT_S = 10.0
-LARGEST_RESULT = 2_000_000
+MAX_RESULT = 2_000_000
 """Bytes of all rows together, as HELM writes them: a value is a line of its own there."""
 LINE = 32
 """Bytes that a value, or a row, takes there beside its text."""
-LARGEST_VALUE = 10_000_000
+MAX_VALUE = 10_000_000
 """Bytes of one text or blob."""
-LONGEST_PATTERN = 1_000
-LONGEST_MESSAGE = 500
+MAX_PATTERN = 1_000
+MAX_MESSAGE = 500
 SQLITE_MEMORY = 512_000_000
 PROCESS_MEMORY = 1_000_000_000
 
@@ -44,7 +44,7 @@ class TooLarge(ValueError):
     """The rows are more than anybody will read."""
 
 
-def answer(uri: str, query: str, largest: int = LARGEST_RESULT) -> dict[str, Any]:
+def answer(uri: str, query: str, largest: int = MAX_RESULT) -> dict[str, Any]:
     """The rows of one query that only reads, as JSON can hold them."""
     try:
         connection = sqlite3.connect(uri, uri=True)
@@ -59,8 +59,8 @@ def answer(uri: str, query: str, largest: int = LARGEST_RESULT) -> dict[str, Any
         except sqlite3.Error as error:
             return {BROKEN: str(error)}
         if sys.version_info >= (3, 11):
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, LONGEST_PATTERN)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN)
         connection.set_authorizer(_authorized)
         try:
             cursor = connection.execute(query)
@@ -68,7 +68,7 @@ def answer(uri: str, query: str, largest: int = LARGEST_RESULT) -> dict[str, Any
         except TooLarge as error:
             return {FAILED: str(error), TOO_LARGE: True}
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as error:
-            return {FAILED: str(error)[:LONGEST_MESSAGE] or "out of memory"}
+            return {FAILED: str(error)[:MAX_MESSAGE] or "out of memory"}
 
 
 def _authorized(action: int, _first: str | None, name: str | None, *_: object) -> int:

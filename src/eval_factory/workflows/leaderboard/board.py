@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TextIO
 from pydantic import AfterValidator, Field, ValidationError
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation, task_named
-from eval_factory.config.model import Line, Parallelism, Positive, Url, VariableName
+from eval_factory.config.model import OneLineText, Parallelism, Positive, Url, VariableName
 from eval_factory.config.rules import prescribed_roles
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
@@ -27,7 +27,7 @@ from eval_factory.tasks.run_specs import refusal, wrong_processor
 from eval_factory.workflows.context import show_warnings
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leaderboard, of_any_model, read_entries
-from eval_factory.workflows.suite.planned_cells import CheckedCell, checked, missing_of, refuse_unready
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, missing_prerequisites, refuse_unready
 
 OF_AN_EARLIER_VERSION = ".leaderboard_state.json"
 NO_KEY = "no API key"
@@ -52,15 +52,15 @@ def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:
 class LeaderboardRequest(StrictModel):
     """The flags of `leaderboard run`; what is None is the run config's, the leaderboard's or the framework's."""
 
-    name: Line
+    name: OneLineText
     run_config: Path | None = None
-    model: Annotated[tuple[Line, ...], AfterValidator(_each_once)] = ()
+    model: Annotated[tuple[OneLineText, ...], AfterValidator(_each_once)] = ()
     model_url: Url | None = None
     model_type: Literal["chat", "completions"] | None = None
     api_key_name: VariableName | None = None
     conf: Path | None = None
     data_dir: Path | None = None
-    output_dir: Line | None = None
+    output_dir: OneLineText | None = None
     max_eval_instances: Positive | None = None
     parallelism: Parallelism | None = None
     min_coverage: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
@@ -73,7 +73,7 @@ class LeaderboardRequest(StrictModel):
     debug: bool = False
 
 
-def request_of(flags: Mapping[str, Any]) -> LeaderboardRequest:
+def board_request(flags: Mapping[str, Any]) -> LeaderboardRequest:
     """Raises ConfigError with all that is wrong; a value that may be a key is never shown."""
     try:
         return LeaderboardRequest.model_validate(flags)
@@ -202,11 +202,22 @@ def _with_runs(
     if not_run:
         asked = _counted(entry.asks for entry in chosen if entry.asks)
         screen.write(f"{len(not_run)} entries are left out, an endpoint for text has none of: {asked}\n")
-    named, unknown = _named_entries((one for one in chosen if not one.asks), framework)
-    not_run += unknown
+    named: dict[str, list[Entry]] = {}
+    for entry in (one for one in chosen if not one.asks):
+        problems: list[str] = []
+        task = task_named(f"{prefix_of(framework)}{entry.description}", framework, problems)
+        if task is None:
+            not_run.append(NotRun(entry, "; ".join(problems).replace("config.type: ", ""), HelmError.exit_code))
+        else:
+            named.setdefault(_name_of(entry, named, framework), []).append(entry)
     _tell_missing_paths(chosen, screen)
     suite = _suite(board, named, evaluation, framework, env) if named else None
-    cells = () if suite is None else _checked(board, suite, env, screen)
+    cells = () if suite is None else checked_cells(suite, env)
+    if board.dry_run:
+        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
+        cells = tuple(replace(one, missing=()) for one in cells)
+    if cells and (not any(one.ready for one in cells) or any(NO_KEY in text for one in cells for text in one.missing)):
+        refuse_unready(cells)
     wrong = {one.cell.evaluation: one for one in cells if not one.ready}
     for name, one in wrong.items():
         code = HelmError.exit_code if one.problems else PrerequisiteError.exit_code
@@ -219,30 +230,6 @@ def _with_runs(
     ready = tuple(one for one in cells if one.cell.evaluation in named)
     entries = {name: tuple(same) for name, same in named.items()}
     return replace(board, suite=suite, entries=entries, not_run=tuple(not_run), cells=ready)
-
-
-def _named_entries(chosen: Iterable[Entry], framework: Framework) -> tuple[dict[str, list[Entry]], list[NotRun]]:
-    """Name of an evaluation -> its entries; and those that are no task."""
-    named: dict[str, list[Entry]] = {}
-    unknown: list[NotRun] = []
-    for entry in chosen:
-        problems: list[str] = []
-        if task_named(f"{prefix_of(framework)}{entry.description}", framework, problems) is None:
-            unknown.append(NotRun(entry, "; ".join(problems).replace("config.type: ", ""), HelmError.exit_code))
-        else:
-            named.setdefault(_name_of(entry, named, framework), []).append(entry)
-    return named, unknown
-
-
-def _checked(board: Board, suite: Suite, env: Mapping[str, str], screen: TextIO) -> tuple[CheckedCell, ...]:
-    """The suite's cells; refused where none can run, or a key is missing."""
-    cells = checked(suite, env)
-    if board.dry_run:
-        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_of(cells))
-        cells = tuple(replace(one, missing=()) for one in cells)
-    if not any(one.ready for one in cells) or any(NO_KEY in text for one in cells for text in one.missing):
-        refuse_unready(cells)
-    return cells
 
 
 def _name_of(entry: Entry, named: Mapping[str, Sequence[Entry]], framework: Framework) -> str:

@@ -114,7 +114,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
         (TIMED_OUT, "timed out"),
         ([], "the process that executed it ended"),
     ):
-        monkeypatch.setattr(executed_answers, "check", lambda *_, found=found: found)
+        monkeypatch.setattr(executed_answers, "check_answer", lambda *_, found=found: found)
         assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
             "task_id": "t/0", "passed": False, "result": result, "completion_id": None,
         }  # fmt: skip
@@ -244,7 +244,7 @@ def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
 
 
 def test_a_benchmarks_own_query_is_not_ended_without_a_word(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executed_answers, "LARGEST_RESULT", 40)
+    monkeypatch.setattr(executed_answers, "MAX_RESULT", 40)
     with pytest.raises(RuntimeError, match="the benchmark's own query was ended: the result has more than"):
         executed_answers._rows(database, GOLD, of_model=False)
     assert executed_answers._rows(database, GOLD, of_model=True) == ([], "the result has more than 0 MB")

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
-from eval_factory.data.hub import UNKNOWN_REVISION
-from eval_factory.data.run_data import notes_on_revisions, pins_of
-from eval_factory.helm.names import HUB_DATASETS_FILE
+from eval_factory.data.run_data import pins_of
 from invented_bundle import REVISION, Origin
 from unit.builders import plan
 
@@ -186,30 +184,6 @@ def newest_is_there(origin: Origin) -> None:
         for known, content in list(origin.files.items()):
             if known.startswith(f"{path}{REVISION}"):
                 origin.files[known.replace(REVISION, "main")] = content
-
-
-@pytest.mark.parametrize(
-    ("revision", "told"),
-    [
-        ("6be594abd481701ec132165d8f74e1a4cc4d06b8", []),
-        ("f" * 40, [f"revision {'f' * 40}"]),
-        (UNKNOWN_REVISION, ["an unknown revision"]),
-    ],
-)
-def test_the_result_says_when_another_revision_was_read(tmp_path: Path, revision: str, told: list[str]) -> None:
-    made = plan({"config.type": "head_qa", "config.output_dir": str(tmp_path)})
-    read = {"id": "dvilares/head_qa", "config": "en", "revision": revision, "folder": "/cache"}
-    made.rundir.helm.mkdir(parents=True)
-    (made.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps([read]))
-    assert [note.split(" was read at ")[1].split(",")[0] for note in notes_on_revisions(made)] == told
-
-
-def test_what_is_told() -> None:
-    newest = plan({"config.type": "medcalc_bench", "config.params.extra.version": "v1.2"})
-    pins = pins_of(newest)
-    assert pins is not None
-    assert "915b1aad1fd2aa67790f369658cc365dfd440e90" in pins.hub.values()
-    assert pins_of(plan({"config.type": "pubmed_qa"})) is None
 
 
 READS_WHAT_LIES_HERE = """

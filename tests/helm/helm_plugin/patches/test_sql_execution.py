@@ -233,7 +233,7 @@ def test_many_threads_get_each_its_own_answer(database: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == {number: [[(number, n)] for n in range(20)] for number in range(12)}
-    assert sum(worker.process is not None for worker in sql_execution._workers) <= sql_execution.MOST_WORKERS
+    assert sum(worker.process is not None for worker in sql_execution._workers) <= sql_execution.MAX_WORKERS
 
 
 def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> None:
@@ -247,11 +247,11 @@ def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> No
 def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
     beside = database.with_name(database.name + suffix)
     beside.touch()
-    assert sql_execution.whole(database) == database
-    sql_execution.whole.cache_clear()
+    assert sql_execution.closed(database) == database
+    sql_execution.closed.cache_clear()
     beside.write_bytes(b"changes")
     with pytest.raises(RuntimeError, match="holds changes that are not in"):
-        sql_execution.whole(database)
+        sql_execution.closed(database)
 
 
 def annotation_of(completion: str, gold: str, database: Path, root: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def annotation_of(completion: str, gold: str, database: Path, root: Path, patch:
         instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
         result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
     )
-    annotation = sql_execution.annotate(None, state)
+    annotation = sql_execution.annotate_query(None, state)
     json.dumps(annotation, allow_nan=False)
     return annotation
 
@@ -379,4 +379,4 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
     apply_patch("execute_ehr_sql_read_only")
-    assert EhrSqlAnnotator.annotate is sql_execution.annotate
+    assert EhrSqlAnnotator.annotate is sql_execution.annotate_query

@@ -15,7 +15,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.helm import packages
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, make_board, request_of
+from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, board_request, make_board
 from eval_factory.workflows.leaderboard.registry import find
 
 GPT = "openai/gpt-4o-2024-05-13"
@@ -41,7 +41,7 @@ def board(folder: Path, *entries: Any, config: Mapping[str, object] | None = Non
         file = folder / "run.yml"
         file.write_text(yaml.safe_dump(dict(config)))
         given["run_config"] = file
-    return make_board(request_of({name: value for name, value in given.items() if value is not None}), env, screen)
+    return make_board(board_request({name: value for name, value in given.items() if value is not None}), env, screen)
 
 
 def plans(made: Board) -> dict[str, Plan]:
