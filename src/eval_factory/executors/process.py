@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, Protocol, TextIO
+from typing import IO, Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
@@ -54,26 +54,6 @@ class Execution:
     wall_s: float
     events: tuple[Mapping[str, Any], ...]
     """All but those of progress, in their order."""
-
-
-def ignore(_event: Mapping[str, Any]) -> None:
-    """For those who wait for the end only."""
-
-
-class Executor(Protocol):
-    """Where helm-run runs."""
-
-    def run(
-        self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
-    ) -> Execution:
-        """Run to the end and show progress on `screen`; `on_event` is told of everything but progress.
-
-        Anything that interrupts the wait ends the program, and all that it started, first.
-
-        Raises:
-            PrerequisiteError: the program is not there.
-        """
-        ...
 
 
 TICK_S = 0.2

@@ -55,6 +55,8 @@ PATIENCE_S = 8.0
 whose node is gone never says that it has ended: it costs so long, once for each start after it."""
 FOLDER_PATIENCE_S, FOLDER_POLL_S = 120.0, 2.0
 """A file system may hold the lock of a node that is gone for a minute or two."""
+ROOM_BYTES = 1 << 20
+"""What has to be free before anything is asked: an answer that cannot be written is paid for and lost."""
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
 INTERRUPTED = InterruptedRunError.exit_code
@@ -149,6 +151,7 @@ def work(wave_file: Path, index: int) -> int:
         _record(store, wave, left, RunEnd(code, MISSING, KEYS_ARE_GONE))
         return code
     try:
+        _refuse_full_disk(store.root)
         code = serve(store, wave, left) if wave.together else _until_it_ends(store, wave, left[0])
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
@@ -159,6 +162,22 @@ def work(wave_file: Path, index: int) -> int:
     if code != INTERRUPTED and all(store.ended(wave, run) is not None for run in wave.runs):
         store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
     return code
+
+
+def _refuse_full_disk(folder: Path) -> None:
+    """
+    Raises:
+        OSError: the disk takes no more.
+    """
+    file = folder / f".room-{uuid.uuid4().hex}"
+    try:
+        with file.open("wb") as opened:
+            os.posix_fallocate(opened.fileno(), 0, ROOM_BYTES)
+    except OSError as error:
+        if error.errno in DISK_TAKES_NO_MORE:
+            raise OSError(error.errno, error.strerror, str(folder)) from error
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
