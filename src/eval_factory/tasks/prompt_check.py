@@ -95,10 +95,10 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
             if key not in _KEYS:
                 hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
                 yield f"{where}.{number}: unknown key {key}{hint}"
-        name, told = one.get("name"), one.get("description", "")
+        name, text = one.get("name"), one.get("description", "")
         yield from _of_text(f"{where}.{number}.name", name, MAX_NAME_LENGTH)
-        if told != "":
-            yield from _of_text(f"{where}.{number}.description", told, MAX_TEXT_LENGTH)
+        if text != "":
+            yield from _of_text(f"{where}.{number}.description", text, MAX_TEXT_LENGTH)
         names[str(name)] += 1
     yield from (f"{where}: {name} is listed {times} times" for name, times in names.items() if times > 1)
 

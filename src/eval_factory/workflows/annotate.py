@@ -53,7 +53,7 @@ LEAST_FOR_CORRELATION = 10
 
 @dataclass(frozen=True)
 class SheetOptions:
-    """What `annotate export` was told."""
+    """The options of `annotate export`."""
 
     out: Path
     count: int = 100
@@ -146,7 +146,7 @@ def _chosen(stored: StoredResult, options: SheetOptions, draw: Draw, rated: froz
     picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
     chosen = [(asked.shown(picked[key]), *place) for key, place in places.items()]
     sample = drawn_sample(asked, layers, chosen, draw)
-    return _Chosen(sample, {one.code: told for one, (told, _, _) in zip(sample.answers, chosen, strict=True)})
+    return _Chosen(sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)})
 
 
 def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[Layer]:
