@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.reportable import MARKERS, PROMPT, TOKENS, is_reportable, why_not_reportable, why_unreadable
+from eval_factory.scoring.notes import MARKERS, PROMPT, TOKENS, is_reportable, why_not_reportable, why_unreadable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
