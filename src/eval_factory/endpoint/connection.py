@@ -17,7 +17,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import proxy_variable
-from eval_factory.endpoint.openai_api import PATHS
+from eval_factory.endpoint.openai_api import API_PATHS
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
 REGARDLESS = "to ask on regardless: --overrides config.params.extra.stop_after_failures=0"
@@ -120,7 +120,7 @@ class StopMessages:
         """Most servers answer under /v1, and print their address without it."""
         parts = urlsplit(self.url)
         path = parts.path
-        for known in PATHS.values():
+        for known in API_PATHS.values():
             path = path.removesuffix(known)
         if path.strip("/"):
             return ""

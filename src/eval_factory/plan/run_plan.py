@@ -25,7 +25,7 @@ KEPT_BY = "answers_kept_by"
 """The section of run_config.yml; only where there were several servers."""
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
-SUITE = "eval-factory"
+HELM_SUITE = "eval-factory"
 """The one suite of an output folder: a folder holds one evaluation."""
 RUNTIME_ONLY = frozenset(
     {

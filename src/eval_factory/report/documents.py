@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
 
 DIGITS_OF_SECONDS = 4
-DIGITS_OF_STATISTICS = 6
+_DIGITS_OF_STATISTICS = 6
 """Significant digits of what is derived from scores, or measured. A clock is no better; an interval is an estimate."""
 
 LONGEST_ON_A_LINE = 60
@@ -66,7 +66,7 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
 
 def _rounded_value(name: str, value: Any) -> Any:
     if isinstance(value, float):
-        return rounded(value, DIGITS_OF_SECONDS if name.endswith("_s") else DIGITS_OF_STATISTICS)
+        return rounded(value, DIGITS_OF_SECONDS if name.endswith("_s") else _DIGITS_OF_STATISTICS)
     return rounded_fields(value) if isinstance(value, Mapping) else value
 
 
@@ -198,7 +198,7 @@ def _validity(result: TaskResult) -> dict[str, Any]:
     record = asdict(result.validity)
     first = {
         "reportable": result.reportable,
-        "coverage": rounded(result.validity.coverage, DIGITS_OF_STATISTICS),
+        "coverage": rounded(result.validity.coverage, _DIGITS_OF_STATISTICS),
         "not_reportable": record.pop("not_reportable"),
     }
     last = {name: record.pop(name) for name in ("failures", "notes")}

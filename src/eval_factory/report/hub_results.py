@@ -19,12 +19,12 @@ from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 
-FOLDER = ".eval_results"
+_FOLDER = ".eval_results"
 
 
 def write_entry(stored: StoredResult, repository: Path, text: str) -> Path:
     """Into a model repository; a file for each task."""
-    path = repository / FOLDER / f"{stored.result.task}.yaml"
+    path = repository / _FOLDER / f"{stored.result.task}.yaml"
     write_atomic(path, text)
     return path
 

@@ -12,7 +12,7 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
 PUBLIC = "public"
-OWN_FILES = ("data_path", "benchmark")
+_OWN_FILES = ("data_path", "benchmark")
 """Values of `params.extra` that name files of the user."""
 
 
@@ -30,7 +30,7 @@ def access_of(stored: StoredResult) -> str:
     if task is None:
         return "unknown"
     extra = (stored.config.get("params") or {}).get("extra") or {}
-    own = [name for name in OWN_FILES if extra.get(name) is not None]
+    own = [name for name in _OWN_FILES if extra.get(name) is not None]
     return "private" if own and task.about.access == PUBLIC else task.about.access
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.load import load_run_config
-from eval_factory.config.rules import BENCHMARK
+from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Provenance, TaskResult
@@ -29,7 +29,7 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.message_files import holds_conversations
-from eval_factory.workflows.resume import RunState, read_state
+from eval_factory.workflows.resume import LastRunState, read_state
 
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
@@ -54,7 +54,7 @@ class Recollected:
     """What could not be made again, or was made by another version."""
 
 
-def last_state(rundir: RunDir) -> RunState:
+def last_state(rundir: RunDir) -> LastRunState:
     """What the folder's last run left.
 
     Raises:
@@ -117,7 +117,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
 
 
 def _benchmark_path(document: Mapping[str, Any]) -> str | None:
-    path = _extra(document).get(BENCHMARK)
+    path = _extra(document).get(BENCHMARK_KEY)
     return path if isinstance(path, str) else None
 
 
@@ -204,7 +204,7 @@ def _mirror(rundir: RunDir, shadow: RunDir) -> None:
 
 
 def _collected(
-    rundir: RunDir, shadow: RunDir, stored: StoredResult, state: RunState, plan: Any, missing: tuple[str, ...]
+    rundir: RunDir, shadow: RunDir, stored: StoredResult, state: LastRunState, plan: Any, missing: tuple[str, ...]
 ) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 

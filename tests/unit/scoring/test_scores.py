@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core.results import Stats
 from eval_factory.helm import names, output
-from eval_factory.helm.judge_output import SCALE
+from eval_factory.helm.judge_output import HELMS_SCALE
 from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.scores import (
     InstanceKey,
@@ -59,7 +59,7 @@ def test_a_score_says_which_way_is_better_on_what_scale() -> None:
     assert (known.higher_is_better, known.scale, known.unit) == (True, (0, 1), "overlap")
     unknown = MetricValues("surprise", "surprise", 0.5, merged=False, scale=(0, 10)).score(0.5, stats)
     assert (unknown.higher_is_better, unknown.scale, unknown.unit) == (None, (0, 10), None)
-    jury = MetricValues("my_jury", "my_jury", 4.0, merged=False, scale=SCALE).score(4.0, stats)
+    jury = MetricValues("my_jury", "my_jury", 4.0, merged=False, scale=HELMS_SCALE).score(4.0, stats)
     assert (jury.higher_is_better, jury.scale, jury.unit) == (True, (1, 5), "rating")
 
 

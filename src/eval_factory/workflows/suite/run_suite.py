@@ -61,7 +61,7 @@ from eval_factory.workflows.suite.suite_journal import (
 )
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport, summary_of, write_table
 
-OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
+_OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
 OF_A_JOB = "SLURM_"
 """Beginning of the variables by which Slurm knows whose steps are started."""
@@ -148,7 +148,7 @@ def server_environment(env: Mapping[str, str], names: Iterable[str]) -> dict[str
     kept = {
         name: value
         for name, value in env.items()
-        if (name in ALLOWED or name.startswith(OF_THE_MACHINE)) and not names_a_secret(name)
+        if (name in ALLOWED or name.startswith(_OF_THE_MACHINE)) and not names_a_secret(name)
     }
     return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
 
@@ -174,7 +174,7 @@ def asks_server(server: ServedModel) -> Callable[[PlannedCell], ProbeAnswer]:
     return ask
 
 
-INTERRUPTED = InterruptedRunError.exit_code
+_INTERRUPTED = InterruptedRunError.exit_code
 
 
 @dataclass
@@ -353,7 +353,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
             work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, collected=False, reused_from=None)
     cells = table.cells
     codes = [cell.exit_code for cell in cells] + [PrerequisiteError.exit_code] * (table.problem is not None)
-    code = INTERRUPTED if interrupted else worst_code(codes)
+    code = _INTERRUPTED if interrupted else worst_code(codes)
     status = COMPLETE if table.problem is None and all(cell.status == COMPLETE for cell in cells) else PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
     summary = summary_of(cells, suite.folder, stopped=work.stopped, no_table=table.problem)
@@ -364,4 +364,6 @@ def not_begun(planned: PlannedCell) -> CellReport:
     cell = planned.cell
     partial = keeps_partial_result(planned.plan)
     status = PARTIAL if partial else MISSING
-    return CellReport(cell.target, cell.evaluation, status, cell.folder, INTERRUPTED, "interrupted before it was begun")
+    return CellReport(
+        cell.target, cell.evaluation, status, cell.folder, _INTERRUPTED, "interrupted before it was begun"
+    )
