@@ -269,10 +269,10 @@ def _execution(record: Record) -> list[str]:
         return []
     lines = ["", f"it {how_executed(run_spec, record['executes'])}"]
     if record.get("needs_permission"):
+        why = "because nobody has checked the program that a model writes"
         lines += [
             "",
-            f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true,"
-            " because nobody has checked the program that a model writes",
+            f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}",
         ]
     return lines
 
