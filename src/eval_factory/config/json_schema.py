@@ -21,7 +21,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.framework import Framework
 
-_Schema = dict[str, Any]
+Schema = dict[str, Any]
 
 _KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """What pydantic calls limits behind a validator -> what JSON Schema calls them."""
@@ -36,6 +36,11 @@ _PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{"} | dict.fromk
     ("api_key", "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key"), _NAME_OF_VARIABLE
 )
 _PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"
+_PATTERN_OF_FOLDER = NAME.pattern.replace(r"\Z", "$") + r"|\$\{"
+_SHARED = ("params", "api_endpoint", "type")
+"""Keys of a suite that are those of a run config."""
+_SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
+"""Path in a suite -> where the descriptions of the same are."""
 
 _JUDGE = "config.params.extra.judges"
 _TEXTS: Mapping[str, str] = parse_own(
@@ -45,7 +50,7 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 """Dotted path of a value of a run config -> what an editor shows of it."""
 
 
-def run_config_schema(framework: Framework) -> _Schema:
+def run_config_schema(framework: Framework) -> Schema:
     """What a run config may hold."""
     whole = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
@@ -53,7 +58,7 @@ def run_config_schema(framework: Framework) -> _Schema:
     schema["properties"] |= _executor(framework)
     params = schema["properties"]["config"]["properties"]
     params["type"] = {**params["type"], **_types(framework)}
-    extra: _Schema = params["params"]["properties"]["extra"]["properties"]
+    extra: Schema = params["params"]["properties"]["extra"]["properties"]
     for name, about in _of_tasks(framework).items():
         extra[name]["description"] += f" {about}"
     return {
@@ -64,13 +69,13 @@ def run_config_schema(framework: Framework) -> _Schema:
     }
 
 
-def _executor(framework: Framework) -> _Schema:
+def _executor(framework: Framework) -> Schema:
     whole = RunExecutorSection.model_json_schema()
     defaults = {name: framework.defaults.suite[name] for name in (EXECUTOR, SLURM)}
     return {name: _field(whole["properties"][name], name, whole["$defs"], defaults[name]) for name in KEYS}
 
 
-def _types(framework: Framework) -> _Schema:
+def _types(framework: Framework) -> Schema:
     """Names of tasks, `helm.` before them or not, and run entries."""
     names = [task.name for task in framework.evaluations]
     name = framework.framework.name
@@ -92,59 +97,63 @@ def _of_tasks(framework: Framework) -> dict[str, str]:
     return {name: f"Tasks: {', '.join(tasks)}." for name, tasks in found.items()}
 
 
-def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any) -> _Schema:
+def _mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: Any) -> Schema:
     """A model's schema with its fields, their other names and the keys that have no effect."""
-    properties: _Schema = {}
+    properties: Schema = {}
+    required = model.get("required", []) if _in_suite(path) else []
     for name, field in model["properties"].items():
-        where = f"{path}.{name}" if path else name
         default = defaults.get(name) if isinstance(defaults, Mapping) else None
-        properties[name] = _field(field, where, models, default)
+        where = f"{path}.{name}".lstrip(".")
+        properties[name] = _field(field, where, models, default, needed=name in required)
         if name == "api_key":
             properties["api_key_name"] = {**properties[name], "description": "The same as api_key."}
-    unused = {name: {"description": "Accepted, without an effect here."} for name in foreign_keys.known_in(path)}
-    return {"type": "object", "properties": {**properties, **unused}, "additionalProperties": False}
+    for name in foreign_keys.known_in(path):
+        properties[name] = {"description": "Accepted, without an effect here."}
+    needed = {"required": required} if _in_suite(path) else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
-def _field(field: _Schema, path: str, models: Mapping[str, _Schema], default: Any) -> _Schema:
-    described = {"description": DESCRIPTIONS[path]}
+def _in_suite(path: str) -> bool:
+    return path.partition(".")[0] == TOP
+
+
+def _field(field: Schema, path: str, models: Mapping[str, Schema], default: Any, *, needed: bool = False) -> Schema:
+    parent, _, name = path.rpartition(".")
+    described = {"description": _TEXTS[f"{_SAME.get(parent, parent)}.{name}".lstrip(".")]}
+    if name in _SHARED and _in_suite(path):
+        return {**described, **_reference(name)}
     if "$ref" in field:
-        inner = _mapping(models[field["$ref"].rpartition("/")[2]], path, models, default)
-        return {**described, **inner, "type": ["object", "null"]}
+        return {**described, **_option(field, path, models, default), "type": ["object", "null"]}
     options = [_option(option, path, models) for option in field.get("anyOf", [field]) if option.get("type") != "null"]
     plain = {} if default in (None, {}, []) else {"default": default}
     variable = [] if any(map(_holds_no_variable, options)) else [_VARIABLE]
-    return {**described, **plain, "anyOf": [*options, *variable, {"type": "null"}]}
+    return {**described, **plain, "anyOf": [*options, *variable, *([] if needed else [{"type": "null"}])]}
 
 
-def _option(option: _Schema, path: str, models: Mapping[str, _Schema]) -> _Schema:
-    name = path.rpartition(".")[2]
+def _option(option: Schema, path: str, models: Mapping[str, Schema], defaults: Any = None) -> Schema:
+    if "$ref" in option:
+        return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
     found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
-    if found["type"] == "string" and (pattern := _pattern(name, path)):
+    name = path.rpartition(".")[2]
+    pattern = _PATTERN_OF_JUDGES_NAME if path == f"{_JUDGE}.name" else _PATTERNS.get(name)
+    pattern = _PATTERN_OF_FOLDER if name == "name" and _in_suite(path) else pattern
+    if found["type"] == "string" and pattern:
         found["pattern"] = pattern
     if name == "url" and found["type"] == "array":
-        found |= {"items": {"type": "string", "pattern": _pattern(name, path)}, "minItems": 1}
-    if "$ref" in found.get("items", {}):
-        model = models[found["items"]["$ref"].rpartition("/")[2]]
-        found["items"] = {**_mapping(model, path, models, {}), "required": model["required"]}
+        found |= {"items": {"type": "string", "pattern": pattern}, "minItems": 1}
+    elif found.get("items"):
+        of_model = models.get(found["items"].get("$ref", "").rpartition("/")[2], {})
+        needed = {"required": of_model["required"]} if "required" in of_model else {}
+        found["items"] = {**_option(found["items"], path, models), **needed}
     return found
 
 
-def _holds_no_variable(option: _Schema) -> bool:
+def _holds_no_variable(option: Schema) -> bool:
     """A text may be one anyway; a list or a mapping is none."""
     return option["type"] in ("array", "object") or (option["type"] == "string" and "enum" not in option)
 
 
-def _pattern(name: str, path: str) -> str | None:
-    return _PATTERN_OF_JUDGES_NAME if path == f"{_JUDGE}.name" else _PATTERNS.get(name)
-
-
-_SHARED = ("params", "api_endpoint", "type")
-_SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
-"""Path in a suite -> where the descriptions of the same are."""
-_END = r"\Z"
-
-
-def suite_schema(framework: Framework) -> _Schema:
+def suite_schema(framework: Framework) -> Schema:
     """What a suite's file may hold."""
     whole = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
@@ -153,7 +162,7 @@ def suite_schema(framework: Framework) -> _Schema:
         "api_endpoint": run["target"]["properties"]["api_endpoint"],
         "type": run["config"]["properties"]["type"],
     }
-    section = _suite_mapping(whole, TOP, whole["$defs"], framework.defaults.suite)
+    section = _mapping(whole, TOP, whole["$defs"], framework.defaults.suite)
     properties = section["properties"]
     for name in HANDED:
         extra = shared["params"]["properties"]["extra"]["properties"]
@@ -176,38 +185,6 @@ def suite_schema(framework: Framework) -> _Schema:
     }
 
 
-def _reference(name: str) -> _Schema:
+def _reference(name: str) -> Schema:
     """What stands at several places stands under `definitions` once; beside a bare reference nothing counts."""
     return {"allOf": [{"$ref": f"#/definitions/{name}"}]}
-
-
-def _suite_mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Mapping[str, Any]) -> _Schema:
-    required = model.get("required", [])
-    properties = {}
-    for name, field in model["properties"].items():
-        described = {"description": _TEXTS[f"{_SAME.get(path, path)}.{name}"]}
-        if name in _SHARED:
-            properties[name] = {**described, **_reference(name)}
-        else:
-            plain = {} if defaults.get(name) is None else {"default": defaults[name]}
-            options = _suite_options(field, f"{path}.{name}", models, needed=name in required)
-            properties[name] = {**described, **plain, "anyOf": options}
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def _suite_options(field: _Schema, path: str, models: Mapping[str, _Schema], *, needed: bool) -> list[_Schema]:
-    given = [option for option in field.get("anyOf", [field]) if option.get("type") != "null"]
-    options = [_suite_option(option, path, models) for option in given]
-    if path.endswith(".name"):
-        options[0]["pattern"] = rf"{NAME.pattern.removesuffix(_END)}$|\$\{{"
-    variable = [] if _holds_no_variable(options[0]) else [_VARIABLE]
-    return [*options, *variable, *([] if needed else [{"type": "null"}])]
-
-
-def _suite_option(option: _Schema, path: str, models: Mapping[str, _Schema]) -> _Schema:
-    if "$ref" in option:
-        return _suite_mapping(models[option["$ref"].rpartition("/")[2]], path, models, {})
-    found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
-    if found.get("items"):
-        found["items"] = _suite_option(found["items"], path, models)
-    return found

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, Protocol, TextIO
+from typing import IO, Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
@@ -56,27 +56,7 @@ class Execution:
     """All but those of progress, in their order."""
 
 
-def ignore(_event: Mapping[str, Any]) -> None:
-    """For those who wait for the end only."""
-
-
-class Executor(Protocol):
-    """Where helm-run runs."""
-
-    def run(
-        self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
-    ) -> Execution:
-        """Run to the end and show progress on `screen`; `on_event` is told of everything but progress.
-
-        Anything that interrupts the wait ends the program, and all that it started, first.
-
-        Raises:
-            PrerequisiteError: the program is not there.
-        """
-        ...
-
-
-_TICK_S = 0.2
+TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
@@ -102,10 +82,10 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
             spec.lock.share_with(process.pid)
             while process.poll() is None:
                 if reader.is_alive():
-                    reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
+                    reader.join(TICK_S)  # the output ends with the process: its end is seen at once
                 else:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(_TICK_S)
+                        process.wait(TICK_S)
                 on_tick()
         except BaseException:
             _end_group(process)

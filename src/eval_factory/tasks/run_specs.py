@@ -6,7 +6,7 @@ scripts/make_helm_index.py makes the index; HELM itself is not imported.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ JURY_PARAMETER = "jury_config_path"
 
 
 @dataclass(frozen=True)
-class IndexedRunSpec:
+class RunSpec:
     """One run spec as the index knows it. What is not known is None or empty."""
 
     module: str
@@ -53,7 +53,7 @@ class IndexedRunSpec:
 
     @property
     def required(self) -> list[str]:
-        return [name for name, told in self.known_parameters.items() if "default" not in told]
+        return [name for name, record in self.known_parameters.items() if "default" not in record]
 
     @property
     def prescribed_judges(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class RunSpecIndex:
     """Arguments that every run spec takes."""
     packages: Mapping[str, str]
     """Module -> what to install for it: `sacrebleu~=2.2`."""
-    run_specs: Mapping[str, IndexedRunSpec]
+    run_specs: Mapping[str, RunSpec]
 
 
 @lru_cache(maxsize=1)
@@ -84,38 +84,19 @@ def load_index() -> RunSpecIndex:
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
         packages=content["packages"],
-        run_specs=_RunSpecs(content["run_specs"]),
+        run_specs={name: _run_spec(record) for name, record in content["run_specs"].items()},
     )
-
-
-class _RunSpecs(Mapping[str, IndexedRunSpec]):
-    """Each made when it is asked for: most commands look at one of hundreds."""
-
-    def __init__(self, told: Mapping[str, dict[str, Any]]) -> None:
-        self._told = told
-        self._made: dict[str, IndexedRunSpec] = {}
-
-    def __getitem__(self, name: str) -> IndexedRunSpec:
-        if name not in self._made:
-            self._made[name] = _run_spec(self._told[name])
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._told)
-
-    def __len__(self) -> int:
-        return len(self._told)
 
 
 _LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")
 
 
-def _run_spec(told: dict[str, Any]) -> IndexedRunSpec:
-    lists: dict[str, Any] = {name: tuple(told[name]) for name in _LISTS if name in told}
-    return IndexedRunSpec(**(told | lists))
+def _run_spec(record: dict[str, Any]) -> RunSpec:
+    lists: dict[str, Any] = {name: tuple(record[name]) for name in _LISTS if name in record}
+    return RunSpec(**(record | lists))
 
 
-CODE_EXECUTION_FLAG = "--allow_code_execution"
+FLAG = "--allow_code_execution"
 KEY = "config.params.extra.allow_code_execution"
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
@@ -140,7 +121,7 @@ def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str
     return spec.executes
 
 
-def needs_permission(run_spec: str, spec: IndexedRunSpec) -> bool:
+def needs_permission(run_spec: str, spec: RunSpec) -> bool:
     return bool(spec.executes) and run_spec not in NEEDS_NO_PERMISSION
 
 
@@ -169,7 +150,7 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
         return None
     return (
         f"{run_spec} {how_executed(run_spec, executes)}; it is refused unless you allow it:"
-        f" {CODE_EXECUTION_FLAG}, or {KEY}: true in the run config"
+        f" {FLAG}, or {KEY}: true in the run config"
     )
 
 

@@ -8,10 +8,10 @@ import os
 import re
 import shlex
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs as event_names
@@ -30,7 +30,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.executors.process import Executor, ProcessSpec, child_environment, run_logged
+from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
@@ -100,7 +100,7 @@ def run_helm(
     evaluation: Evaluation,
     argv: Sequence[str],
     settings: HelmRunSettings,
-    executor: Executor | None = None,
+    run: Callable[[ProcessSpec, TextIO], Execution] | None = None,
 ) -> EndedHelmRun:
     """Run helm-run to its end.
 
@@ -117,7 +117,7 @@ def run_helm(
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:
-        ended = (executor or progress.LocalExecutor()).run(spec, context.screen)
+        ended = (run or progress.run_shown)(spec, context.screen)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(
@@ -127,7 +127,7 @@ def run_helm(
     for service in evaluation.oauth_services():  # helm-run may have had new ones
         from eval_factory.endpoint import sign_in
 
-        context.redactor.learn(sign_in.kept_token(oauth_of(evaluation, service), context.env) or "")
+        context.redactor.learn(sign_in.cached_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
     for place in blocked_places(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", place)

@@ -57,14 +57,14 @@ class FakeExecutor:
         self.screens: list[TextIO] = []
         self._ended = Execution(FinishedProcess(returncode, tuple(tail)), 2.5, tuple(told))
 
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         self.specs.append(spec)
         self.screens.append(screen)
         return self._ended
 
 
 class Interrupted(FakeExecutor):
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         raise KeyboardInterrupt
 
 
@@ -85,7 +85,7 @@ def with_key(**flags: Any) -> Evaluation:
 def run(
     here: RunContext, executor: FakeExecutor, settings: HelmRunSettings | None = None, of: Evaluation | None = None
 ) -> EndedHelmRun:
-    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), executor=executor)
+    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), run=executor.run)
 
 
 def test_each_run_has_an_id_of_its_own_and_ends_with_this_process(here: RunContext) -> None:
@@ -145,7 +145,7 @@ def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogC
 
 def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"openai": "a-new-token-of-a-service"}
-    monkeypatch.setattr(sign_in, "kept_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
+    monkeypatch.setattr(sign_in, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
     run(here, FakeExecutor())
     assert here.redactor.text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))

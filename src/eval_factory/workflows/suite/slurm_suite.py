@@ -31,18 +31,17 @@ from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.suite.run_suite import Work
+    from eval_factory.workflows.suite.cell_loop import Work
 
 WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
-_POLL_S = 3.0
-_MOST_NAMED = 3
+POLL_S = 3.0
+MOST_NAMED = 3
 QUEUED = "queued in Slurm"
 """Why a cell that goes on without this command is not complete."""
-_LOST = "its task is gone from Slurm and left no result; see its log"
+LOST = "its task is gone from Slurm and left no result; see its log"
 _OF_ENDPOINTS = ("requests_per_minute", "tokens_per_minute")
 Sleep = Callable[[float], None]
 
@@ -89,7 +88,7 @@ class SlurmRun:
                 if not self.work.left or not self.work.options.wait:
                     break
             self.work.journal.tick()
-            sleep(_POLL_S)
+            sleep(POLL_S)
         for planned in self.work.left:  # it goes on when this command has returned
             cell = planned.cell
             report = CellReport(cell.target, cell.evaluation, WAITING, cell.folder, 0, QUEUED)
@@ -126,7 +125,7 @@ class SlurmRun:
                 reason = (
                     f"Slurm would never have started it ({state.reason}), so it was cancelled; set suite.slurm right"
                 )
-                self._end(planned, FAILED, ConfigError.exit_code, reason)
+                self.work.end(planned, FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
                 missing.append(planned)
         self.runs.clean_up()
@@ -141,7 +140,7 @@ class SlurmRun:
         end = self.runs.store.last_end(name) if isinstance(state, Ended) else None
         if end is not None and end.status == COMPLETE:
             if is_complete_run(planned.plan):
-                self._end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)
+                self.work.end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)
                 return True
             end = None  # its folder is gone
         if not self.submitted[name]:
@@ -150,22 +149,12 @@ class SlurmRun:
             status: RunStatus = PARTIAL if keeps_partial_result(planned.plan) else FAILED
             if status is FAILED and end.status == MISSING:
                 status = MISSING
-            self._end(planned, status, end.exit_code, end.reason, end.attempts)
+            self.work.end(planned, status, end.exit_code, end.reason, end.attempts)
             return True
         if self.submitted[name] < self.work.suite.max_attempts:
             return False
-        self._end(planned, MISSING, NotReportableError.exit_code, _LOST, self.submitted[name])
+        self.work.end(planned, MISSING, NotReportableError.exit_code, LOST, self.submitted[name])
         return True
-
-    def _end(
-        self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0
-    ) -> None:
-        cell = planned.cell
-        told = {"attempt": attempts, "exit_code": exit_code, "status": status, "reason": reason}
-        self.work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, collected=False, reused_from=None)
-        self.work.reports[planned.number] = CellReport(
-            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts
-        )
 
 
 def name_of(planned: PlannedCell) -> str:
@@ -320,9 +309,9 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
     busy = [planned.cell.name for planned in cells if planned.cell.name in queued]
     if busy:
         folder = shlex.quote(str(store.suite.named))
-        more = f" and {len(busy) - _MOST_NAMED} more" if len(busy) > _MOST_NAMED else ""
+        more = f" and {len(busy) - MOST_NAMED} more" if len(busy) > MOST_NAMED else ""
         raise BusyError(
-            f"--fresh: in Slurm already: {', '.join(busy[:_MOST_NAMED])}{more}\n"
+            f"--fresh: in Slurm already: {', '.join(busy[:MOST_NAMED])}{more}\n"
             "  without --fresh the command takes them over; to begin anew, end them first:"
             f" eval-factory suite cancel {folder}"
         )
