@@ -37,7 +37,7 @@ def probe(
 ) -> str | None:
     """Ask each server for one token. Returns a warning where no answer came, but may later: it is slow or busy.
 
-    `say` is told how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
+    `say`: reports how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
 
     Raises:
         PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
@@ -70,9 +70,9 @@ def probe(
 def _together(errors: Sequence[PrerequisiteError], servers: int) -> PrerequisiteError:
     """One error for all; of several servers, what to do with one that is gone for good."""
     refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
-    told = "\n".join(map(str, errors))
+    text = "\n".join(map(str, errors))
     hint = "" if servers == len(errors) else f"\n  {OTHERS}"
-    return errors[0] if servers == 1 else type((refused or errors)[0])(f"{told}{hint}")
+    return errors[0] if servers == 1 else type((refused or errors)[0])(f"{text}{hint}")
 
 
 def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFailed | None:
