@@ -63,12 +63,12 @@ def verified_lines(one: Verified) -> str:
     else:
         outcome = "intact" if one.unreadable is None else f"cannot be verified: {one.unreadable}"
     lines = [f"{one.folder}: {outcome}"]
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for finding in one.findings:
-        told[finding.file] += 1
-        if told[finding.file] <= MOST_SHOWN:
+        counts[finding.file] += 1
+        if counts[finding.file] <= MOST_SHOWN:
             lines.append(f"  {finding}")
-    more = {file: count - MOST_SHOWN for file, count in told.items() if count > MOST_SHOWN}
+    more = {file: count - MOST_SHOWN for file, count in counts.items() if count > MOST_SHOWN}
     lines += [f"  {file}: {count} more findings (--json shows them)" for file, count in more.items()]
     lines += [f"  note: {note}" for note in one.notes]
     return "\n".join(printable(line) for line in lines)

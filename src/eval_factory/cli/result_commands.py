@@ -64,12 +64,12 @@ def compare(
     compared = api.compare(folders, metric=metric, margin=margin, allow=names)
     texts = texts_of_flips(compared.comparisons[0]) if how["with_texts"] and compared.comparable else None
     if how["as_json"]:
-        told = json.dumps(report.comparison_document(compared, texts), indent=2) + "\n"
+        text = json.dumps(report.comparison_document(compared, texts), indent=2) + "\n"
     else:
-        told = own_lines(
+        text = own_lines(
             report.comparison_markdown(compared) if how["as_markdown"] else report.comparison_text(compared, texts)
         )
-    lasting(sys.stdout).write(told)
+    lasting(sys.stdout).write(text)
     if not compared.comparable:
         raise NotReportableError(f"the results cannot be compared: {_next_step(compared)}")
 
@@ -224,9 +224,8 @@ def report(
         from eval_factory.analysis.comparison_report import page_of_several
 
         if output is None:
-            own = "; ".join(
-                f"{SuiteDir(one).results_html} is the suite's own" for one in folders if is_suite_folder(one)
-            )
+            pages = [SuiteDir(one).results_html for one in folders if is_suite_folder(one)]
+            own = "; ".join(f"{page} is the suite's own" for page in pages)
             said = f" ({own})" if own else ""
             raise ConfigError(f"report: several folders have one page between them{said}; say where: -o page.html")
         text = page_of_several(compared_runs(folders, "report"), with_texts=not no_text)

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -57,19 +57,14 @@ NARROWEST = 30
 """Columns below which no terminal is written for."""
 _STATUS_WIDTH = max(map(len, states.STATUSES))
 _GAPS = 4
-_GAP = "  "
-_BELOW = "    "
 INTERVAL_S = 1.0
 
 
 @contextmanager
 def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
     """The observer that was asked for."""
-    if output.quiet:
-        yield _recorded(NobodyLooks(), folder, output)
-    else:
-        with SuiteScreen(lasting(sys.stderr), folder) as screen:
-            yield _recorded(screen, folder, output)
+    with nullcontext(NobodyLooks()) if output.quiet else SuiteScreen(lasting(sys.stderr), folder) as screen:
+        yield StartRecord(screen, output.stdout, folder) if output.as_json else screen
 
 
 class SuiteScreen:
@@ -128,30 +123,30 @@ class SuiteScreen:
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
         if kind == events.SUITE_STARTED:
-            return [f"{_clean(self._folder.root)}: {counts_line(self._status())}"]
+            return [f"{one_line(str(self._folder.root))}: {counts_line(self._status())}"]
         if kind == events.ENDPOINT_PAUSED:
             pauses = [one for one in self._state.pauses.values() if one.group == event.get("group")]
             return pause_lines(pauses, self._clock())
         if kind == events.ENDPOINT_BACK:
-            return [f"{_clean(event.get('group'))}: answers again"]
+            return [f"{one_line(str(event.get('group')))}: answers again"]
         cell = self._state.cells.get((str(event.get("target")), str(event.get("evaluation"))))
         if cell is None or kind not in (events.CELL_STARTED, events.CELL_ENDED):
             return []
         if kind == events.CELL_STARTED:
             again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
-            return [f"{_clean(cell.name)}: started{again}"]
+            return [f"{one_line(cell.name)}: started{again}"]
         return [self._ended_line(cell)]
 
     def _ended_line(self, cell: CellState) -> str:
         figures = self._cells.look(cell).figures
-        told = [
+        parts = [
             result_text(figures) if figures is not None else "",
-            _clean(cell.reason) if cell.reason else "",
-            f"from {_clean(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
+            one_line(cell.reason) if cell.reason else "",
+            f"from {one_line(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
             GOES_ON if cell.so_far is not None else "",
         ]
-        whole = "; ".join(part for part in told if part)
-        return f"{_clean(cell.name)}: {cell.so_far or cell.status}{f': {whole}' if whole else ''}"
+        text = "; ".join(filter(None, parts))
+        return f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"
 
 
 class StartRecord:
@@ -159,52 +154,37 @@ class StartRecord:
 
     def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
         self._further, self._stdout, self._folder = further, stdout, folder
+        self.tick, self.say = further.tick, further.say
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         if event.get("event") == SUITE_STARTED:
-            told = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
-            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **told})
+            known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
+            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **known})
         self._further.on_event(event)
-
-    def tick(self) -> None:
-        self._further.tick()
-
-    def say(self, text: str) -> None:
-        self._further.say(text)
 
 
 def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Group:
     """All cells, in no more lines than the terminal has."""
-    told = (state_line(status, now), counts_line(status), spent_line(status))
-    head = [Text(_fitted(line, width)) for line in told]
+    lines = (state_line(status, now), counts_line(status), spent_line(status))
+    head = [Text(_fitted(line, width)) for line in lines]
     head += [Text(_fitted(line, width), style="yellow") for line in pause_lines(status.pauses, now)]
     head = head[: max(1, height // 2)]
     name_width = min(LONGEST_NAME, max((len(cell.state.name) for cell in status.cells), default=0))
     found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - _GAPS))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
-    table = _table_of(shown, name_width)
-    return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
-
-
-def _table_of(shown: list[CellRow], name_width: int) -> Table:
-    """A line a cell, cut at the terminal's edge."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12))
     table.add_column(no_wrap=True, width=_STATUS_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for row in shown:
         table.add_row(Text(row.name), Text(row.status, style=STYLES.get(row.status, "")), Text(row.what))
-    return table
+    return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
 
 
 def _fitted(line: str, width: int) -> str:
     text = Text(line)
     text.truncate(max(NARROWEST, width), overflow="ellipsis")
     return text.plain
-
-
-def _clean(text: Any) -> str:
-    return one_line(str(text))
 
 
 def show_end(report: SuiteReport, output: RunOutput) -> None:
@@ -231,8 +211,9 @@ def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
     if stdout.isatty():
         _show_table(found, stdout)
         return
-    name, state = (max((len(cells) for cells in column), default=0) for column in _first_columns(found))
-    stdout.writelines(f"{row.name:<{name}}{_GAP}{row.status:<{state}}{_GAP}{row.what}".rstrip() + "\n" for row in found)
+    name = max((len(row.name) for row in found), default=0)
+    state = max((len(row.status) for row in found), default=0)
+    stdout.writelines(f"{row.name:<{name}}  {row.status:<{state}}  {row.what}".rstrip() + "\n" for row in found)
 
 
 def why(report: SuiteReport) -> str:
@@ -253,8 +234,8 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
     folder = report.folder
     cells = []
     for cell in report.cells:
-        told = figures.get(cell.name)
-        numbers = {name: getattr(told, name, None) for name in ("main_metric", "value", "ci_low", "ci_high", "n")}
+        found = figures.get(cell.name)
+        numbers = {name: getattr(found, name, None) for name in ("main_metric", "value", "ci_low", "ci_high", "n")}
         cells.append(
             {
                 "target": cell.target,
@@ -263,7 +244,7 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
                 "exit_code": cell.exit_code,
                 "reason": cell.reason,
                 **numbers,
-                "reportable": None if told is None else told.reportable,
+                "reportable": None if found is None else found.reportable,
                 "collected": cell.collected,
                 "folder": str(cell.folder),
             }
@@ -281,29 +262,18 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
     }
 
 
-def _recorded(further: SuiteObserver, folder: SuiteDir, output: RunOutput) -> SuiteObserver:
-    return StartRecord(further, output.stdout, folder) if output.as_json else further
-
-
-def _first_columns(found: list[CellRow]) -> tuple[list[str], list[str]]:
-    return [row.name for row in found], [row.status for row in found]
-
-
 def _show_table(found: list[CellRow], stdout: TextIO) -> None:
     """Names stay whole, so that they can be copied: what does not fit beside one stands below it."""
-    from rich.console import Console
-    from rich.text import Text
-
     width, names = columns(stdout), max((len(row.name) for row in found), default=0)
     console = Console(file=stdout, highlight=False, force_terminal=True, soft_wrap=True)
     for row in found:
-        line = Text(f"{row.name:<{names}}{_GAP}").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
-        beside = line.copy().append(f"{_GAP}{row.what}")
+        line = Text(f"{row.name:<{names}}  ").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
+        beside = line.copy().append(f"  {row.what}")
         if beside.cell_len <= width:
             console.print(beside)
             continue
         console.print(line)
-        console.print(Text(wrapped(f"{_BELOW}{row.what}", width)))
+        console.print(Text(wrapped(f"    {row.what}", width)))
 
 
 def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
@@ -331,13 +301,13 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
 
 
 def _each_change(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
-    told = ""
+    last = ""
     while True:
         status = reader.look()
         record = json.dumps(status_document(status))
-        if record != told:
+        if record != last:
             stdout.write(record + "\n")
-            told = record
+            last = record
         if status.state != GOES or nobody_reads(sys.stdout):
             return
         sleep(INTERVAL_S)
@@ -353,13 +323,13 @@ def _on_terminal(reader: SuiteReader, console: Console, sleep: Callable[[float],
 
 def _as_lines(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
     """A line where a cell's status is another, or an endpoint is waited for; the figures now and then."""
-    told: set[str] = set()
+    shown: set[str] = set()
     last = time.monotonic()
     while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
         lines = [f"{row.name}: {row.status}" for row in cell_rows(status)]
         lines += [line for pause in status.pauses for line in pause_lines([pause], pause.since or 0.0)]
-        new = [line for line in lines if line not in told]
-        told = set(lines)
+        new = [line for line in lines if line not in shown]
+        shown = set(lines)
         if time.monotonic() - last >= PLAIN_INTERVAL_S:
             new.append(f"  {going_line(status)}")
             last = time.monotonic()

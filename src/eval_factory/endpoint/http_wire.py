@@ -36,11 +36,11 @@ PROXY_SCHEMES = ("http", "https")
 
 def proxy_for(url: str) -> str | None:
     """The proxy that leads to an endpoint. Where helm-run is told of proxies, the usual variables are not looked at."""
-    given = HelmRunSettings.from_environment(os.environ).proxies
-    if given is None:
+    configured = HelmRunSettings.from_environment(os.environ).proxies
+    if configured is None:
         return proxy_from_environment(url)
     parts = urlsplit(url)
-    return given.get(f"{parts.scheme}://{parts.netloc}")
+    return configured.get(f"{parts.scheme}://{parts.netloc}")
 
 
 def proxy_variable(url: str) -> str:
@@ -53,18 +53,17 @@ def proxy_variable(url: str) -> str:
 def proxy_from_environment(url: str) -> str | None:
     """By requests' rules; what has no scheme is an HTTP proxy.
 
-    Raises:
-        PrerequisiteError: it is another kind of proxy.
+    Raises PrerequisiteError: it is another kind of proxy.
     """
     if is_at_a_server(url, os.environ):
         return None
-    given: str | None = select_proxy(url, get_environ_proxies(url))
-    if not given:
+    named: str | None = select_proxy(url, get_environ_proxies(url))
+    if not named:
         return None
-    proxy = str(prepend_scheme_if_needed(given, "http"))  # type: ignore[no-untyped-call]
+    proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
     scheme = urlsplit(proxy).scheme
     if scheme not in PROXY_SCHEMES:
-        names = [name for name, value in os.environ.items() if value == given and name.lower().endswith("_proxy")]
+        names = [name for name, value in os.environ.items() if value == named and name.lower().endswith("_proxy")]
         raise PrerequisiteError(
             f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"
             f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} goes past it"
@@ -75,8 +74,7 @@ def proxy_from_environment(url: str) -> str | None:
 def certificates() -> tuple[str, str]:
     """The file or folder of the certificates that are trusted, and who named it.
 
-    Raises:
-        PrerequisiteError: it is not there.
+    Raises PrerequisiteError: it is not there.
     """
     name = next((name for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None)
     if name is None:
@@ -98,11 +96,7 @@ def certificates_hint() -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Trusts those certificates.
-
-    Raises:
-        OSError: they cannot be read, or are none.
-    """
+    """Trusts those certificates. Raises OSError: they cannot be read, or are none."""
     bundle, _ = certificates()
     is_folder = os.path.isdir(bundle)  # noqa: PTH112 - a variable's text
     context = ssl.create_default_context(capath=bundle if is_folder else None, cafile=None if is_folder else bundle)
@@ -208,8 +202,7 @@ class Wire(asyncio.Protocol):
     async def exchange(self, request: bytes, hold: Hold, *, tunnel: bool = False) -> None:
         """Send a request, and read its answer. `tunnel`: the answer has no body where it is good.
 
-        Raises:
-            TransportError: no whole one came.
+        Raises TransportError: no whole one came.
         """
         loop = asyncio.get_running_loop()
         self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
@@ -267,10 +260,7 @@ class Wire(asyncio.Protocol):
         return {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in self.lines}
 
     async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """
-        Raises:
-            OSError: the other end does not, or cannot be trusted.
-        """
+        """Raises OSError: the other end does not, or cannot be trusted."""
         loop, transport = asyncio.get_running_loop(), cast(asyncio.Transport, self._transport)
         if isinstance(transport.get_extra_info("ssl_object"), ssl.SSLObject):
             vars(transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so
@@ -317,7 +307,7 @@ class Wire(asyncio.Protocol):
             self._tell()
 
     def eof_received(self) -> None:
-        """An answer that says nowhere how long it is ends with its connection; llhttp is not told of that end."""
+        """An answer that says nowhere how long it is ends with its connection; llhttp does not learn of that end."""
         self.is_open = False
         if self._came is not None and not self._is_over:
             if self._has_head and not self._names & _LENGTHS:

@@ -239,8 +239,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def parse_answer(data: bytes) -> Any:
     """The JSON document in a body. Halves of surrogate pairs, which no file can hold, become U+FFFD.
 
-    Raises:
-        UnusableAnswer: there is none.
+    Raises UnusableAnswer: there is none.
     """
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
@@ -291,11 +290,7 @@ class Choice:
 
 
 def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
-    """The choices in an answer.
-
-    Raises:
-        UnusableAnswer: there are none, or the answer is an error in disguise.
-    """
+    """The choices in an answer. Raises UnusableAnswer: there are none, or the answer is an error in disguise."""
     if not isinstance(answer, (dict, Mapping)):  # dict first: to ask for a Mapping is slow
         raise UnusableAnswer("the answer is no JSON object")
     if answer.get("error"):

@@ -43,10 +43,7 @@ class GroupCommit:
         """Returns when they are committed, together with others'.
 
         Those whose statements are written meanwhile are woken one after the other: woken together they would all wait
-        for their turn to run.
-
-        Raises:
-            Exception: what SQLite says of these statements, where they cannot be written.
+        for their turn to run. Raises Exception: what SQLite says of these statements, where they cannot be written.
         """
         job = _Job(statements)
         self._waiting.append(job)
@@ -293,8 +290,7 @@ def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connectio
 def create_or_check(path: Path) -> None:
     """Make the file, or make sure that it is ours.
 
-    Raises:
-        DamagedCacheError: it is another program's database, another version's, or no database.
+    Raises DamagedCacheError: it is another program's database, another version's, or no database.
     """
     try:
         connection = sqlite3.connect(path, timeout=30)

@@ -27,7 +27,7 @@ HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 @dataclass(frozen=True)
 class RunContext:
-    """An output folder that this process holds, and where what happens is told."""
+    """An output folder that this process holds, and where what happens is reported."""
 
     rundir: RunDir
     lock: Lock

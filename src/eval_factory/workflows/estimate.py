@@ -254,11 +254,11 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"
     trials = _trials(plan.evaluation)
-    told = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
+    how = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
     orders = plan.evaluation.run.config.params.extra.shuffle_choices
     if orders is not None:
-        told += f" x {orders} orders of the choices, at most"
-    return min(limit or instances, instances) * trials * (orders or 1), told
+        how += f" x {orders} orders of the choices, at most"
+    return min(limit or instances, instances) * trials * (orders or 1), how
 
 
 def _of_judges(
@@ -303,16 +303,16 @@ def _tokens(asked: _Asked) -> tuple[float | None, float | None, str]:
         return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
     if sizes is None or sizes.requests is None:
         return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
-    told = f"prompts in the data, {BYTES_A_TOKEN} bytes a token; answers at most, as many tokens as they may have"
-    return sizes.prompt_bytes / BYTES_A_TOKEN, float(sizes.most_tokens), told
+    source = f"prompts in the data, {BYTES_A_TOKEN} bytes a token; answers at most, as many tokens as they may have"
+    return sizes.prompt_bytes / BYTES_A_TOKEN, float(sizes.most_tokens), source
 
 
 def _cost(
     endpoint: EndpointPlan, asked: _Asked, prompt: float | None, completion: float | None, price: Price | None
 ) -> tuple[float | None, str]:
-    told, count = asked.figures.told_cost, asked.requests
-    if told is not None and count is not None:
-        return told * count, f"{BY_ENDPOINT}: what {asked.figures.answers:,} answers say they cost, each"
+    stated, count = asked.figures.told_cost, asked.requests
+    if stated is not None and count is not None:
+        return stated * count, f"{BY_ENDPOINT}: what {asked.figures.answers:,} answers say they cost, each"
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; config.params.extra.prices says it"
     if prompt is None or completion is None or not count:

@@ -127,7 +127,7 @@ def run_helm(
     for service in evaluation.oauth_services():  # helm-run may have had new ones
         from eval_factory.endpoint import sign_in
 
-        context.redactor.learn(sign_in.kept_token(oauth_of(evaluation, service), context.env) or "")
+        context.redactor.learn(sign_in.cached_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
     for place in blocked_places(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", place)

@@ -32,7 +32,7 @@ OF_INPUTS = (
     "eval_factory", "python", "platform", "framework_sha256", "lock_sha256", "git_hash", "dataset_files", "started_at",
     "ended_at",
 )  # fmt: skip
-"""Fields of the provenance: the program, the machine, the data, and when helm-run told its first and last event."""
+"""Fields of the provenance: the program, the machine, the data, when helm-run sent its first and its last event."""
 
 
 @dataclass(frozen=True)

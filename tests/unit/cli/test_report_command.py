@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,13 +23,6 @@ from stored_results import instance, result, right_or_wrong, written
 
 def report(*arguments: str | Path) -> str:
     return CliRunner().invoke(cli, ["report", *map(str, arguments)], catch_exceptions=False).output
-
-
-def test_the_page_is_written_where_it_is_wanted(tmp_path: Path) -> None:
-    folder = right_or_wrong(tmp_path / "a", "101")
-    assert report(folder, "-o", tmp_path / "page.html") == f"{tmp_path / 'page.html'}\n"
-    assert (tmp_path / "page.html").read_bytes() == (folder / "report.html").read_bytes()
-    assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o600
 
 
 def test_a_page_without_texts_does_not_replace_the_one_with_texts(tmp_path: Path) -> None:

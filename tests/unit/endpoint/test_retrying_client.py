@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from urllib3.util.retry import Retry
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import replies, retrying_client, servers
-from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
@@ -27,9 +25,10 @@ from eval_factory.endpoint.replies import (
     RequestFailed,
     described_changes,
 )
-from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_at
-from eval_factory.endpoint.sign_in import KeySignIn
+from eval_factory.endpoint.retrying_client import FirstRequests, OutageDetector, RetryingClient
+from eval_factory.endpoint.servers import Server, Servers
+from eval_factory.endpoint.sign_in import SignIn
+from eval_factory.endpoint.stop_messages import StopMessages
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -76,12 +75,10 @@ def client_of(
         key_names=("MY_KEY",), **{name: value for name, value in given.items() if name not in OPTIONS}
     )
     url = "http://h/v1/chat/completions"
-    connection = Connection(
-        url, transport, KeySignIn(None), StopMessages(settings, url, "MY_KEY"), Redactor(["the-secret-key"])
-    )
-    found = servers_at(
-        [connection], settings, shared=lambda _: admission, has_answered=has_answered, is_patient=is_patient
-    )
+    messages = StopMessages(settings, url, "MY_KEY")
+    server = Server(settings, url, transport, messages, admission=admission, has_answered=has_answered)
+    server.is_patient = is_patient
+    found = Servers([server], SignIn(None), Redactor(["the-secret-key"]))
     return RetryingClient(settings, found, **{name: given[name] for name in OPTIONS & given.keys()})
 
 
@@ -181,11 +178,6 @@ def test_refused_again_and_again_is_not() -> None:
     assert refused_until_it_stops(client) == retrying_client.REFUSALS_IN_A_ROW
 
 
-def test_with_many_threads_more_may_be_refused_in_a_row() -> None:
-    client = client_of(Replies(reply(403)), has_answered=True, parallelism=32)
-    assert refused_until_it_stops(client) == 64
-
-
 def test_a_key_that_is_refused_after_answers_stops() -> None:
     client = client_of(Replies(reply(200), reply(401)))
     client.ask(BODY, lambda *_: None)
@@ -219,15 +211,6 @@ def test_an_answer_that_is_to_come_later_is_not_asked_for_twice() -> None:
 def test_a_200_that_is_no_answer_is_asked_again(body: bytes) -> None:
     transport = Replies(Reply(200, {}, body), reply(200))
     assert ask(transport)[0].attempt == 2
-
-
-def test_what_a_provider_says_in_a_200_is_redacted_and_short() -> None:
-    error = {"code": 502, "message": "the-secret-key " + "x" * 1000}
-    with pytest.raises(RequestFailed) as raised:
-        ask(Replies(reply(200, {"error": error})))
-    assert "the-secret-key" not in str(raised.value)
-    assert "502" in str(raised.value)
-    assert len(str(raised.value)) == replies.ERROR_TEXT_LIMIT
 
 
 HOSTILE = "no\x1b[2J\x9b\u202e\r\neval-factory stops: paid\u2028for"
@@ -266,12 +249,6 @@ def test_a_prompt_that_an_error_quotes_is_not_shown(status: int, body: Any) -> N
         client.ask(asked, lambda *_: None)
     assert "chest" not in str(raised.value)
     assert "bad: [text of the prompt]" in str(raised.value) or (status, type(body)) == (200, str)
-
-
-def test_half_a_surrogate_pair_is_not_kept() -> None:
-    choice = rb'{"choices": [{"message": {"content": "A \ud83d", "reasoning": "\ud83d"}, "finish_reason": "stop"}]}'
-    answered, _ = ask(Replies(Reply(200, {}, choice)))
-    assert answered.completion.body["choices"][0]["message"] == {"content": "A \ufffd", "reasoning": "\ufffd"}
 
 
 UNREACHABLE = TransportError("no connection could be made", unreachable=True)
@@ -393,22 +370,6 @@ def test_a_cloud_function_that_works_for_ever() -> None:
         ask(transport, use_nvcf=True, max_retries=1)
 
 
-def test_a_cloud_function_that_names_no_request() -> None:
-    with pytest.raises(RequestFailed, match="202 without NVCF-REQID"):
-        ask(Replies(Reply(202, {}, b"")), use_nvcf=True, max_retries=0)
-
-
-def test_retry_after() -> None:
-    pause = REAL_PAUSE
-    retries = Retry(total=3, backoff_factor=0.5)
-    assert pause(retries, {"Retry-After": "7"}) == 7
-    assert pause(retries, {"Retry-After": "100000"}) == 120
-    for odd in ("9" * 5000, "Fri, 31 Dec 99999 23:59:59 GMT"):
-        assert pause(retries, {"Retry-After": odd}) == retries.get_backoff_time()
-    assert pause(retries, {"Retry-After": "soon"}) == retries.get_backoff_time()
-    assert pause(retries, {}) == retries.get_backoff_time()
-
-
 ESCAPED = "".join(f"\\u{ord(character):04x}" for character in "the-secret-key")
 
 
@@ -441,13 +402,6 @@ def test_a_key_is_redacted_before_an_error_is_cut(before: int) -> None:
     assert len(str(caught.value)) == len("HTTP 400: ") + replies.ERROR_TEXT_LIMIT
 
 
-def test_an_answer_that_is_nested_too_deeply_is_none() -> None:
-    deep = Reply(200, {}, b"[" * 100_000 + b"]" * 100_000)
-    answered, outcomes = ask(Replies(deep, reply(200)))
-    assert answered.completion.body == GOOD
-    assert outcomes == ["retried: the answer is not JSON"]
-
-
 def never_noted(*_: object) -> None:
     raise AssertionError("no attempt failed")
 
@@ -470,13 +424,6 @@ def test_a_field_whose_absence_helped_is_left_out_from_then_on() -> None:
     for note in (unnoted, never_noted):
         assert client.ask(BODY, note).changes == {"temperature": None}
     assert [("temperature" in sent) for sent in transport.sent] == [True, False, False]
-
-
-def test_another_failure_in_between_forgets_nothing() -> None:
-    transport = Replies(reply(400, {"error": "Unsupported value: 'temperature'"}), reply(500), reply(200))
-    asked = client_of(transport).ask(BODY, lambda *_: None)
-    assert asked.changes == {"temperature": None}
-    assert len(transport.sent) == 3
 
 
 TOO_MANY = reply(429, {"error": "slow down"})
@@ -603,13 +550,6 @@ def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
     assert admission.told[:3] == ["in", BODY, "stop"]
 
 
-def test_an_answer_far_larger_than_its_tokens_is_none() -> None:
-    huge = {"choices": [{"message": {"content": "B" * (5 << 20)}, "finish_reason": "stop"}]}
-    answered, outcomes = ask(Replies(reply(200, huge), reply(200)))
-    assert answered.completion.body == GOOD
-    assert "more than the 5 tokens granted can be" in outcomes[0]
-
-
 def test_only_a_bad_request_speaks_of_fields() -> None:
     transport = Replies(reply(422, {"error": "Unsupported value: 'temperature'"}))
     with pytest.raises(RequestFailed, match="HTTP 422"):
@@ -672,15 +612,15 @@ def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
 
 
 def test_a_request_with_an_old_token_was_sent_too() -> None:
-    class Renewing(KeySignIn):
+    class Renewing(SignIn):
         def renew(self, rejected: str | None) -> bool:
             return True
 
     transport, settings, url = Replies(reply(401), reply(200)), endpoint_settings(), "http://h/v1/chat/completions"
     messages = StopMessages(settings, url, "MY_KEY")
-    connection = Connection(url, transport, Renewing(None), messages, Redactor([]))
+    found = Servers([Server(settings, url, transport, messages)], Renewing(None), Redactor([]))
     told: list[tuple[str, int | None]] = []
-    asking = RetryingClient(settings, servers_at([connection], settings))
+    asking = RetryingClient(settings, found)
     asking.ask(BODY, lambda _n, outcome, error, *_: told.append((outcome, error.status)))
     assert told == [("refused", 401)]
     assert len(transport.sent) == 2
@@ -699,3 +639,73 @@ def test_at_a_limit_nobody_waits_for_the_end_of_a_pause() -> None:
     with pytest.raises(LimitReached, match="max_wall_s"):
         client.ask(BODY, note)
     assert noted == [1]
+
+
+def test_the_last_of_the_first_says_why() -> None:
+    first = FirstRequests(3)
+    numbers = [first.start() for _ in range(5)]
+    assert numbers[:3] == [0, 1, 2]
+    assert first.failed(numbers[3], "later") is None  # of many at once, those that fail end sooner
+    assert first.failed(numbers[0], "HTTP 500: a") is None
+    assert first.failed(numbers[2], "HTTP 400: b") is None
+    assert first.failed(numbers[1], "HTTP 500: a") == ("HTTP 500: a", "HTTP 400: b", "HTTP 500: a")
+
+
+def test_one_answer_is_enough() -> None:
+    first = FirstRequests(2)
+    numbers = [first.start(), first.start()]
+    first.answered()
+    assert [first.failed(number, "x") for number in numbers] == [None, None]
+
+
+def test_never() -> None:
+    first = FirstRequests(0)
+    assert [first.failed(first.start(), "x") for _ in range(3)] == [None] * 3
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(retrying_client, "time", clock)
+    return clock
+
+
+def attempts_until_gone(detector: OutageDetector, *, unreachable: bool) -> int:
+    return next(number for number in range(1, 1000) if detector.nothing_received(unreachable=unreachable))
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "max_retries", "unreachable", "attempts"),
+    [(1, 0, True, 9), (4, 9, True, 12), (1, 0, False, 9), (4, 5, False, 24), (1, 5, False, 18)],
+)
+def test_often_enough_for_as_many_threads(
+    parallelism: int, max_retries: int, attempts: int, monkeypatch: pytest.MonkeyPatch, *, unreachable: bool
+) -> None:
+    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
+    detector = OutageDetector(max_retries=max_retries, parallelism=parallelism)
+    assert attempts_until_gone(detector, unreachable=unreachable) == attempts
+
+
+def test_and_for_long_enough(clock: Clock) -> None:
+    detector = OutageDetector(max_retries=0, parallelism=1)
+    assert not any(detector.nothing_received(unreachable=True) for _ in range(100))
+    clock.now += retrying_client.OUTAGE_S - 1
+    assert not detector.nothing_received(unreachable=True)
+    clock.now += 1
+    assert detector.nothing_received(unreachable=True)
+
+
+def test_what_is_received_begins_anew(clock: Clock) -> None:
+    detector = OutageDetector(max_retries=0, parallelism=1)
+    for _ in range(8):
+        detector.nothing_received(unreachable=True)
+    detector.received()
+    clock.now += retrying_client.OUTAGE_S
+    assert not any(detector.nothing_received(unreachable=True) for _ in range(100))  # for no time since then

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import (
-    BusyError,
     ConfigError,
     EndpointRefusedError,
     HelmError,
@@ -18,7 +17,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.secrets import REDACTED
-from eval_factory.workflows.context import HUB_TOKEN, lock_folder, redactor_of, show_warnings, warnings_of
+from eval_factory.workflows.context import HUB_TOKEN, lock_folder, redactor_of
 from eval_factory.workflows.options import code_of_error, failure_record
 from unit.builders import evaluation, plan
 
@@ -33,26 +32,6 @@ def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
     redactor = redactor_of(evaluation(flags(tmp_path)), {"MY_KEY": KEY, HUB_TOKEN: TOKEN, "OTHER": "other-value-99"})
     assert redactor.text(f"{KEY} {TOKEN} other-value-99") == f"{REDACTED} {REDACTED} other-value-99"
     assert HUB_TOKEN == "HF_TOKEN"
-
-
-def test_warnings_are_lines_of_the_screen() -> None:
-    screen = io.StringIO()
-    here = evaluation({"config.params.task": "pubmed_qa"})
-    show_warnings(here, screen)
-    show_warnings(evaluation(), screen)
-    told = "warning: keys without an effect here: config.params: task"
-    assert (screen.getvalue(), warnings_of(here)) == (f"{told}\n", [told])
-
-
-def test_the_folder_is_held_for_as_long_as_the_run_lasts(tmp_path: Path) -> None:
-    here = plan(flags(tmp_path))
-    with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()) as context:
-        assert context.rundir == here.rundir
-        assert context.env["MY_KEY"] == KEY
-        with pytest.raises(BusyError), lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
-            pass
-    with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
-        pass
 
 
 def test_a_key_without_its_white_space_is_what_the_run_sees(tmp_path: Path) -> None:

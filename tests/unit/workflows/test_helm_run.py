@@ -145,7 +145,7 @@ def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogC
 
 def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"openai": "a-new-token-of-a-service"}
-    monkeypatch.setattr(sign_in, "kept_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
+    monkeypatch.setattr(sign_in, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
     run(here, FakeExecutor())
     assert here.redactor.text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))

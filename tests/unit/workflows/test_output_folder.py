@@ -51,19 +51,6 @@ def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, fresh: bool
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
 
 
-def test_of_many_files_some_are_named(tmp_path: Path) -> None:
-    put(tmp_path / "five", "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl")
-    with pytest.raises(
-        ConfigError, match=r"delete: instances.jsonl, report.html, results.jsonl, results.yml, run_config.yml\n"
-    ):
-        claim(RunDir(tmp_path / "five"))
-    put(tmp_path, "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "packages.txt")
-    with pytest.raises(
-        ConfigError, match=r"instances.jsonl, packages.txt, report.html, results.jsonl, results.yml and 1 more\n"
-    ):
-        claim(RunDir(tmp_path))
-
-
 def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: Path) -> None:
     put(tmp_path, "cache.db", "cache.db.backup")
     rundir = RunDir(tmp_path)

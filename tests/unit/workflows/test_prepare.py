@@ -82,17 +82,6 @@ def test_the_configuration_is_written_whole_and_redacted(here: Plan) -> None:
     }  # fmt: skip
 
 
-def test_results_of_another_configuration_are_archived_and_it_is_said(here: Plan) -> None:
-    here.rundir.results_yml.write_text("of another run")
-    said = prepared(here)
-    (folder,) = here.rundir.root.glob("results.set-aside-*")
-    assert (folder / "results.yml").read_text() == "of another run"
-    assert said == (
-        f"the results in {here.rundir.root} are of another configuration or of other data; moved to {folder.name}\n"
-    )
-    assert prepared(here) == ""
-
-
 @pytest.mark.parametrize("fresh", [True, False])
 def test_kept_answers_are_deleted_only_when_asked(fresh: bool, here: Plan, caplog: pytest.LogCaptureFixture) -> None:
     prepared(here)
@@ -139,29 +128,9 @@ def test_an_output_folder_inside_the_bundle_is_refused(tmp_path: Path, bundle: P
         find_bundle(of(tmp_path, out=bundle / "out", data_dir=str(bundle)), {})
 
 
-def test_what_a_bundle_lacks_is_told_before_the_run(tmp_path: Path, bundle: Path) -> None:
-    (bundle / "scenarios/questions/data/set.json").write_bytes(b"altered")
-    with pytest.raises(PrerequisiteError):
-        find_bundle(of(tmp_path, data_dir=str(bundle)), {})
-
-
 def test_offline_without_a_bundle_the_data_have_to_be_there_already(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError):
         find_bundle(of(tmp_path, offline=True), {})
-
-
-def test_whether_more_than_helms_list_is_read_is_recorded_where_a_list_is_answered(
-    tmp_path: Path, bundle: Path
-) -> None:
-    notes = of(tmp_path, "mtsamples_procedures", data_dir=str(bundle))
-    found = find_bundle(notes, {})
-    assert data_read(context(notes.rundir), notes, found).all_files is False
-    assert data_settings(notes, found, {}).all_files is False
-    assert data_settings(notes, found, {"MEDICAL_DATA_ALL_FILES": "1"}).all_files is True
-    questions = of(tmp_path, data_dir=str(bundle))
-    assert data_settings(questions, find_bundle(questions, {}), {}).all_files is None
-    without = of(tmp_path, "mtsamples_procedures", offline=True)
-    assert data_settings(without, None, {}).all_files is False
 
 
 def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,14 +17,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import recollect
-from eval_factory.workflows.recollect import (
-    files_of_benchmark,
-    last_state,
-    recollected,
-    stored_evaluation,
-    values_at,
-    versions_that_differ,
-)
+from eval_factory.workflows.recollect import last_state, recollected, stored_evaluation, values_at, versions_that_differ
 from eval_factory.workflows.verify import Verified, verify
 from finished_folder import finished_folder
 from unit.scoring.test_collect import state
@@ -89,11 +82,6 @@ def test_what_was_recorded_of_a_moved_benchmark_is_still_checked(custom: tuple[R
     (folder.model_configs / "benchmark.yaml").unlink()
     with pytest.raises(ConfigError, match=r"benchmark\.yaml: cannot be read, nor the benchmark"):
         stored_evaluation(folder, load_result(folder.root))
-
-
-def test_files_of_a_benchmark_among_the_data() -> None:
-    data = {"data_path": "1", "data_path/a": "2", "scenarios/x/a": "3", "hub:a@1/b": "4", "data.csv": "5", "../a": "6"}
-    assert files_of_benchmark(data) == {"data.csv": "5", "../a": "6"}
 
 
 @pytest.mark.parametrize("runs", [[], ["../x"], ["/x"], [1], ["helm/runs/s/r", ".."]])

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
@@ -133,23 +132,6 @@ def test_it_is_run_with_the_written_config_and_compared(
     assert str(found.evaluated) == "evaluated"
     assert found.is_the_same is same
     assert found.scores[0] == "exact_match: 0.5 then, 0.5 now (the same)"
-
-
-def test_own_data_are_hashed_again(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    then: TaskResult = load_result(folder.root).result
-    file = folder.helm / "scenarios" / "pubmed_qa" / "a.json"
-    file.parent.mkdir(parents=True)
-    file.write_text("1", "utf-8")
-    recorded = {"scenarios/pubmed_qa/a.json": "0" * 64, "data_path/x": "1" * 64}
-    provenance = replace(then.provenance, dataset_files=recorded)
-    own = tmp_path / "x"
-    own.write_text("2", "utf-8")
-    monkeypatch.setattr(module, "own_data_of", lambda *_: type("Own", (), {"layout": 0, "path": 0, "values": 0}))
-    monkeypatch.setattr(module, "files_of", lambda *_: {"data_path/x": own})
-    stored = load_result(folder.root)
-    monkeypatch.setattr(module, "load_result", lambda _: replace(stored, result=replace(then, provenance=provenance)))
-    lines = reproduce(folder.root, None, env=KEYS).differences
-    assert [line.rpartition(";")[2] for line in lines] == [f" it had {digest}" for digest in recorded.values()]
 
 
 def test_data_of_the_package_are_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ def _begun(row: Leaderboard, schema: Path, evaluation: Evaluation, request: Lead
 def _with_runs(
     board: Board, chosen: Sequence[Entry], evaluation: Evaluation, env: Mapping[str, str], screen: TextIO
 ) -> Board:
-    """With a cell for each run of each model; what cannot be run is told, and costs itself alone."""
+    """With a cell for each run of each model; what cannot be run is reported, and costs itself alone."""
     framework = load_framework()
     not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
     if not_run:

@@ -211,14 +211,14 @@ def tables_of(
         HelmError: HELM could not make them.
     """
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
-    told = [
+    found = [
         (replace(row, reason=row.reason and redactor.text(row.reason)), code) for row, code in board_rows(board, cells)
     ]
-    everybodys = write_rows(board.folder, board.row.name, board.models.values(), [row for row, _ in told])
+    everybodys = write_rows(board.folder, board.row.name, board.models.values(), [row for row, _ in found])
     runs = runs_in_tables(board.folder, everybodys)
     _make_tables(board.folder, board.row.name, runs, env, screen)
-    screen.write(own_lines("\n".join(board_summary(board, [row for row, _ in told], [row for _, row in runs]))) + "\n")
-    return shortcoming(told)
+    screen.write(own_lines("\n".join(board_summary(board, [row for row, _ in found], [row for _, row in runs]))) + "\n")
+    return shortcoming(found)
 
 
 def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[BoardRow]) -> list[str]:
