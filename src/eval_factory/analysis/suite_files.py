@@ -24,7 +24,7 @@ from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell
 from eval_factory.core.tables import html as in_html
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report import documents
-from eval_factory.report.documents import OneLine, laid_out, rounded_fields, without_nulls
+from eval_factory.report.documents import OneLine, formatted, rounded_fields, without_nulls
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
 
 SUITE_SCHEMA_VERSION = 1
@@ -94,7 +94,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "paid": without_nulls(rounded_fields(paid)) or None,
         "scores": [OneLine(_group_score(one)) for one in cell.group_scores] or None,
     }
-    told: dict[str, Any] = laid_out(without_nulls(more))
+    told: dict[str, Any] = formatted(without_nulls(more))
     return {**first, **told}
 
 

@@ -220,9 +220,7 @@ def details(record: Record) -> str:
         lines += ["", f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}"]
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
     for known in record["errata"]:
-        remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
-        named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
-        lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
+        lines += ["", _known_defect(known)]
     lines += _execution(record)
     if record["example"] is None:
         end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
@@ -230,6 +228,12 @@ def details(record: Record) -> str:
         end = [EDITORS]
     shown = [*_commented(lines), *_judge_prompt(record), *_commented(["", *end])]
     return "\n".join(shown) + "\n" + (record["example"] or "")
+
+
+def _known_defect(known: Record) -> str:
+    remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
+    named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
+    return f"known defect ({named}): {known['defect']}. Here: {remedy}"
 
 
 def _judge_prompt(record: Record) -> list[str]:

@@ -161,8 +161,8 @@ class _Import:
         self.serve = self.server(kind, deployment, execution, place)
         runs = self.runs(plain)
         if not runs:
-            told = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {KNOWN}"]
-            raise ConfigError([f"{self.path}: names no task that eval-factory has", *told])
+            lines = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {KNOWN}"]
+            raise ConfigError([f"{self.path}: names no task that eval-factory has", *lines])
         self.defaults_not_given(runs)
         alone = {**runs[0][1], **place} if len(runs) == 1 and self.serve is None else None
         for task, run in runs:
@@ -447,16 +447,16 @@ class _Run:
     def adapter(self, adapter: _Tree) -> None:
         interceptors = adapter.pop("interceptors", [])
         for number, entry in enumerate(interceptors if isinstance(interceptors, list) else []):
-            told = entry if isinstance(entry, Mapping) else {"name": entry}
-            name, path = str(told.get("name")), f"{ADAPTER}.interceptors[{number}]"
+            one = entry if isinstance(entry, Mapping) else {"name": entry}
+            name, path = str(one.get("name")), f"{ADAPTER}.interceptors[{number}]"
             known = _TABLE["interceptors"].get(name)
-            if told.get("enabled") is False:
+            if one.get("enabled") is False:
                 continue
             if known is None:
                 harmless = f"{name}: {_ADVICE['caching']}" if name in HARMLESS_INTERCEPTORS else None
                 self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
                 continue
-            config = self.work.kept(f"{path}.config", told.get("config"), known["keys"], self.prefix)
+            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
             adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
 
 

@@ -112,9 +112,9 @@ def _interceptor_problems(interceptors: Any) -> Iterator[str]:
         yield f"{_INTERCEPTORS}: must be a list"
         return
     for entry in interceptors:
-        told = entry if isinstance(entry, Mapping) else {"name": entry}
-        name = str(told.get("name"))
-        if told.get("enabled") is False or name in HARMLESS_INTERCEPTORS:
+        one = entry if isinstance(entry, Mapping) else {"name": entry}
+        name = str(one.get("name"))
+        if one.get("enabled") is False or name in HARMLESS_INTERCEPTORS:
             continue
         ours = _OURS_INSTEAD.get(name)
         instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"

@@ -341,5 +341,5 @@ def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield "\n# servers; each is started for all cells of its target, and ended after them"
     for target, serve in served.items():
         many = "" if serve["replicas"] == 1 else f"{serve['replicas']} servers, {REPLICA}: its number; "
-        told = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
-        yield f"#   {target}: {_command(serve)}  {told}"
+        state = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
+        yield f"#   {target}: {_command(serve)}  {state}"

@@ -261,17 +261,23 @@ def needs_of(
         needs.append(Need("file", file.path, sources.url(file.url), (*found, *placed), missing, placed))
     if task.listing is not None:
         needs.append(_listing_need(task, manifest, root, sources, all_files=all_files))
+    return [*needs, *_hub_needs(task, manifest, sources), *_tiktoken_needs(task, manifest, sources)]
+
+
+def _hub_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
     for dataset in task.hub:
         entry = manifest.hub_entry(dataset.id, dataset.config)
-        inside = tuple(path for path in listed if entry is not None and path.startswith(f"{entry.folder}/"))
+        inside = tuple(path for path in manifest.paths() if entry is not None and path.startswith(f"{entry.folder}/"))
         source = f"{sources.origins['hub']}/datasets/{dataset.id}"
-        needs.append(Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}"))
+        yield Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}")
+
+
+def _tiktoken_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
     for name in task.tiktoken:
         path = f"{TIKTOKEN}/{sources.tiktoken[name].path}"
         source = sources.url(sources.tiktoken[name].url)
-        found = [path] if path in listed else []
-        needs.append(Need("tiktoken", name, source, tuple(found), None if found else path))
-    return needs
+        is_there = path in manifest.paths()
+        yield Need("tiktoken", name, source, (path,) if is_there else (), None if is_there else path)
 
 
 def _as_of_another_task(file: SourceFile, listed: Mapping[str, FileEntry], sources: Sources) -> str | None:

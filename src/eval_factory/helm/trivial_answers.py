@@ -106,13 +106,17 @@ def _that_look_at_the_data(questions: Sequence[AskedQuestion], by: str) -> Itera
     by_source = _majority_by_source(questions, majority or ("",) * len(questions))
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
+    yield from _by_length_of_options(questions)
+    classes = Counter(text for question in questions for text in question.right)
+    if len(classes) == 2 and min(classes.values()) >= REPEATED and all(len(one.right) == 1 for one in questions):
+        yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
+
+
+def _by_length_of_options(questions: Sequence[AskedQuestion]) -> Iterator[tuple[str, tuple[str, ...]]]:
     offered = {tuple(sorted(question.options.values())) for question in questions}
     if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
         yield LONGEST_NAME, tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
         yield SHORTEST_NAME, tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
-    classes = Counter(text for question in questions for text in question.right)
-    if len(classes) == 2 and min(classes.values()) >= REPEATED and all(len(one.right) == 1 for one in questions):
-        yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
 
 
 _Answering = Callable[[AskedQuestion], str | None]

@@ -8,12 +8,11 @@ import re
 from typing import Any
 
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
+from eval_factory.report.papers import OWN_FILES
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
 PUBLIC = "public"
-OWN_FILES = ("data_path", "benchmark")
-"""Values of `params.extra` that name files of the user."""
 
 
 def task_of(stored: StoredResult) -> Task | None:

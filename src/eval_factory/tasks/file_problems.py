@@ -72,7 +72,7 @@ def unreadable_file(path: Path, error: OSError, what: str, named_in: Path) -> Co
 
 
 def other_kind(path: Path) -> str | None:
-    """What a file is that is no text in UTF-8, told by its first bytes, in words that end with what to do instead."""
+    """What a file is that is no text in UTF-8, known by its first bytes, in words that end with what to do instead."""
     with path.open("rb") as file:
         beginning = file.read(8)
     return next((f"{kind}, not {then}" for magic, (kind, then) in _KINDS.items() if beginning.startswith(magic)), None)

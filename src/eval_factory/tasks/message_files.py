@@ -195,8 +195,8 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
     )
 
 
-def _messages(told: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
-    return tuple({"role": one["role"], "content": one["content"]} for one in told)
+def _messages(record: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+    return tuple({"role": one["role"], "content": one["content"]} for one in record)
 
 
 def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -312,7 +312,7 @@ def name_problems(where: str, value: Any) -> Iterator[str]:
 
 
 def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
-    """`own`: a file of the user's own, in which whatever looks like a slip is told."""
+    """`own`: a file of the user's own, in which whatever looks like a slip is reported."""
     if not isinstance(value, list) or not value:
         yield f'{where}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
         return

@@ -303,8 +303,8 @@ def _line(entry: FileLayout) -> str:
     columns = [f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name for name in entry.columns]
     parts = [f"with the columns {', '.join(columns)}"] if columns else []
     for path, attributes in entry.elements.items():
-        told = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
-        parts.append(f"with an element {path}{f' ({told})' if told else ''}")
+        values = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+        parts.append(f"with an element {path}{f' ({values})' if values else ''}")
     if entry.at_least > 1:
         when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
         parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")

@@ -95,10 +95,10 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
             if key not in _KEYS:
                 hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
                 yield f"{where}.{number}: unknown key {key}{hint}"
-        name, told = one.get("name"), one.get("description", "")
+        name, text = one.get("name"), one.get("description", "")
         yield from _of_text(f"{where}.{number}.name", name, MAX_NAME_LENGTH)
-        if told != "":
-            yield from _of_text(f"{where}.{number}.description", told, MAX_TEXT_LENGTH)
+        if text != "":
+            yield from _of_text(f"{where}.{number}.description", text, MAX_TEXT_LENGTH)
         names[str(name)] += 1
     yield from (f"{where}: {name} is listed {times} times" for name, times in names.items() if times > 1)
 
@@ -179,12 +179,18 @@ def check_judge_prompt(
         found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
     if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
         found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
-    for name in re.findall(r"\{([^{}\n]+)\}", text):
-        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in (header or ())
-        if meant and name not in (*JUDGE_PLACES, *form.places):
-            why = _why_not_filled(name, (*JUDGE_PLACES, *form.places))
-            found.problems.append(f"{file}: line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}")
+    found.problems += [f"{file}: {problem}" for problem in _not_filled(text, header or (), form)]
     found.problems += [f"{file}: {problem}" for problem in _form_problems(text, form)]
+
+
+def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
+    """What stands in braces, is meant as a placeholder, and is none."""
+    places = (*JUDGE_PLACES, *form.places)
+    for name in re.findall(r"\{([^{}\n]+)\}", text):
+        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in header
+        if meant and name not in places:
+            why = _why_not_filled(name, places)
+            yield f"line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}"
 
 
 def _why_not_filled(name: str, known: Sequence[str]) -> str:

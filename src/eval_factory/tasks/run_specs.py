@@ -53,7 +53,7 @@ class RunSpec:
 
     @property
     def required(self) -> list[str]:
-        return [name for name, told in self.known_parameters.items() if "default" not in told]
+        return [name for name, record in self.known_parameters.items() if "default" not in record]
 
     @property
     def prescribed_judges(self) -> tuple[str, ...]:
@@ -84,16 +84,16 @@ def load_index() -> RunSpecIndex:
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
         packages=content["packages"],
-        run_specs={name: _run_spec(told) for name, told in content["run_specs"].items()},
+        run_specs={name: _run_spec(record) for name, record in content["run_specs"].items()},
     )
 
 
 _LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")
 
 
-def _run_spec(told: dict[str, Any]) -> RunSpec:
-    lists: dict[str, Any] = {name: tuple(told[name]) for name in _LISTS if name in told}
-    return RunSpec(**(told | lists))
+def _run_spec(record: dict[str, Any]) -> RunSpec:
+    lists: dict[str, Any] = {name: tuple(record[name]) for name in _LISTS if name in record}
+    return RunSpec(**(record | lists))
 
 
 FLAG = "--allow_code_execution"

@@ -376,14 +376,11 @@ def known_of(folder: Path) -> Known:
     result = stored.result
     score = result.scores.get(result.main_metric)
     metric = result.main_metric if score is None else score.metric or result.main_metric
-    values: dict[AnswerKey, float] = {}
-    sources, lowest = [], []
-    for one in result.instances:
-        wanted = score is None or score.split in (None, one.split)
-        if wanted and one.error is None and one.perturbation is None and metric in one.metrics:
-            values[AnswerKey(one.id, one.trial)] = one.metrics[metric]
-            sources.append(one.cluster or one.id)
-            lowest += [] if one.lowest_score is None else [one.lowest_score]
+    split = None if score is None else score.split
+    scored = [one for one in result.instances if _has_score(one, metric, split)]
+    values = {AnswerKey(one.id, one.trial): one.metrics[metric] for one in scored}
+    sources = [one.cluster or one.id for one in scored]
+    lowest = [one.lowest_score for one in scored if one.lowest_score is not None]
     judged = list(values.values())
     if len(judged) < 2:
         raise ConfigError(f"{stored.folder}: fewer than two answers have a score by {metric}: nothing can be planned")
@@ -398,6 +395,10 @@ def known_of(folder: Path) -> Known:
     effect, sharing = design_effect(judged, scale, sources), len(sources) / effective_clusters(sources)
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
     return Known(result.main_metric, expected, high - low, len(people), correlation)
+
+
+def _has_score(one: InstanceRecord, metric: str, split: str | None) -> bool:
+    return split in (None, one.split) and one.error is None and one.perturbation is None and metric in one.metrics
 
 
 def _of_people(people: dict[AnswerKey, float], values: dict[AnswerKey, float]) -> tuple[float, float, float | None]:

@@ -16,6 +16,7 @@ from eval_factory.config.rules import data_faults
 from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.formats import rounded
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
@@ -29,7 +30,7 @@ from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
-from eval_factory.report.documents import DIGITS_OF_SECONDS, rounded
+from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.result_views import ResultViews
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox

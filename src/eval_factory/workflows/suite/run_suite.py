@@ -190,7 +190,6 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
 
 
 def redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
-    """Of all that may be secret in any cell."""
     names = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
     return Redactor.from_environment(env, [*names, HUB_TOKEN])
 
@@ -281,7 +280,6 @@ def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, 
 
 
 def finish(work: Work, *, interrupted: bool) -> SuiteReport:
-    """Write the table of what is there, and say how it ended."""
     suite = work.suite
     cells = tuple(work.reports.get(planned.number) or not_begun(planned) for planned in work.cells)
     try:

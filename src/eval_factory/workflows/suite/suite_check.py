@@ -1,9 +1,6 @@
-"""What a suite's table lacks, and whether it is what the runs' own results make.
+"""What a suite's table lacks, by its configuration and its cells' folders, and whether the runs' results make it.
 
-What it lacks: the configuration, cell by cell, against what stands in the cells' folders.
-
-Not what its last run told: a cell that `run_eval` has finished since counts, and a result of another configuration, or
-of another version, does not.
+A cell that `run_eval` has finished since counts; a result of another configuration, or of another version, does not.
 """
 
 from __future__ import annotations
@@ -39,7 +36,15 @@ from eval_factory.workflows.suite.suite_journal import (
     CellState,
     suite_state_of,
 )
-from eval_factory.workflows.suite.suite_status import ENDED, GOES, PUBLISHED, RUN_IT, same_command, status_of
+from eval_factory.workflows.suite.suite_status import (
+    ENDED,
+    GOES,
+    PUBLISHED,
+    RUN_IT,
+    modified_at,
+    same_command,
+    status_of,
+)
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 NO_RESULT = "there is no result"
@@ -53,8 +58,6 @@ ATTEMPTS = "attempts"
 
 @dataclass(frozen=True)
 class CellCheck:
-    """One cell of the table."""
-
     target: str
     evaluation: str
     status: str
@@ -75,8 +78,6 @@ class CellCheck:
 
 @dataclass(frozen=True)
 class SuiteCheck:
-    """All cells that the configuration has."""
-
     folder: SuiteDir
     cells: tuple[CellCheck, ...]
     command: str
@@ -92,7 +93,6 @@ class SuiteCheck:
         return all(cell.is_complete for cell in self.cells)
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "suite": str(self.folder.root),
             "complete": self.is_complete,
@@ -121,8 +121,8 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     status = status_of(folder)
     told = {cell.state.name: cell.state for cell in status.cells}
     cells = tuple(_checked(cell, told.get(cell.cell.name)) for cell in checked_cells(suite, env))
-    table = _written(folder.results_yaml)
-    last = max((_written(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
+    table = modified_at(folder.results_yaml)
+    last = max((modified_at(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
     is_due = folder.results_yaml.exists() and (status.started is None or status.state == ENDED)
     altered = altered_table(folder).findings if is_due else ()
     return SuiteCheck(folder, cells, same_command(status), status.state == GOES, 0.0 < last <= table, tuple(altered))
@@ -149,8 +149,6 @@ def verify_suite(folder: SuiteDir) -> Verified:
 
 @dataclass
 class _Table:
-    """A suite's table, made again."""
-
     cells: list[FinishedCell] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -259,10 +257,3 @@ def _found(plan: Plan) -> tuple[str, str | None]:
 
 def _made(one: CheckedCell, status: str, reason: str | None, to_do: tuple[str, ...]) -> CellCheck:
     return CellCheck(one.cell.target, one.cell.evaluation, status, reason, to_do, one.cell.folder)
-
-
-def _written(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -22,7 +22,6 @@ from eval_factory.workflows.suite import suite_check
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_check import (
     ANOTHER,
-    LOOK,
     NO_RESULT,
     OWN_DATA,
     CellCheck,
@@ -30,7 +29,7 @@ from eval_factory.workflows.suite.suite_check import (
     check_suite,
     verify_suite,
 )
-from eval_factory.workflows.suite.suite_status import PUBLISHED, RUN_IT, status_of
+from eval_factory.workflows.suite.suite_status import PUBLISHED, status_of
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
 from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell
@@ -187,12 +186,6 @@ def test_a_document_for_programs(tmp_path: Path) -> None:
     }]  # fmt: skip
 
 
-@pytest.mark.parametrize(("attempt", "to_do"), [(1, (LOOK, RUN_IT)), (0, (RUN_IT,))])
-def test_who_was_not_begun_has_no_logs_to_look_at(tmp_path: Path, attempt: int, to_do: tuple[str, ...]) -> None:
-    folder = suite(tmp_path, cell_ended(QA, "failed", attempt=attempt, reason="not begun: nobody answers"))
-    assert only(folder).to_do == to_do
-
-
 PAIR = ("a/qa", "b/qa")
 
 
@@ -250,18 +243,6 @@ def test_a_cell_that_is_taken_out_of_the_table_or_said_to_have_failed(tabled: Su
     assert altered_table(tabled).findings == []
     tabled.events.unlink()  # a copy without .suite: the table alone says which cells there are, and how they ended
     assert altered_table(tabled).findings == []
-
-
-def test_a_cell_that_no_run_came_to_is_what_the_table_says(tabled: SuiteDir) -> None:
-    tell(tabled.events, started((*PAIR, "c/qa")), *map(cell_ended, PAIR), ended())
-    assert {"targets[2]", "cells[2]"} <= {one.field for one in altered_table(tabled).findings}
-    done = [
-        *altered_table(tabled).cells[:2],
-        FinishedCell("c", "qa", RunStatus.MISSING, tabled.root / "c" / "qa", "interrupted"),
-    ]
-    write_suite_results(suite_results(done), tabled)
-    assert altered_table(tabled).findings == []
-    assert altered_table(tabled).cells == done
 
 
 @pytest.mark.parametrize(
