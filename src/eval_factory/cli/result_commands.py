@@ -42,11 +42,7 @@ if TYPE_CHECKING:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--texts", "with_texts", is_flag=True, help="Print what was asked and answered where the two differ.")
 def compare(
-    folders: tuple[Path, ...],
-    metric: str | None,
-    margin: float | None,
-    allow: tuple[str, ...],
-    **how: bool,
+    folders: tuple[Path, ...], metric: str | None, margin: float | None, allow: tuple[str, ...], **how: bool
 ) -> None:
     """Compare the results in output folders, on the instances that all of them answered.
 

@@ -35,10 +35,7 @@ _FLAGS = {
 @click.option("--output_dir", default=None, help="Folder for the cells' folders and the table; made if not there.")
 @click.option("--limit_samples", type=int, default=None, help="Instances to ask in each cell; all if not given.")
 @click.option(
-    "--max_processes",
-    type=int,
-    default=None,
-    help="Cells that run at once; twice the cores, 8 at most, if not given.",
+    "--max_processes", type=int, default=None, help="Cells that run at once; twice the cores, 8 at most, if not given."
 )
 @click.option("--max_cost", type=float, default=None, help="US dollars that all cells together may cost.")
 @click.option("--max_requests", type=int, default=None, help="Requests that all cells together may send.")

@@ -27,14 +27,7 @@ from eval_factory.workflows.suite.suite_journal import (
     WAITING,
     Pause,
 )
-from eval_factory.workflows.suite.suite_status import (
-    ENDED,
-    GOES,
-    CellFigures,
-    CellStatus,
-    SuiteStatus,
-    same_command,
-)
+from eval_factory.workflows.suite.suite_status import ENDED, GOES, CellFigures, CellStatus, SuiteStatus, same_command
 
 LONGEST_NAME = 36
 """Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""

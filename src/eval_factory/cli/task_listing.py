@@ -178,11 +178,7 @@ def run_spec_example(record: Record) -> str:
 def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     params: Record = {"limit_samples": EXAMPLE_SAMPLES, **({"extra": extra} if extra else {})}
     document = {
-        "config": {
-            "type": type_,
-            "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}",
-            "params": params,
-        },
+        "config": {"type": type_, "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}", "params": params},
         "target": {
             "api_endpoint": {
                 "url": "https://api.openai.com/v1",

@@ -51,7 +51,7 @@ class _Inside(greenlet):  # type: ignore[misc]
     """Runs a plain function in the loop's thread."""
 
     came: Any = None
-    """(what it waited for, or the error in its place). Taken at once: nobody else is to hold a large answer."""
+    """(what it waited for, or the error instead). Taken at once: nobody else is to hold a large answer."""
 
 
 def is_inside() -> bool:

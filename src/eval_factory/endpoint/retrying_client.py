@@ -185,7 +185,7 @@ class _Tries:
 
 
 _Note = Callable[[int, str, RequestFailed, float, float], None]
-"""(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
+"""(attempt, outcome, error, started, latency): what the journal notes of an attempt without an answer."""
 
 
 def _note_refused(note: _Note, attempt: int, started: float, status: int) -> None:
@@ -281,8 +281,8 @@ class RetryingClient:
                 return Answered(answer, attempt, started, latency, changes, turn.server.name)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
-                told = self._messages.outage if self._servers.has_answered else self._messages.unreachable
-                raise EndpointGone(told(str(failed)))
+                message = self._messages.outage if self._servers.has_answered else self._messages.unreachable
+                raise EndpointGone(message(str(failed)))
             if pause is None:
                 raise failed
             attempt += 1
@@ -393,8 +393,8 @@ class RetryingClient:
             except openai_api.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
-                told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
-                raise TransientFailure(told, reply.status, {}) from error
+                message = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
+                raise TransientFailure(message, reply.status, {}) from error
         text, messages = self._reader.said(reply, sent), turn.server.messages
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:

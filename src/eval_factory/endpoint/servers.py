@@ -178,7 +178,7 @@ def servers_of(
     Nothing is sent before the first request.
 
     Args:
-        say: is told how a sign-in goes, and what is odd about answers.
+        say: gets messages of how a sign-in goes, and of what is odd about answers.
         served_url: the base URL where it is another one than the settings'.
         shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
 

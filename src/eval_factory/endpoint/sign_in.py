@@ -78,7 +78,7 @@ class _Token:
     value: str
     expires_at: float
     lifetime: float
-    """Seconds that it was given for."""
+    """Seconds that the service gave it for."""
 
     @property
     def is_fresh(self) -> bool:
@@ -237,9 +237,9 @@ def _with_status(reply: Any, statuses: list[int]) -> Any:
 
 def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
     """Where a token is cached: another file for another token URL, client or scope, whose token is another's."""
-    given = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
+    named = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
     whose = [
-        (one or "").strip() or default for one, default in zip(given, (oauth.token_url, None, oauth.scope), strict=True)
+        (one or "").strip() or default for one, default in zip(named, (oauth.token_url, None, oauth.scope), strict=True)
     ]
     digest = hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:16]
     return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"

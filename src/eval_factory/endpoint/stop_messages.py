@@ -112,7 +112,7 @@ class StopMessages:
 
 
 def messages_together(messages: Sequence[StopMessages]) -> StopMessages:
-    """What is told of all servers of an endpoint."""
+    """The messages about all servers of an endpoint."""
     return replace(messages[0], url=_listed([one.url for one in messages]))
 
 

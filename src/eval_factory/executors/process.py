@@ -48,8 +48,6 @@ class ProcessSpec:
 
 @dataclass(frozen=True)
 class Execution:
-    """What came of it."""
-
     finished: FinishedProcess
     wall_s: float
     events: tuple[Mapping[str, Any], ...]
@@ -130,7 +128,6 @@ def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, t
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
-    """Ask the whole group to end, then make it."""
     for number, grace in ((signal.SIGTERM, TERMINATE_GRACE_S), (signal.SIGKILL, TERMINATE_GRACE_S)):
         try:
             os.killpg(process.pid, number)
@@ -181,8 +178,6 @@ def start_python(arguments: Sequence[str], *, said: str) -> int:
 
 @dataclass(frozen=True)
 class Captured:
-    """What a short program said."""
-
     returncode: int
     stdout: str
     stderr: str

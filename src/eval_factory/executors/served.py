@@ -138,7 +138,6 @@ class _Server:
         self.state, self.why = said.get("state", self.state), said.get("why", self.why)
 
     def close(self) -> None:
-        """Tell it to end."""
         if self._guard is not None:
             with suppress(OSError):
                 _pipe(self._guard.stdin).close()

@@ -32,8 +32,6 @@ class QueueUnknownError(PrerequisiteError):
 
 @dataclass(frozen=True)
 class QueuedTask:
-    """A task of an array that waits or runs."""
-
     job_name: str
     job_id: str
     """Of the array. Slurm may use it again after a crash: good for a message, and for `cancel` right now."""
@@ -45,8 +43,6 @@ class QueuedTask:
 
 
 class Slurm:
-    """The Slurm that this machine's commands speak to."""
-
     def __init__(self, env: Mapping[str, str], run: Run = run_captured) -> None:
         self._env = {name: env[name] for name in SEEN_BY_SLURM if name in env}
         self._run = run
@@ -199,8 +195,6 @@ _OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclu
 
 @dataclass(frozen=True)
 class BatchJob:
-    """An array of tasks."""
-
     name: str
     tasks: int
     at_once: int
@@ -290,7 +284,6 @@ def _is_of_any_job(option: str) -> bool:
 
 
 def clean_up_name(name: str) -> str:
-    """Of the job that cleans up after the job of this name."""
     return f"{name}-clean-up"
 
 

@@ -92,8 +92,6 @@ class Wave:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What became of a run in a wave."""
-
     exit_code: int
     status: str
     reason: str | None
@@ -141,8 +139,6 @@ def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]
 
 
 class SlurmStore:
-    """What a suite on Slurm has on disk beside its runs' folders."""
-
     def __init__(self, suite: SuiteDir) -> None:
         self.suite = suite
         self.root = suite.state / "slurm"
@@ -203,7 +199,6 @@ class SlurmStore:
         return self._waves / f"w{number}.clean-up"
 
     def logs(self, number: int) -> Path:
-        """What Slurm and the tasks report of themselves, a file a task."""
         return self.root / "logs" / f"w{number}"
 
     def task_log(self, wave: Wave, run: RunSpec) -> Path:
@@ -311,8 +306,6 @@ def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStor
 
 
 class SlurmRuns:
-    """The executor of a cluster, for one suite."""
-
     def __init__(
         self,
         folder: SuiteDir,

@@ -63,11 +63,6 @@ def whole(tmp_path: Path) -> TaskResult:
     return result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
 
 
-def test_a_reason_against_it_is_enough() -> None:
-    assert is_reportable("m", {"m"}, instances(8), 0.0)
-    assert not is_reportable("m", {"m"}, instances(8), 0.0, ["a reason"])
-
-
 def short_of(whole: TaskResult, *reasons: str, scored: int = 4, to_ask: bool = True) -> str:
     counts = replace(whole.validity.instances, scored=scored)
     validity = replace(whole.validity, instances=counts, not_reportable=reasons)

@@ -21,7 +21,6 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.run_notes import _NOT_CONFINED, NO_ROWS, notes_of, notes_on_data, notes_on_labels
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.custom_benchmark import Benchmark
 from eval_factory.tasks.framework import About
 from unit.builders import plan
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
@@ -156,15 +155,6 @@ def test_right_answers_that_are_nothing_are_said(tmp_path: Path) -> None:
     ((importance, text),) = told(tmp_path, seen=replace(asked(WHOLE), nothing_right=2), requested=9)
     assert importance is Importance.DOUBTFUL
     assert text.startswith("2 of 9 instances: HELM's quasi metrics drop articles")
-
-
-def test_right_answers_of_a_custom_benchmark_were_looked_at_before_the_run(tmp_path: Path) -> None:
-    here = plan()
-    none = tmp_path / "none"
-    benchmark = Benchmark(none, "own", "", none, none, None, ("exact_match",), None, 1, {}, ())
-    own = replace(here, evaluation=replace(here.evaluation, benchmark=benchmark))
-    seen = replace(asked(WHOLE), nothing_right=2)
-    assert notes_of(own, run_of(tmp_path), NOTHING, seen, ()) == []
 
 
 def test_answers_that_speak_to_their_judges_are_said(tmp_path: Path) -> None:

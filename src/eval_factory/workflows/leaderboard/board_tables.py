@@ -11,12 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from eval_factory.core.errors import (
-    EvalFactoryError,
-    HelmError,
-    NotReportableError,
-    PrerequisiteError,
-)
+from eval_factory.core.errors import EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir

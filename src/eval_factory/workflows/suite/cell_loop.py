@@ -1,14 +1,11 @@
-"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin.
-
-Which cell is begun next, so that every endpoint has something to do. Pure.
-"""
+"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin."""
 
 from __future__ import annotations
 
 import signal
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,17 +44,7 @@ from eval_factory.workflows.suite.suite_journal import (
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A cell that could be begun."""
-
-    number: int
-    """Its place in the suite."""
-    group: str
-    """The name of its endpoint's limits."""
-
-
-def next_cell(waiting: Sequence[Ready], running: Collection[str], paused: Collection[str]) -> Ready | None:
+def next_cell(waiting: Iterable[PlannedCell], running: Collection[str], paused: Collection[str]) -> PlannedCell | None:
     """The first cell of the endpoint that has the fewest cells running; None where every endpoint is paused.
 
     So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored, another
@@ -104,7 +91,6 @@ class Work:
         self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0,
         *, collected: bool = False, reused_from: Path | None = None,
     ) -> None:  # fmt: skip
-        """What became of a cell."""
         cell = planned.cell
         report = CellReport(
             cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts, collected, reused_from
@@ -127,8 +113,6 @@ class Work:
 
 @dataclass
 class CellRun:
-    """One cell and what it was given so far."""
-
     planned: PlannedCell
     has_result: bool
     """A partial result of it stands in its folder."""
@@ -214,9 +198,7 @@ class CellLoop:
 
     def _begin_some(self) -> None:
         while len(self._running) < self.work.suite.max_processes:
-            ready = [
-                Ready(number, run.planned.group) for number, run in self._waiting.items() if self._folder_is_free(run)
-            ]
+            ready = [run.planned for run in self._waiting.values() if self._folder_is_free(run)]
             busy = [run.planned.group for run in self._running.values()]
             chosen = next_cell(ready, busy, self.pauses.pauses)
             if chosen is None:
@@ -246,7 +228,6 @@ class CellLoop:
         self.executor.begin([spec])
 
     def _take(self, states: Mapping[str, RunState]) -> None:
-        """What has become of the cells that run."""
         for name, run in list(self._running.items()):
             state = states[name]
             if isinstance(state, Started) and run.told != run.begun:
@@ -276,7 +257,6 @@ class CellLoop:
         self._follow(run, outcome)
 
     def _follow(self, run: CellRun, outcome: Outcome) -> None:
-        """Do what the outcome says is done next."""
         if outcome.then in (NextAction.REST, NextAction.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
@@ -370,7 +350,6 @@ class CellLoop:
         self.work.end(run.planned, status, exit_code, reason, run.begun, collected=run.was_finished)
 
     def _tell_attempt(self, run: CellRun, outcome: Outcome) -> None:
-        """The cell waits for its next attempt."""
         cell = run.planned.cell
         report = CellReport(
             cell.target, cell.evaluation, outcome.status, cell.folder, outcome.exit_code, outcome.reason, run.begun,

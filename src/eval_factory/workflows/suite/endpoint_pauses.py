@@ -21,8 +21,6 @@ _OF_NO_ENDPOINT = frozenset({"role", "alias", "helm_name", "max_length", "parall
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """What came of asking one endpoint."""
-
     answered: bool
     warning: str | None = None
     """It did not answer, but may later."""
@@ -31,7 +29,6 @@ class ProbeAnswer:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody is there, or nobody answers."""
         return isinstance(self.error, EndpointUnreachableError) or self.warning is not None
 
 
@@ -40,8 +37,6 @@ _Ask = Callable[[EndpointSettings, Mapping[str, str], Redactor, Callable[[str], 
 
 @dataclass
 class EndpointProbe:
-    """Asks endpoints, and knows whom it asked."""
-
     env: Mapping[str, str]
     redactor: Redactor
     say: Callable[[str], None]
@@ -60,7 +55,6 @@ class EndpointProbe:
             self.answers.update(zip(todo, found, strict=True))
 
     def model_of(self, planned: PlannedCell) -> ProbeAnswer:
-        """Ask the endpoint of a cell's model now."""
         env = {**self.env, **credentials_report(planned.plan, self.env).found}
         return self._answer(planned.plan.model, env)
 
@@ -101,8 +95,6 @@ _AT_ONCE = 16
 
 
 class News(Enum):
-    """What is new of an endpoint that is looked after."""
-
     THERE = "it answers the first question: it was not gone"
     GONE = "it does not answer the first question"
     BACK = "it answers again"
@@ -111,8 +103,6 @@ class News(Enum):
 
 @dataclass
 class _Pause:
-    """Of one group."""
-
     planned: PlannedCell
     """A cell whose model's endpoint is asked."""
     reason: str

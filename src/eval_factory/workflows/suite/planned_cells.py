@@ -193,8 +193,6 @@ def _list(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell, what it will run, and within which limits."""
-
     number: int
     """Its place in the suite."""
     cell: Cell

@@ -69,8 +69,6 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Sleep = time.sleep) -> None:
 
 @dataclass
 class SlurmRun:
-    """One invocation."""
-
     work: Work
     runs: SlurmRuns
     submitted: Counter[str] = field(default_factory=Counter)
@@ -283,7 +281,6 @@ def _part(limit: int, share: int) -> int:
 
 
 def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
-    """Names of variables that a cell reads, and that may be secret."""
     names = {HUB_TOKEN, CREDENTIALS_VARIABLE}
     for planned in cells:
         evaluation = planned.plan.evaluation
@@ -294,7 +291,6 @@ def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
 
 
 def named_by_servers(suite: Suite) -> set[str]:
-    """Names of variables that the servers of models get."""
     return {name for serve in suite.serve.values() for name in variables_of(serve)}
 
 

@@ -19,7 +19,6 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 
 
 def total(parts: Iterable[Spending]) -> Spending:
-    """Of all cells together."""
     known = list(parts)
     return Spending(
         requests=sum(part.requests for part in known),
@@ -110,7 +109,6 @@ def _read(folder: Path) -> Spending:
 
 
 def _signature(folder: Path) -> object:
-    """Changes when the journal does."""
     found = []
     for path in RunDir(folder).answers:
         try:

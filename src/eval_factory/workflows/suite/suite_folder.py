@@ -47,7 +47,6 @@ _EXPECTED = "expected: the output_dir of a suite, which 'eval-factory run_suite'
 
 
 def suite_was_begun(folder: SuiteDir) -> bool:
-    """Whether a suite was begun there."""
     return folder.events.is_file() or folder.lock.is_file()
 
 

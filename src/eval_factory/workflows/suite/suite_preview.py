@@ -58,7 +58,6 @@ def count_of(plan: Plan) -> RequestCount:
 
 
 def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
-    """How many are asked, and whether there may be fewer."""
     limit, there = evaluation.run.config.params.limit_samples, evaluation.task.about.instances
     extra = evaluation.run.config.params.extra
     rules = evaluation.task.helm.parameters
@@ -69,7 +68,6 @@ def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
 
 
 def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
-    """Of those that are known."""
     known = [count for count in counts if count.to_model is not None]
     return RequestCount(
         sum(count.to_model or 0 for count in known),

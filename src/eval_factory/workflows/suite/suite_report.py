@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """How to run, beside what to run."""
-
     fresh: bool = False
     """Forget the answers that the cells' folders keep."""
     debug: bool = False
@@ -44,8 +42,6 @@ class SuiteOptions:
 
 @dataclass(frozen=True)
 class CellReport:
-    """What became of one cell."""
-
     target: str
     evaluation: str
     status: RunStatus
@@ -66,8 +62,6 @@ class CellReport:
 
 @dataclass(frozen=True, repr=False)
 class SuiteReport:
-    """What became of a suite."""
-
     folder: SuiteDir
     cells: tuple[CellReport, ...]
     exit_code: int
@@ -210,8 +204,6 @@ def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> l
 
 @dataclass(frozen=True)
 class WrittenTable:
-    """What came of writing it."""
-
     cells: tuple[CellReport, ...]
     """As the table has them: a result that cannot be read has failed."""
     problem: str | None = None

@@ -81,13 +81,6 @@ def test_the_instances_of_all_cells(report: SuiteReport) -> None:
     assert set(found["target"]) == {"small"}
 
 
-def test_a_suite_of_which_nothing_is_there_has_the_same_columns(report: SuiteReport) -> None:
-    nothing = replace(report, cells=())
-    assert types_of(nothing.to_frame()) == dict(CELL_COLUMNS)
-    assert types_of(nothing.instances_frame()) == {"target": "string", "evaluation": "string", **INSTANCE_COLUMNS}
-    assert "0 of 0 cells complete" in nothing._repr_html_()
-
-
 def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) -> None:
     html = report._repr_html_()
     assert re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html)[7:] == [
