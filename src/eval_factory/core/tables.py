@@ -32,16 +32,14 @@ class Code(str):
     __slots__ = ()
 
 
-class Strong(str):
+@dataclass(frozen=True)
+class Strong:
     """In bold type."""
 
-    __slots__ = ()
+    cell: str
 
-
-class Lines(tuple[str, ...]):
-    """Texts of one cell, one below the other."""
-
-    __slots__ = ()
+    def __str__(self) -> str:
+        return self.cell
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,13 @@ class Link:
         return self.text
 
 
-TableCell = str | Lines | Link
+class Lines(tuple[str | Strong, ...]):
+    """Texts of one cell, one below the other."""
+
+    __slots__ = ()
+
+
+TableCell = str | Strong | Link | Lines
 """Numbers come formatted (`core/formats.py`)."""
 
 
@@ -92,7 +96,9 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
 
 
 def _plain(cell: TableCell) -> str:
-    return one_line(" ".join(filter(None, cell)) if isinstance(cell, Lines) else str(cell), LONGEST_CELL)
+    return one_line(
+        " ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell), LONGEST_CELL
+    )
 
 
 def markdown(table: Table) -> list[str]:
@@ -107,7 +113,7 @@ def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
     if isinstance(cell, Lines):
         return "<br>".join(_markdown_cell(part, is_number) for part in cell if part)
     if isinstance(cell, Strong):
-        return f"**{prose(cell)}**"
+        return f"**{_markdown_cell(cell.cell)}**"
     if isinstance(cell, Code):
         return code(cell)
     text = str(cell)

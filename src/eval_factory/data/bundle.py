@@ -40,7 +40,7 @@ COMMIT = ".commit"
 """A staging folder's name from the moment on that its files are the bundle's: `bundle.finish` moves them."""
 PREPARED = "hf/datasets/"
 """Where data sets of the Hub are."""
-OURS = (MANIFEST, LOCK, COMMIT)
+_OURS = (MANIFEST, LOCK, COMMIT)
 """Names at the top of a bundle that the manifest does not list."""
 
 
@@ -76,7 +76,7 @@ class HubEntry(StrictModel):
 def _is_ours(path: str) -> bool:
     """Whether it belongs to what keeps a bundle, or to a change of it that is not done."""
     top = path.split("/")[0]
-    return top in OURS or top.startswith(STAGING_PREFIX)
+    return top in _OURS or top.startswith(STAGING_PREFIX)
 
 
 def _different(files: list[FileEntry]) -> list[FileEntry]:
@@ -261,17 +261,23 @@ def needs_of(
         needs.append(Need("file", file.path, sources.url(file.url), (*found, *placed), missing, placed))
     if task.listing is not None:
         needs.append(_listing_need(task, manifest, root, sources, all_files=all_files))
+    return [*needs, *_hub_needs(task, manifest, sources), *_tiktoken_needs(task, manifest, sources)]
+
+
+def _hub_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
     for dataset in task.hub:
         entry = manifest.hub_entry(dataset.id, dataset.config)
-        inside = tuple(path for path in listed if entry is not None and path.startswith(f"{entry.folder}/"))
+        inside = tuple(path for path in manifest.paths() if entry is not None and path.startswith(f"{entry.folder}/"))
         source = f"{sources.origins['hub']}/datasets/{dataset.id}"
-        needs.append(Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}"))
+        yield Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}")
+
+
+def _tiktoken_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
     for name in task.tiktoken:
         path = f"{TIKTOKEN}/{sources.tiktoken[name].path}"
         source = sources.url(sources.tiktoken[name].url)
-        found = [path] if path in listed else []
-        needs.append(Need("tiktoken", name, source, tuple(found), None if found else path))
-    return needs
+        is_there = path in manifest.paths()
+        yield Need("tiktoken", name, source, (path,) if is_there else (), None if is_there else path)
 
 
 def _as_of_another_task(file: SourceFile, listed: Mapping[str, FileEntry], sources: Sources) -> str | None:

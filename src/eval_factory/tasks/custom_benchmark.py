@@ -321,9 +321,13 @@ def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) 
                 f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
                 " or the default jury"
             )
-    if 0 in metrics and names[0] in BERTSCORES:
+    _check_bertscore(path, names[0] if 0 in metrics else "", names, found)
+
+
+def _check_bertscore(path: Path, main: str, names: Sequence[str], found: Findings) -> None:
+    if main in BERTSCORES:
         found.problems.append(
-            f"{path}: metrics.0.name: HELM computes {names[0]} only where torch finds a GPU, so it cannot be the main"
+            f"{path}: metrics.0.name: HELM computes {main} only where torch finds a GPU, so it cannot be the main"
             " metric; put another one first"
         )
     elif set(names) & set(BERTSCORES):

@@ -26,7 +26,7 @@ from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 
 MAX_STEPS = 100
-MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
+_MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?\Z")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
@@ -75,7 +75,7 @@ def _of_labels(where: str, labels: Mapping[Any, int]) -> Iterator[str]:
         elif _NUMBER.match(name.strip()):
             yield f"{where}.{name}: must be a word, not a number; {_SCALE_FORM}"
         else:
-            yield from _of_text(f"{where}.{name}", name, MAX_NAME_LENGTH)
+            yield from _of_text(f"{where}.{name}", name, _MAX_NAME_LENGTH)
     words = Counter(str(name).casefold() for name in labels)
     yield from (f"{where}.{word}: stands there twice but for capitals" for word, times in words.items() if times > 1)
     values = Counter(labels.values())
@@ -96,7 +96,7 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
                 hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
                 yield f"{where}.{number}: unknown key {key}{hint}"
         name, text = one.get("name"), one.get("description", "")
-        yield from _of_text(f"{where}.{number}.name", name, MAX_NAME_LENGTH)
+        yield from _of_text(f"{where}.{number}.name", name, _MAX_NAME_LENGTH)
         if text != "":
             yield from _of_text(f"{where}.{number}.description", text, MAX_TEXT_LENGTH)
         names[str(name)] += 1
@@ -179,12 +179,18 @@ def check_judge_prompt(
         found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
     if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
         found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
-    for name in re.findall(r"\{([^{}\n]+)\}", text):
-        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in (header or ())
-        if meant and name not in (*JUDGE_PLACES, *form.places):
-            why = _why_not_filled(name, (*JUDGE_PLACES, *form.places))
-            found.problems.append(f"{file}: line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}")
+    found.problems += [f"{file}: {problem}" for problem in _not_filled(text, header or (), form)]
     found.problems += [f"{file}: {problem}" for problem in _form_problems(text, form)]
+
+
+def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
+    """What stands in braces, is meant as a placeholder, and is none."""
+    places = (*JUDGE_PLACES, *form.places)
+    for name in re.findall(r"\{([^{}\n]+)\}", text):
+        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in header
+        if meant and name not in places:
+            why = _why_not_filled(name, places)
+            yield f"line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}"
 
 
 def _why_not_filled(name: str, known: Sequence[str]) -> str:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eval_factory.analysis.annotation_sheets import (
+    AnswerLayer,
     Candidate,
     Draw,
-    Layer,
     csv_sheet,
     drawn,
     drawn_sample,
@@ -45,7 +45,7 @@ MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md"
 """Files of a result that people's ratings change, in the order in which they are written."""
 MOST_RATERS = 50
 CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
-SHARES = (0.1, 0.05, 0.03)
+_SHARES = (0.1, 0.05, 0.03)
 """Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
 LEAST_FOR_CORRELATION = 10
 """Answers that have to be rated before their correlation with the judge is taken for known."""
@@ -149,7 +149,7 @@ def _chosen(stored: StoredResult, options: SheetOptions, draw: Draw, rated: froz
     return _Chosen(sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)})
 
 
-def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[Layer]:
+def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[AnswerLayer]:
     """
     Raises:
         ConfigError: no answer can be rated.
@@ -360,7 +360,7 @@ def _cells(row: PlanRow) -> Iterator[str]:
 
 
 def planned(known: Known, half_width: float | None) -> Planned:
-    widths = tuple(known.span * share for share in SHARES) if half_width is None else (half_width,)
+    widths = tuple(known.span * share for share in _SHARES) if half_width is None else (half_width,)
     assumed = [(value, False) for value in CORRELATIONS]
     measured = [] if known.correlation is None else [(max(0.0, known.correlation), True)]
     rows = []
@@ -376,14 +376,11 @@ def known_of(folder: Path) -> Known:
     result = stored.result
     score = result.scores.get(result.main_metric)
     metric = result.main_metric if score is None else score.metric or result.main_metric
-    values: dict[AnswerKey, float] = {}
-    sources, lowest = [], []
-    for one in result.instances:
-        wanted = score is None or score.split in (None, one.split)
-        if wanted and one.error is None and one.perturbation is None and metric in one.metrics:
-            values[AnswerKey(one.id, one.trial)] = one.metrics[metric]
-            sources.append(one.cluster or one.id)
-            lowest += [] if one.lowest_score is None else [one.lowest_score]
+    split = None if score is None else score.split
+    scored = [one for one in result.instances if _has_score(one, metric, split)]
+    values = {AnswerKey(one.id, one.trial): one.metrics[metric] for one in scored}
+    sources = [one.cluster or one.id for one in scored]
+    lowest = [one.lowest_score for one in scored if one.lowest_score is not None]
     judged = list(values.values())
     if len(judged) < 2:
         raise ConfigError(f"{stored.folder}: fewer than two answers have a score by {metric}: nothing can be planned")
@@ -398,6 +395,10 @@ def known_of(folder: Path) -> Known:
     effect, sharing = design_effect(judged, scale, sources), len(sources) / effective_clusters(sources)
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
     return Known(result.main_metric, expected, high - low, len(people), correlation)
+
+
+def _has_score(one: InstanceRecord, metric: str, split: str | None) -> bool:
+    return split in (None, one.split) and one.error is None and one.perturbation is None and metric in one.metrics
 
 
 def _of_people(people: dict[AnswerKey, float], values: dict[AnswerKey, float]) -> tuple[float, float, float | None]:
