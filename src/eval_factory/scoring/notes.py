@@ -1,4 +1,4 @@
-"""What a reader of a score has to know, the weightiest first, and whether the score may be reported: decided here alone."""
+"""What a reader of a score has to know, the weightiest first, and whether the score may be reported."""
 
 from __future__ import annotations
 
