@@ -19,16 +19,7 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, Executor, Lost, RunSpec, RunState, Started
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.cell_outcome import (
-    FAILED,
-    MISSING,
-    PARTIAL,
-    NextAction,
-    Outcome,
-    Tried,
-    end_of,
-    outcome_of,
-)
+from eval_factory.workflows.suite.cell_outcome import NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -38,6 +29,9 @@ from eval_factory.workflows.suite.suite_journal import (
     CELL_STARTED,
     ENDPOINT_BACK,
     ENDPOINT_PAUSED,
+    FAILED,
+    MISSING,
+    PARTIAL,
     SuiteJournal,
     cell_fields,
 )

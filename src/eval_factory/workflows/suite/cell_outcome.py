@@ -20,6 +20,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.nouns import RunStatus
+from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,6 @@ def end_of(returncode: int, record_file: Path) -> CellEnd:
     )
 
 
-COMPLETE = RunStatus.COMPLETE
-PARTIAL = RunStatus.PARTIAL
-FAILED = RunStatus.FAILED
-MISSING = RunStatus.MISSING
-WAITING = RunStatus.WAITING
-"""Given to Slurm, where it goes on without this command."""
 CRASHES_FORGIVEN = 1
 """helm-run failed, or a process was killed: once it may have been bad luck."""
 
