@@ -31,8 +31,7 @@ from eval_factory.executors.served import ServedModel, ServerFailedError, Server
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.suite.cell_loop import CellLoop, Work
-from eval_factory.workflows.suite.cell_outcome import worst_code
+from eval_factory.workflows.suite.cell_loop import CellLoop, Work, worst_code
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
