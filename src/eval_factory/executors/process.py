@@ -54,7 +54,7 @@ class Execution:
     """All but those of progress, in their order."""
 
 
-TICK_S = 0.2
+_TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
@@ -80,10 +80,10 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
             spec.lock.share_with(process.pid)
             while process.poll() is None:
                 if reader.is_alive():
-                    reader.join(TICK_S)  # the output ends with the process: its end is seen at once
+                    reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
                 else:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(TICK_S)
+                        process.wait(_TICK_S)
                 on_tick()
         except BaseException:
             _end_group(process)

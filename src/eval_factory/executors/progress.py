@@ -18,7 +18,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.executors.process import Execution, ProcessSpec, run_logged
 
-PLAIN_INTERVAL_S = 10.0
+_PLAIN_INTERVAL_S = 10.0
 REFRESHES_PER_S = 4
 NARROWEST_BAR = 8
 READ_BYTES = 1 << 20
@@ -123,7 +123,7 @@ class ProgressDisplay:
             return
         finished = event["total"] and event["done"] >= event["total"]
         now = time.monotonic()
-        if finished or now - self._last_line >= PLAIN_INTERVAL_S:
+        if finished or now - self._last_line >= _PLAIN_INTERVAL_S:
             self._last_line = now
             self.say(f"  {figures}")
 

@@ -14,7 +14,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.executors.process import Captured, run_captured
 
-TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0
 SEEN_BY_SLURM = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SLURM_CONF",
     "SLURM_CLUSTERS", "SLURM_JWT",
@@ -108,7 +108,7 @@ class Slurm:
 
     def _do(self, argv: Sequence[str]) -> Captured:
         try:
-            return self._run(argv, self._env, TIMEOUT_S)
+            return self._run(argv, self._env, _TIMEOUT_S)
         except FileNotFoundError:
             raise PrerequisiteError(
                 f"{argv[0]} is not there: executor slurm needs Slurm's commands\n"
@@ -160,7 +160,7 @@ _WORDS = {
     "Resources": "nodes that others use",
 }
 _LIMITS = re.compile(r"(QOS|Assoc|Max)\w*")
-OWN = frozenset({"", "None", "JobArrayTaskLimit"})
+NO_REASON = frozenset({"", "None", "JobArrayTaskLimit"})
 """Nothing is said yet, or the suite's own `tasks_at_once` has been reached."""
 
 

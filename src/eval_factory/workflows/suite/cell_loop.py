@@ -194,9 +194,9 @@ def next_cell(waiting: Iterable[PlannedCell], running: Collection[str], paused: 
     return min(ready, key=lambda cell: (busy[cell.group], cell.number), default=None)
 
 
-TICK_S = 0.1
+_TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0
-NOT_BEGUN, INTERRUPTED = "not begun", "interrupted"
+NOT_BEGUN, _INTERRUPTED = "not begun", "interrupted"
 SERVER_LOST = "the server of its model was lost"
 INTERRUPTED_CODE = InterruptedRunError.exit_code
 KILLED = -int(signal.SIGKILL)
@@ -310,7 +310,7 @@ class CellLoop:
         try:
             while self._waiting or self._running:
                 self._begin_some()
-                self._take(self.executor.look(TICK_S))
+                self._take(self.executor.look(_TICK_S))
                 self._look_at_server()
                 self._look_at_pauses()
                 self._look_at_budget()
@@ -324,7 +324,7 @@ class CellLoop:
             self.executor.end()
             self._take(self.executor.look())
             everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, MISSING, INTERRUPTED_CODE, INTERRUPTED)
+            self._leave(everybody, MISSING, INTERRUPTED_CODE, _INTERRUPTED)
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
@@ -381,7 +381,7 @@ class CellLoop:
         tried = Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
         if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
-            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
+            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, _INTERRUPTED, INTERRUPTED_CODE)
         if cell.name in self._without_server and not end.has_result:
             outcome = Outcome(NextAction.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
         self._without_server.discard(cell.name)

@@ -50,7 +50,7 @@ class EndpointProbe:
             env = {**self.env, **credentials_report(planned.plan, self.env).found}
             for endpoint in planned.plan.endpoints:
                 todo.setdefault(_name_of(endpoint), (endpoint, env))
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = pool.map(lambda one: self._answer(*one), todo.values())
             self.answers.update(zip(todo, found, strict=True))
 
@@ -91,7 +91,7 @@ def _name_of(endpoint: EndpointSettings) -> str:
 
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-AT_ONCE = 16
+_AT_ONCE = 16
 
 
 class News(Enum):
@@ -124,7 +124,7 @@ class EndpointPauses:
     max_outage_s: float
     clock: Callable[[], float] = time.monotonic
     pauses: dict[str, _Pause] = field(default_factory=dict)
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE))
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -39,7 +39,7 @@ from eval_factory.workflows.suite.suite_journal import (
 from eval_factory.workflows.suite.suite_status import (
     ENDED,
     GOES,
-    PUBLISHED,
+    RESULT_PUBLISHED,
     RUN_IT,
     modified_at,
     same_command,
@@ -47,9 +47,9 @@ from eval_factory.workflows.suite.suite_status import (
 )
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
-NO_RESULT = "there is no result"
-ANOTHER = "the result in its folder is of another configuration or version"
-OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
+_NO_RESULT = "there is no result"
+_ANOTHER = "the result in its folder is of another configuration or version"
+_OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
 ASK_THE_REST = "the same command asks what is left"
 LOOK = "its logs say why"
 ATTEMPTS = "attempts"
@@ -230,7 +230,7 @@ def _checked(one: CheckedCell, told: CellState | None) -> CellCheck:
         return _made(one, status, reason, ())
     first = one.problems + one.missing
     if told is not None and told.status in UNFINISHED:
-        ended = told.reason == PUBLISHED
+        ended = told.reason == RESULT_PUBLISHED
         return _made(one, told.status, told.reason if ended else reason, first or (RUN_IT if ended else "wait for it",))
     if told is not None and told.status == FAILED:
         return _made(one, FAILED, told.reason or reason, first or ((LOOK, RUN_IT) if told.attempt else (RUN_IT,)))
@@ -245,14 +245,14 @@ def _found(plan: Plan) -> tuple[str, str | None]:
         return COMPLETE, None if told is None else f"not reportable: {told.splitlines()[0]}"
     state = read_state(plan.rundir)
     if state is not None and state.complete and state.identity == plan.identity and reads_own_data(plan):
-        return COMPLETE, OWN_DATA
+        return COMPLETE, _OWN_DATA
     try:
         counts = load_result(plan.rundir.root).result.validity.instances
     except PrerequisiteError:
-        return MISSING, NO_RESULT
+        return MISSING, _NO_RESULT
     if has_partial_result(plan.rundir, plan.identity):
         return PARTIAL, f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
-    return MISSING, ANOTHER
+    return MISSING, _ANOTHER
 
 
 def _made(one: CheckedCell, status: str, reason: str | None, to_do: tuple[str, ...]) -> CellCheck:

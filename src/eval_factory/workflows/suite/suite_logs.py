@@ -25,8 +25,8 @@ from eval_factory.workflows.suite.suite_status import (
     status_of,
 )
 
-POLL_S = 0.5
-MOST_NAMED = 10
+_POLL_S = 0.5
+_MOST_NAMED = 10
 
 
 def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[Path, ...]:
@@ -65,7 +65,7 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
                 write(printable(line.decode("utf-8", errors="replace")))
         if not goes_on:
             return
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
         status = reader.look()
         cell = find_cell(status, cell.state.name)
 
@@ -108,8 +108,8 @@ def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 ENDED_POLL_S = 0.2

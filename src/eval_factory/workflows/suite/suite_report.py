@@ -155,8 +155,8 @@ def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-MOST_NAMED = 12
-LONGEST_REASON = 200
+_MOST_NAMED = 12
+_LONGEST_REASON = 200
 
 
 def summary_of(
@@ -173,9 +173,9 @@ def summary_of(
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
-    lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:MOST_NAMED]]
-    if len(wrong) > MOST_NAMED:
-        lines.append(f"  and {len(wrong) - MOST_NAMED} more: eval-factory suite check {folder.root}")
+    lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:_MOST_NAMED]]
+    if len(wrong) > _MOST_NAMED:
+        lines.append(f"  and {len(wrong) - _MOST_NAMED} more: eval-factory suite check {folder.root}")
     if any(cell.status != COMPLETE for cell in cells):  # the last request that a limit allows may be the last of all
         lines += [] if stopped is None else [stopped]
         lines += _next_step(cells, folder, stopped or "")
@@ -185,7 +185,7 @@ def summary_of(
 
 def _what(cell: CellReport) -> str:
     status = "complete, but not reportable" if cell.status == COMPLETE else cell.status
-    return f"{status}: {one_line(cell.reason, LONGEST_REASON)}" if cell.reason else status
+    return f"{status}: {one_line(cell.reason, _LONGEST_REASON)}" if cell.reason else status
 
 
 def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> list[str]:

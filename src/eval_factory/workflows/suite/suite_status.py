@@ -53,7 +53,7 @@ class CellJob:
         return {"task": self.task, "attempts": self.attempts, "log": str(self.log), "work_folder": work}
 
 
-STARTING = "starting"
+_STARTING = "starting"
 """Before helm-run tells anything: it is imported, the endpoint is asked one question."""
 
 _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
@@ -64,7 +64,7 @@ _MUCH_ROOM = 1000
 class CellProgress:
     """The last phase that was told, and what is done in it."""
 
-    phase: str = STARTING
+    phase: str = _STARTING
     phase_since: float | None = None
     """Epoch seconds."""
     counts: Mapping[str, Any] | None = None
@@ -143,8 +143,8 @@ GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
 
 
-GONE = "its folder holds no result any more"
-ANOTHER = "the result in its folder is of another configuration"
+_GONE = "its folder holds no result any more"
+_ANOTHER = "the result in its folder is of another configuration"
 RUN_IT = "the same command runs it"
 
 UNKNOWN = Holder(pid=0, host="", since="")
@@ -297,8 +297,8 @@ def _why_lost(cell: CellState, figures: CellFigures | None) -> str | None:
     if cell.status not in (COMPLETE, PARTIAL) or cell.identity is None:
         return None
     if figures is None:
-        return GONE
-    return None if cell.identity == figures.identity else ANOTHER
+        return _GONE
+    return None if cell.identity == figures.identity else _ANOTHER
 
 
 def same_command(status: SuiteStatus) -> str:
@@ -420,10 +420,10 @@ def modified_at(path: Path) -> float:
         return 0.0
 
 
-INTERVAL_S = 5.0
+_INTERVAL_S = 5.0
 """How long what squeue says is good enough: it asks one program for a whole cluster."""
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
-PUBLISHED = "its job has ended: the same command takes the result over"
+RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
 TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
 
 
@@ -474,7 +474,7 @@ class QueueReader:
         cell = replace(cell, job=job, state=told)
         if task is None:
             why_not = _why_not_queued(told, store.ended(wave, run), known=states is not None)
-            status = WAITING if why_not == PUBLISHED else told.status
+            status = WAITING if why_not == RESULT_PUBLISHED else told.status
             return replace(cell, state=replace(told, status=status, reason=why_not))
         if isinstance(state, Waiting):
             return replace(cell, state=replace(told, status=WAITING, reason=task))
@@ -489,7 +489,7 @@ class QueueReader:
     def _states(self) -> Mapping[str, RunState] | None:
         """None where Slurm does not say."""
         now = self._clock()
-        if self._known is None or now - self._known[0] >= INTERVAL_S:
+        if self._known is None or now - self._known[0] >= _INTERVAL_S:
             try:
                 found: Mapping[str, RunState] | None = self._runs.look()
             except PrerequisiteError:
@@ -501,7 +501,7 @@ class QueueReader:
 def _why_not_queued(state: CellState, ended: RunEnd | None, *, known: bool) -> str | None:
     """What a cell comes to that is not in the queue, before the command has taken it over."""
     if ended is not None and ended.status == COMPLETE:
-        return PUBLISHED
+        return RESULT_PUBLISHED
     if not known:
         return NOT_KNOWN
     if state.status in (FAILED, PARTIAL):

@@ -152,7 +152,7 @@ def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over
             file.write("o\nthree")
         return "missing", CellJob(None, 1, slurms, work), "its job has ended"
 
-    monkeypatch.setattr(suite_logs, "POLL_S", 0.0)
+    monkeypatch.setattr(suite_logs, "_POLL_S", 0.0)
     lines: list[str] = []
     reader: Any = Scripted(folder, waits, waits, begins, is_not_known, ends)
     show_logs(reader, None, lines.append, follow=True)
