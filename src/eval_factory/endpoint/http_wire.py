@@ -114,7 +114,7 @@ MAX_MALFORMED = 2
 """So often a request is sent whose answers are malformed: the server of a gateway that answers next may do better."""
 
 CUT = "the connection was closed before the whole answer came"
-TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
+_TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
 TOO_LARGE_HEAD = f"the answer's header is larger than {MAX_HEAD >> 10} KiB"
 PAID_AGAIN = f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
 WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
@@ -249,7 +249,7 @@ class Wire(asyncio.Protocol):
                 parts.append(chunk)
                 size += len(chunk)
                 if size > MAX_BODY:
-                    raise TransportError(TOO_LARGE, malformed=True)
+                    raise TransportError(_TOO_LARGE, malformed=True)
                 if self.size + size > FREE_BODY:
                     await hold.take()
         except urllib3.exceptions.HTTPError as error:
@@ -299,7 +299,7 @@ class Wire(asyncio.Protocol):
             else:
                 self._fail("what came is no HTTP", malformed=True, silent=True)
         if self.size > (MAX_BODY if self._has_head else MAX_HEAD):
-            self._fail(TOO_LARGE if self._has_head else TOO_LARGE_HEAD, malformed=True)
+            self._fail(_TOO_LARGE if self._has_head else TOO_LARGE_HEAD, malformed=True)
         if self._is_over:
             self._tell()
         elif self.size > FREE_BODY and not self._may_be_large:

@@ -45,7 +45,7 @@ LIFETIME_UNKNOWN_S = 300.0
 TOKEN_TIMEOUT_S = 20.0
 LOCK_TIMEOUT_S = 60.0
 REASON_LIMIT = 200
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 _TOKEN_RETRIES = Retry(
@@ -162,7 +162,7 @@ class OAuthSignIn(SignIn):
             raise SignInError(
                 f"Missing environment variables for {self.service} token: {', '.join(missing)}\n  set them (export ...)"
             )
-        if urlsplit(self._url).hostname in LOOPBACK:
+        if urlsplit(self._url).hostname in _LOOPBACK:
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")  # oauthlib asks over https only
         session = OAuth2Session(client=BackendApplicationClient(client_id=self._id, scope=self._scope))
         session.hooks["response"].append(self._refuse_another_host)

@@ -11,7 +11,7 @@ from typing import Any
 
 from eval_factory.core.safe_files import write_atomic
 
-ENDED, SHORTENED = "ended", "shortened"
+EXECUTION_ENDED, SHORTENED = "ended", "shortened"
 """Counts: answers that ended the process that executed them; queries that got less time than the others."""
 
 

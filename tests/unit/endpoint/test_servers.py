@@ -296,7 +296,7 @@ def test_a_limit_a_minute_is_tolerated_until_its_window_has_passed(clock: Clock)
 def test_and_for_longer_while_others_are_answered(clock: Clock) -> None:
     server = three().all[0]
     first = clock.now
-    while clock.now - first < servers.PATIENCE_S:
+    while clock.now - first < servers._PATIENCE_S:
         assert server.tolerates_limit(first)
         clock.now += 100
         server.answered()

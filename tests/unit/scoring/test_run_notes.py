@@ -19,7 +19,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.run_notes import NO_ROWS, NOT_CONFINED, notes_of, notes_on_data, notes_on_labels
+from eval_factory.scoring.run_notes import _NOT_CONFINED, NO_ROWS, notes_of, notes_on_data, notes_on_labels
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
 from unit.builders import plan
@@ -276,7 +276,7 @@ def test_queries_that_had_less_time_are_counted(tmp_path: Path) -> None:
 def test_what_is_not_confined_by_us_is_said(tmp_path: Path) -> None:
     flags = {"config.type": "helm:bigcodebench:version=v0.1.3", "config.params.extra.allow_code_execution": True}
     (note,) = notes_on_data(plan({**flags, "config.output_dir": str(tmp_path)}))
-    assert note == (Importance.DOUBTFUL, NOT_CONFINED)
+    assert note == (Importance.DOUBTFUL, _NOT_CONFINED)
 
 
 def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None:
