@@ -306,3 +306,9 @@ def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
     assert "extra.judges" in gone
     assert len(judges_that_failed(counts, 0)) == 3
     assert judges_that_failed(counts, 1) == ()
+
+
+def test_the_ends_of_the_scale_belong_to_it() -> None:
+    lowest, highest = judged({"a": 1}), judged({"a": 5})
+    assert bounds_over_judgements(metric(lowest), lowest, ("a", "b")) == (1.0, 3.0)
+    assert bounds_over_judgements(metric(highest), highest, ("a", "b")) == (3.0, 5.0)
