@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eval_factory import api
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
-from eval_factory.core.foreign_text import cell, code_block, printable
+from eval_factory.core.foreign_text import code_block, markdown_cell, printable
 from eval_factory.core.secrets import names_a_secret
 
 SETTINGS = {
@@ -97,10 +97,10 @@ def _summary_of_preview(found: Sequence[Previewed], what: str) -> str:
     if not found:
         return f"## Preview of run configs\n\nNo {what} matches.\n"
     lines = ["## Preview of run configs", "", "| run config | exit code | what is said |", "|---|---|---|"]
-    lines += [f"| {cell(one.name)} | {one.exit_code} | {cell(one.told)} |" for one in found]
+    lines += [f"| {markdown_cell(one.name)} | {one.exit_code} | {markdown_cell(one.told)} |" for one in found]
     text, left_out = "\n".join(lines) + "\n", 0
     for one in found:
-        details = f"\n<details><summary>{cell(one.name)}</summary>\n\n{code_block(one.text)}\n</details>\n"
+        details = f"\n<details><summary>{markdown_cell(one.name)}</summary>\n\n{code_block(one.text)}\n</details>\n"
         if len((text + details).encode()) > MOST_BYTES_OF_DETAILS:
             left_out += 1
         else:
@@ -120,7 +120,7 @@ def evaluate(env: Mapping[str, str]) -> int:
     if not codes:
         raise ConfigError("run-configs: no file that git knows matches these patterns; is it committed?")
     lines = ["## Evaluations", "", "| run config | exit code | |", "|---|---|---|"]
-    lines += [f"| {cell(name)} | {code} | {EXIT_CODES.get(code, 'unknown')} |" for name, code in codes.items()]
+    lines += [f"| {markdown_cell(name)} | {code} | {EXIT_CODES.get(code, 'unknown')} |" for name, code in codes.items()]
     _add_summary(env, "\n".join(lines) + "\n")
     return max(codes.values())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eval_factory.tasks.errata import Erratum, load_errata
 from eval_factory.tasks.framework import Framework, Task, load_framework
-from eval_factory.tasks.own_data import described
+from eval_factory.tasks.own_data import described_layout
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -80,7 +80,7 @@ def _section(task: Task) -> list[str]:
         allowed = f": one of {', '.join(f'`{value}`' for value in rule.allowed)}" if rule.allowed else ""
         lines.append(f"- `{name}` ({needed}){allowed}{f': {rule.about}' if rule.about else ''}")
         values: Mapping[str, str | None] = {}
-        lines += [f"  - `{line}`" for line in described(rule.layout, values)]
+        lines += [f"  - `{line}`" for line in described_layout(rule.layout, values)]
     lines += [f"- {note}" for note in about.notes]
     errata = load_errata().of(task.helm.run_spec, task.helm.fixed)
     if errata:

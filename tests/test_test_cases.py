@@ -19,7 +19,7 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.suite.planned_cells import checked, refuse_wrong
+from eval_factory.workflows.suite.planned_cells import checked_cells, refuse_wrong
 
 FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
 MARK = "# expect: "
@@ -179,7 +179,7 @@ def test_a_wrong_policy_is_refused_by_the_program_and_by_the_schema(path: Path) 
 def test_a_suite_is_taken_by_the_program_and_by_the_schema(path: Path) -> None:
     suite = build_suite(path, env={})
     assert len(suite.cells) > 1
-    refuse_wrong(checked(suite, {}))
+    refuse_wrong(checked_cells(suite, {}))
     assert list(SCHEMA_OF_SUITES.iter_errors(yaml.safe_load(path.read_text("utf-8")))) == []
 
 

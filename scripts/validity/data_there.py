@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from eval_factory.data.hub import cache_folder
+from eval_factory.data.hub import dataset_cache_folder
 from eval_factory.data.sources import TaskSources, load_sources
 from eval_factory.tasks.framework import Task
 
@@ -43,6 +43,6 @@ def _missing(sources: TaskSources, scenarios: Path | None, env: Mapping[str, str
         return f"no texts in {sources.scenario}/"
     home = Path(env.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
     for dataset in sources.hub:
-        if not any((home / "datasets" / cache_folder(dataset.id)).glob("*")):
+        if not any((home / "datasets" / dataset_cache_folder(dataset.id)).glob("*")):
             return f"no data set {dataset.id} of the Hugging Face Hub"
     return None

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from eval_factory.config.evaluation import Request, build_evaluation, request_of, several
+from eval_factory.config.evaluation import Request, arguments_of, build_evaluation, several
 from eval_factory.config.load import plain_document
 from eval_factory.core.errors import (
     BusyError,
@@ -108,7 +108,7 @@ def evaluate(
         InterruptedRunError: among them; Ctrl-C, or a notebook's stop button, while helm-run works. helm-run is ended.
         KeyboardInterrupt: the same at another time.
     """
-    request = request_of(run_config, output_dir, flags, overrides)
+    request = arguments_of(run_config, output_dir, flags, overrides)
     found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
@@ -126,7 +126,7 @@ def submit(
     screen: TextIO | None = None,
 ) -> Evaluated | Submitted:
     """As `evaluate`, but a job of Slurm is not waited for: the same call again has its result when it has ended."""
-    request = request_of(run_config, output_dir, flags, overrides)
+    request = arguments_of(run_config, output_dir, flags, overrides)
     return _run(request, options or Options(), wait=False, env=_env(env), screen=screen or io.StringIO())
 
 
@@ -202,7 +202,7 @@ def dry_run(
     screen: TextIO | None = None,
 ) -> DryRun:
     """The same merged, checked and rendered; nothing is started or written. Raises what `evaluate` would of that."""
-    request = request_of(run_config, output_dir, flags, overrides)
+    request = arguments_of(run_config, output_dir, flags, overrides)
     from eval_factory.workflows.dry_run import dry_run as look
 
     return look(request, options or Options(), env=_env(env), screen=screen or io.StringIO())
@@ -219,7 +219,7 @@ def estimate(
     """What a run will ask, take and cost; no endpoint is asked, nothing is downloaded."""
     from eval_factory.workflows.estimate import estimate as look
 
-    request = request_of(run_config, output_dir, flags, overrides)
+    request = arguments_of(run_config, output_dir, flags, overrides)
     return look(build_evaluation(request, load_framework(), _env(env)), _env(env))
 
 
@@ -273,14 +273,14 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
         EvalFactoryError: with the exit code of what went wrong. A limit that is not kept raises nothing: `outcome`,
             and `exit_code`, say so.
     """
-    from eval_factory.analysis.gate import hold
-    from eval_factory.analysis.gate_policy import check as check_lock
+    from eval_factory.analysis.gate import evaluate_policy
+    from eval_factory.analysis.gate_policy import check_lock as check_lock
     from eval_factory.analysis.gate_policy import load_policy
 
     read = load_policy(Path(policy))
     locked_at = check_lock(read)
     held, against = ([Path(one) for one in several(folders)] for folders in (candidates, baselines))
-    return hold(read, held, against, locked_at)
+    return evaluate_policy(read, held, against, locked_at)
 
 
 def verify(folder: Path | str) -> Verified:

@@ -11,7 +11,7 @@ import pytest
 
 from browser.test_hostile_page import BREAK_IN, FOREIGN_MARKUP
 from chromium import CANARY, Chromium, Counted, Keys
-from eval_factory.core.annotations import AnswerKey, Choice, Question, Shown
+from eval_factory.core.annotations import AnswerKey, Question, RatingChoice, ShownAnswer
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.workflows.annotate import Exported, import_sheets
 from eval_factory.workflows.verify import verify
@@ -148,9 +148,9 @@ def hostile_form(folder: Path, url: str) -> tuple[Path, list[str]]:
         replace(SAMPLE.answers[0], code=one, questions=(Question(text), Question("=cmd")))
         for one, text in zip(codes, texts, strict=True)
     )
-    scale = tuple(Choice(float(one), str(one)) for one in range(1, 6))
+    scale = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
     shown = {
-        one: Shown(AnswerKey("id", 0), (("user", text), (text, text)), text, (text,), answers[0].questions, "d")
+        one: ShownAnswer(AnswerKey("id", 0), (("user", text), (text, text)), text, (text,), answers[0].questions, "d")
         for one, text in zip(codes, texts, strict=True)
     }
     file = folder / "rater_1.html"

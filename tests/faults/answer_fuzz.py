@@ -17,14 +17,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+
+from loopback import AnswerServer
 
 INSTANCES = 8
 SHRINK = [Phase.shrink] if os.environ.get("EVAL_FACTORY_FUZZ_SHRINK") else []
@@ -112,19 +112,11 @@ ratings = st.one_of(
 judgements = st.fixed_dictionaries(dict.fromkeys(CRITERIA, ratings), optional={"overall": anything})
 
 
-def as_text(judgement: Any) -> str:
-    return json.dumps(judgement)
-
-
-def judged(text: str) -> dict[str, Any]:
-    return plain(text, "chat")
-
-
 judges_bodies = st.one_of(
-    judgements.map(as_text).map(judged),
-    st.builds(lambda a, b, c: judged(a + as_text(b) + c), texts, judgements, texts),
-    st.just(judged(as_text(dict.fromkeys(CRITERIA, RATING)))),
-    texts.map(judged),
+    judgements.map(lambda judgement: plain(json.dumps(judgement), "chat")),
+    st.builds(lambda a, b, c: plain(a + json.dumps(b) + c, "chat"), texts, judgements, texts),
+    st.just(plain(json.dumps(dict.fromkeys(CRITERIA, RATING)), "chat")),
+    texts.map(lambda text: plain(text, "chat")),
     bodies("chat"),
 )
 
@@ -133,28 +125,19 @@ def encoded(body: Any) -> bytes:
     return json.dumps(body).encode()
 
 
-def broken(data: bytes, cut: int) -> bytes:
-    return data[: cut % (len(data) + 1)]
-
-
 def answers(kind: str) -> st.SearchStrategy[bytes]:
     whole = bodies(kind).map(encoded)
-    return st.one_of(whole, whole, whole, st.builds(broken, whole, st.integers(0, 10**6)), st.binary(max_size=20))
+    broken = st.builds(lambda data, cut: data[: cut % (len(data) + 1)], whole, st.integers(0, 10**6))
+    return st.one_of(whole, whole, whole, broken, st.binary(max_size=20))
 
 
-class Endpoint:
+class Endpoint(AnswerServer):
     """The n-th new prompt of a role gets its n-th answer, each time that it is asked."""
 
     def __init__(self) -> None:
         self.of_role: dict[str, Sequence[bytes]] = {}
         self.order: dict[str, dict[str, int]] = {}
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(self))
-        self.server.daemon_threads = True
-        Thread(target=self.server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+        super().__init__(lambda data: (200, self.answer(json.loads(data))))
 
     def begin(self, of_role: dict[str, Sequence[bytes]]) -> None:
         self.of_role, self.order = of_role, {role: {} for role in of_role}
@@ -170,31 +153,13 @@ class Endpoint:
         return self.of_role[role][place % len(self.of_role[role])]
 
 
-def handler_of(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            data = endpoint.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    return Handler
-
-
 def call_helm_run_in_this_process() -> None:
     """helm-run is called where the program would start it; what HELM brings with it is registered once."""
     from helm.benchmark import run as helm_run
 
     from eval_factory.core.helm_run_settings import PARENT
     from eval_factory.executors import progress
-    from eval_factory.executors.process import Finished, ProcessSpec
+    from eval_factory.executors.process import FinishedProcess, ProcessSpec
     from eval_factory.helm_plugin import session
 
     register = helm_run.register_builtin_configs_from_helm_package
@@ -205,7 +170,7 @@ def call_helm_run_in_this_process() -> None:
             registered.append(True)
             register()
 
-    def run_logged(spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object) -> Finished:
+    def run_logged(spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object) -> FinishedProcess:
         before, sys.argv = sys.argv, list(spec.argv)
         environment = dict(os.environ)
         os.environ.update({name: value for name, value in spec.env.items() if name != PARENT})
@@ -220,7 +185,7 @@ def call_helm_run_in_this_process() -> None:
             os.environ.clear()
             os.environ.update(environment)
         on_tick()
-        return Finished(code, ())
+        return FinishedProcess(code, ())
 
     helm_run.register_builtin_configs_from_helm_package = register_once
     vars(progress)["run_logged"] = run_logged
@@ -294,7 +259,7 @@ def run_config(folder: Path, kind: str, url: str) -> Path:
 
 
 def fuzz(kind: str, examples: int, seed_number: int) -> None:
-    endpoint = Endpoint()
+    endpoint = Endpoint().__enter__()
     jury = kind == "jury"
     form = "chat" if jury else kind
     roles = {MODEL: answers(form)} | ({f"judge/{name}": judges_bodies.map(encoded) for name in JUDGES} if jury else {})

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_at
+from eval_factory.endpoint.servers import servers_of
 
 AT_ONCE = 12
 
@@ -35,8 +34,10 @@ def main(way: str, url: str) -> None:
         role="model", url=url, model_id="m", endpoint_type="chat", key_names=(), request_timeout=120.0, max_retries=0,
         parallelism=AT_ONCE, adapter=Adapter({}, [], {}, None, "<think>", "</think>"),
     )  # fmt: skip
-    connection = connection_to(settings, env={}, redactor=Redactor(["a-key-that-is-known-0123"]), say=print)
-    client = RetryingClient(settings, servers_at([connection], settings, has_answered=True, is_patient=False))
+    redactor = Redactor(["a-key-that-is-known-0123"])
+    servers = servers_of(settings, env={}, redactor=redactor, say=print, has_answered=True)
+    servers.all[0].is_patient = False
+    client = RetryingClient(settings, servers)
 
     def ask(number: int) -> str:
         try:

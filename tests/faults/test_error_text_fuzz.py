@@ -14,7 +14,6 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from eval_factory.cli import main
 from eval_factory.core.foreign_text import LONGEST
 from eval_factory.core.logs import FATAL, WARNING
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import limits
+from eval_factory.endpoint import servers
 from eval_factory.endpoint import sign_in as signing
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import Adapter
@@ -37,6 +36,7 @@ from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
 from eval_factory.helm_plugin.session import session_for
 from faults.test_matrix import TIMEOUT_S, command, environment
 from integration.support import CANARY, Outcome
+from loopback import AnswerServer
 from scripted_endpoint import ADAPTER
 
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
@@ -84,57 +84,20 @@ def examples(count: int) -> settings:
     return settings(SETTINGS, max_examples=max(1, int(count * FACTOR)))
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up, on a busy machine; by default it is told on standard error."""
-
-
-class Echo:
+class Echo(AnswerServer):
     """A server that says what it is told, with the status that it is told; `of` may choose both by the request."""
 
     def __init__(self) -> None:
+        super().__init__(lambda data: self.of(json.loads(data) if data.startswith(b"{") else {}))
         self.status, self.body = 500, b""
         self.of: Callable[[dict[str, Any]], tuple[int, bytes]] = lambda _request: (self.status, self.body)
-        self._server = _Server(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    def __enter__(self) -> Echo:
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        echo = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                data = self.rfile.read(int(self.headers["Content-Length"]))
-                status, body = echo.of(json.loads(data) if data.startswith(b"{") else {})
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        return Handler
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Echo]:
     """Nobody waits for the end of its rate limits."""
     with Echo() as echo, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "WINDOW_S", 0.0)
+        patch.setattr(servers, "WINDOW_S", 0.0)
         yield echo
 
 

@@ -203,9 +203,9 @@ IMPATIENT = """
 import importlib.util
 
 if importlib.util.find_spec("eval_factory"):
-    from eval_factory.endpoint import outage
+    from eval_factory.endpoint import retrying_client
 
-    outage.OUTAGE_S = 1.0
+    retrying_client.OUTAGE_S = 1.0
 """
 
 

@@ -19,12 +19,11 @@ import pytest
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.bridge import map_at_once
-from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY, PAID_AGAIN
 from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_at
+from eval_factory.endpoint.servers import servers_of
 from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
 from token_answers import forget_proxies_and_certificates
 from unit.builders import endpoint_settings
@@ -51,8 +50,8 @@ class Asker:
         settings = endpoint_settings(
             url=endpoint.url, parallelism=at_once, max_retries=max_retries, request_timeout=request_timeout
         )
-        connection = connection_to(settings, env={}, redactor=Redactor(), say=self.said.append)
-        servers = servers_at([connection], settings, has_answered=True, is_patient=False)
+        servers = servers_of(settings, env={}, redactor=Redactor(), say=self.said.append, has_answered=True)
+        servers.all[0].is_patient = False
         self._client = RetryingClient(settings, servers)
 
     def ask(self, number: int) -> str:

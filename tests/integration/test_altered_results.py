@@ -20,7 +20,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.report.checksums import write_checksums
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.annotate import import_sheets
-from eval_factory.workflows.recollect import state_of
+from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.verify import Verified
 from integration.jury_endpoint import CANARIES, JUDGES, MODEL, JuryEndpoint
 from integration.support import TIMEOUT_S, program_environment
@@ -125,7 +125,7 @@ def remake_checksums(folder: Path, name: str) -> None:
     rundir = RunDir(folder)
     if name != rundir.attestation.name:
         result = load_result(folder).result
-        write_checksums(rundir, (folder / one for one in state_of(rundir).runs), result)
+        write_checksums(rundir, (folder / one for one in last_state(rundir).runs), result)
         return
     lines = rundir.checksums.read_text("utf-8").splitlines()
     names = [line.split("  ", 1)[1] for line in lines]

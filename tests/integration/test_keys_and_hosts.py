@@ -30,8 +30,8 @@ from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.report.documents import to_yaml
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.leaderboard.board import make_board, request_of
-from eval_factory.workflows.reproduce import without_nulls
+from eval_factory.workflows.leaderboard.board import board_request, make_board
+from eval_factory.workflows.reproduce import without_unset
 from eval_factory.workflows.suite.slurm_run import suite_of
 from integration.jury_endpoint import judgement
 from integration.support import TIMEOUT_S, program_environment
@@ -131,7 +131,7 @@ class World:
     def stored(self, endpoint: Mapping[str, Any], **extra: Any) -> list[EndpointSettings]:
         """The run config that `reproduce` makes of a result's run_config.yml."""
         first = build_evaluation(Request(document=self.config(endpoint, **extra)), load_framework(), KEYS)
-        again = without_nulls(yaml.safe_load(to_yaml(first.as_dict())))
+        again = without_unset(yaml.safe_load(to_yaml(first.as_dict())))
         return self.of(Request(run_config=self.file(yaml.safe_load(to_yaml(again)))))
 
     def as_job(self, endpoint: Mapping[str, Any], **extra: Any) -> list[EndpointSettings]:
@@ -146,7 +146,7 @@ class World:
         conf.write_text('entries: [{description: "medication_qa:model=text", priority: 1}]')
         config = {"target": {"api_endpoint": {"url": self.a, "model_id": "m", **endpoint}}}
         flags = {"name": "medhelm_public", "conf": conf, "run_config": self.file(config)}
-        board = make_board(request_of(flags), KEYS, io.StringIO())
+        board = make_board(board_request(flags), KEYS, io.StringIO())
         return [one for cell in board.cells for one in self.of(Request(document=cell.cell.document))]
 
     def imported(self, **endpoint: Any) -> list[EndpointSettings]:

@@ -57,9 +57,9 @@ def test_quickstart_leaves_every_file(quickstart: Outcome) -> None:
 
 def test_quickstart_documents(quickstart: Outcome) -> None:
     document = quickstart.document()
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     results = yaml.safe_load((quickstart.output_dir / "results.yml").read_text("utf-8"))
-    documents.check(results, documents.RESULTS_SCHEMA)
+    documents.check_document(results, documents.RESULTS_SCHEMA)
     assert document["provenance"]["target"] == "demo baseline"
     assert any("demo baseline" in note for note in document["validity"]["notes"])
     assert document["validity"]["instances"]["scored"] == 40

@@ -15,7 +15,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
-from eval_factory.helm.output import HelmRun, RunSpec
+from eval_factory.helm.output import HelmRun, StoredRunSpec
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.scoring.parts import Draft
 from eval_factory.scoring.tally import Tally
@@ -58,6 +58,12 @@ def draft(run: HelmRun | None = None, **known: Any) -> Draft:
     """A result in the making of which nothing but this is known."""
     none = SpentByRole(Spent(0, 0, 0, None, None, None, None), {})
     made = Draft(
-        plan(), run or HelmRun(Path(), RunSpec(name="r"), []), "run", "test", Tally(), [], Usage(none, none, 0, 0.0)
+        plan(),
+        run or HelmRun(Path(), StoredRunSpec(name="r"), []),
+        "run",
+        "test",
+        Tally(),
+        [],
+        Usage(none, none, 0, 0.0),
     )
     return replace(made, **known)

@@ -17,7 +17,6 @@ from eval_factory.config.evaluation import Request
 from eval_factory.config.suite import Suite
 from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
-from eval_factory.tasks.task_info import list_tasks
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from unit.builders import MINIMAL
@@ -182,13 +181,6 @@ def test_the_output_folder_is_over_file_and_flags(name: str, asked: list[Any]) -
     assert flags["config.output_dir"] == "b"
 
 
-def test_tasks() -> None:
-    assert api.list_tasks() == list_tasks()
-    assert api.list_tasks("jury") == list_tasks("jury")
-    with pytest.raises(ConfigError):
-        api.list_tasks("no such tag")
-
-
 @pytest.fixture
 def suites(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions, Any, Any]]:
     """What the runner of suites was asked."""
@@ -231,20 +223,6 @@ def test_a_suite_is_a_mapping_a_file_or_a_preset(suites: list[Any], tmp_path: Pa
     assert "demo_chat/sample_medical_qa" in [cell.name for cell in of_preset.cells]
     assert given == SUITE
     assert flags["suite.output_dir"] == "b"
-
-
-def test_how_a_suite_is_run_and_where_it_is_shown(suites: list[Any]) -> None:
-    screen = io.StringIO()
-    with pytest.raises(Asked):
-        api.run_suite(SUITE, options=SuiteOptions(fresh=True, reuse=(Path("x"),)), env={"KEY": "v"}, screen=screen)
-    with pytest.raises(Asked):
-        api.run_suite(SUITE)
-    (_, options, env, observer), (_, no_options, own, nobody) = suites
-    assert (options, env) == (SuiteOptions(fresh=True, reuse=(Path("x"),)), {"KEY": "v"})
-    assert (no_options, own) == (SuiteOptions(), os.environ)
-    observer.say("said")
-    nobody.say("said to nobody")
-    assert screen.getvalue() == "said\n"
 
 
 def test_folders_to_reuse_may_be_texts(suites: list[Any]) -> None:
@@ -295,9 +273,6 @@ def test_what_is_wrong_is_raised_and_ends_no_process(
     assert told.value.exit_code in (2, 3)
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "")
-
-
-ENDS = {"exit", "quit", "sys.exit", "os._exit", "os.abort"}
 
 
 def test_an_estimate_is_of_the_merged_configuration(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_factory.core.annotations import AnswerKey, Asked, Choice, Rating, Sample, SampledAnswer, Shown
+from eval_factory.core.annotations import AnswerKey, Asked, Rating, RatingChoice, Sample, SampledAnswer, ShownAnswer
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.safe_files import open_regular
@@ -143,7 +143,9 @@ def drawn(layers: Sequence[Layer], rated: Collection[AnswerKey], draw: Draw) -> 
     return found
 
 
-def sample_of(asked: Asked, layers: Sequence[Layer], chosen: Sequence[tuple[Shown, int, float]], draw: Draw) -> Sample:
+def drawn_sample(
+    asked: Asked, layers: Sequence[Layer], chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+) -> Sample:
     """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
     told = [draw.identity, asked.kind, str(draw.seed), *(f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen)]
     sheet = _letters("\n".join(told), ID_LETTERS)
@@ -173,7 +175,7 @@ def codes_of(count: int, sheet: str) -> list[str]:
     return list(found)
 
 
-def order_of(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
+def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
     """An order of each rater's own: who tires, tires at other answers than the others."""
     shuffled = sorted(codes)
     random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311
@@ -210,7 +212,7 @@ _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
 _FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
 
 
-def cell(text: str) -> str:
+def sheet_cell(text: str) -> str:
     """A text that a spreadsheet shows and does not run, on one line."""
     line = printable(_BREAKS.sub(LINE_BREAK, text).replace("\t", " "))
     safe = _FORMULA.sub(r"\1'\2", line)
@@ -218,7 +220,7 @@ def cell(text: str) -> str:
 
 
 def csv_sheet(
-    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, Shown], *, with_reference: bool
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
 ) -> str:
     """A line for each question about each answer; the texts of an answer stand in its first line alone.
 
@@ -235,13 +237,15 @@ def csv_sheet(
     return BOM + file.getvalue()
 
 
-def _rows(sample: Sample, rater: str, one: SampledAnswer, told: Shown, *, with_reference: bool) -> Iterator[list[str]]:
+def _rows(
+    sample: Sample, rater: str, one: SampledAnswer, told: ShownAnswer, *, with_reference: bool
+) -> Iterator[list[str]]:
     choices = " / ".join(choice.label for choice in sample.choices)
     reference = "\n\n".join(told.references) if with_reference else ""
     texts = [question_text(told.turns), told.answer, reference]
     for number, asked in enumerate(one.questions, start=1):
-        cells = [cell(text) for text in texts] if number == 1 else ["", "", ""]
-        yield [sample.id, rater, one.code, str(number), *cells, cell(asked.name), choices, "", ""]
+        cells = [sheet_cell(text) for text in texts] if number == 1 else ["", "", ""]
+        yield [sample.id, rater, one.code, str(number), *cells, sheet_cell(asked.name), choices, "", ""]
 
 
 def question_text(turns: Sequence[tuple[str, str]]) -> str:
@@ -351,7 +355,7 @@ def _number(text: str, answer: SampledAnswer) -> int | None:
     return found if 1 <= found <= len(answer.questions) else None
 
 
-def choice_of(text: str, choices: Iterable[Choice]) -> float | None:
+def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
     """The rating that a cell names, by its label or its number; a decimal comma is one."""
     said = text.strip().lower()
     by_label = {choice.label: choice.value for choice in choices}
@@ -376,7 +380,7 @@ def _rows_of(file: Path) -> Iterator[_Row]:
         content = opened.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"is larger than {LARGEST // 1024**2} MiB")
-    text = text_of(content)
+    text = decoded_sheet(content)
     lines = text.splitlines()
     if lines and lines[0].lower().startswith("sep="):  # Excel's, for others to know the delimiter
         text = text.split("\n", 1)[1] if "\n" in text else ""
@@ -396,7 +400,7 @@ def _rows_of(file: Path) -> Iterator[_Row]:
             yield _Row(str(file), number, {name: one.strip() for name, one in zip(header, filled, strict=False)})
 
 
-def text_of(content: bytes) -> str:
+def decoded_sheet(content: bytes) -> str:
     """UTF-8, with a mark or without; UTF-16 with one; else what Windows' programs write in the West.
 
     Raises:

@@ -429,19 +429,19 @@ def _html(compared: Compared) -> str:
     """The pairs with their differences, or why there are none; the ranks of three or more."""
     if not compared.comparable:
         reasons = [reason.message for reason in compared.reasons]
-        return html.block(f"not comparable: {_names_of_models(compared)}", html.listed(reasons))
+        return html.html_block(f"not comparable: {_names_of_models(compared)}", html.html_list(reasons))
     head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
     ranks = [
         f"{one.model.label}: rank {one.best}" + (f" to {one.worst}" if one.worst != one.best else "")
         for one in compared.ranks
     ]
     accepted = [f"accepted: {reason.message}" for reason in compared.accepted]
-    return html.block(
+    return html.html_block(
         _names_of_models(compared),
         [
             in_html(Table(head, [_table_cells(one) for one in compared.comparisons], 5), html.MOST_ROWS),
             *([html.paragraph("; ".join(ranks))] if ranks else []),
-            *html.listed(accepted),
+            *html.html_list(accepted),
         ],
     )
 

@@ -60,7 +60,7 @@ _FINDINGS = {
 }
 
 
-def document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
+def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[str, Any]:
     """What `--json` prints. Differences are in the metric's own unit, b - a."""
     return {
         "comparable": compared.comparable,
@@ -101,7 +101,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
     }
 
 
-def text(compared: Compared, texts: Texts | None = None) -> str:
+def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     """For a screen of 80 columns; ends with a line break."""
     lines: list[str] = []
     for model in compared.models:
@@ -253,7 +253,7 @@ def _p(value: float | None) -> str:
     return formats.p_value(value, missing="-")
 
 
-def markdown(compared: Compared) -> str:
+def comparison_markdown(compared: Compared) -> str:
     """A table with a row a pair, for an issue or a job's summary."""
     models = [[model.label, model.name, str(model.folder)] for model in compared.models]
     lines = [*in_markdown(Table(["", "model", "folder"], models)), ""]
@@ -306,7 +306,7 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
 def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     """The scores, and the differences between them."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plot_kinds import Estimate, difference_plot, dot_plot
+    from eval_factory.report.plot_kinds import PlottedValue, difference_plot, dot_plot
 
     metric = stored[0].result.main_metric
     rows, scale = [], None
@@ -315,10 +315,10 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
         if score is not None:
             scale = score.scale
             label = f"{model.label} {model.name}"
-            rows.append(Estimate(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
+            rows.append(PlottedValue(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
-        row = Estimate(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
+        row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
         found.append(
             difference_plot(
                 f"Difference in {pair.metric}, {pair.pair}",

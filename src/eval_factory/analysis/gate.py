@@ -74,7 +74,7 @@ class GateResult:
         return EXIT_CODES[self.outcome]
 
 
-def hold(
+def evaluate_policy(
     policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = (), locked_at: datetime | None = None
 ) -> GateResult:
     """Hold the candidate's results against the policy, and against the baseline's where it limits a drop.

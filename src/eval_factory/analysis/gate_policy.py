@@ -21,7 +21,7 @@ Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]
 NotNegative = Annotated[float, Field(ge=0, strict=True)]
-Share = Annotated[float, Field(ge=0, le=1, strict=True)]
+_Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 
 EVERY_VALUE = "*"
 """In the place of a group's value: each group of the field has to keep these limits."""
@@ -42,7 +42,7 @@ class Limits(_Described):
     """The candidate's score is at least so much."""
     max_drop: NotNegative | None = None
     """It is worse than the baseline's by at most so much. Needs a baseline."""
-    max_relative_drop: Share | None = None
+    max_relative_drop: _Share | None = None
     """It is worse than the baseline's by at most this share of the baseline's. Needs a baseline."""
     relative_guard_below: Annotated[float, Field(strict=True)] | None = None
     """`max_relative_drop` counts only where the baseline's score is below this."""
@@ -200,10 +200,10 @@ def _explained(path: Path, detail: Any) -> str:
     return f"{path}: {where}: {expectation(detail)}"
 
 
-Schema = dict[str, Any]
+_Schema = dict[str, Any]
 
 
-def gate_policy_schema() -> Schema:
+def gate_policy_schema() -> _Schema:
     """What a policy may hold."""
     whole = PolicyFile.model_json_schema()
     about = {
@@ -214,7 +214,7 @@ def gate_policy_schema() -> Schema:
     return about | _plain(whole, whole["$defs"]) | about
 
 
-def _plain(schema: Mapping[str, Any], models: Mapping[str, Schema]) -> Schema:
+def _plain(schema: Mapping[str, Any], models: Mapping[str, _Schema]) -> _Schema:
     """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out.
 
     A model's fields and a mapping's keys are names, whatever they are; their schemas are gone through.
@@ -222,7 +222,7 @@ def _plain(schema: Mapping[str, Any], models: Mapping[str, Schema]) -> Schema:
     if "$ref" in schema:
         model = models[schema["$ref"].rpartition("/")[2]]
         return _plain({**model, **{key: value for key, value in schema.items() if key != "$ref"}}, models)
-    found: Schema = {}
+    found: _Schema = {}
     for key, value in schema.items():
         if key == "properties":
             found[key] = {name: _plain(field, models) for name, field in value.items()}
@@ -251,14 +251,14 @@ def lock(policy: Policy, now: datetime) -> Path:
     """
     path = lock_path(policy.path)
     if path.exists():
-        check(policy)
+        check_lock(policy)
         return path
     record = {_SHA256: policy.sha256, _LOCKED: now.astimezone(timezone.utc).isoformat(timespec="seconds")}
     write_atomic(path, json.dumps(record, indent=2) + "\n")
     return path
 
 
-def check(policy: Policy) -> datetime | None:
+def check_lock(policy: Policy) -> datetime | None:
     """When the policy was locked; None where it is not.
 
     Raises:

@@ -35,7 +35,7 @@ SUITE = "eval-factory gate"
 _WORD: dict[Verdict, str] = {Verdict.PASS: "PASS", Verdict.FAIL: "FAIL", Verdict.INCONCLUSIVE: "INCONCLUSIVE"}
 
 
-def text(result: GateResult) -> str:
+def gate_text(result: GateResult) -> str:
     lines = [f"gate: {_WORD[result.outcome]} ({result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)})"]
     for one in result.benchmarks:
         lines.append(f"  {_WORD[one.outcome]:<12}  {one.task} ({_kind(one)})")
@@ -46,7 +46,7 @@ def text(result: GateResult) -> str:
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
-def markdown(result: GateResult) -> str:
+def gate_markdown(result: GateResult) -> str:
     lines = [
         f"## Gate: {_WORD[result.outcome]}",
         "",
@@ -66,7 +66,7 @@ def markdown(result: GateResult) -> str:
     return "\n".join(lines) + "\n"
 
 
-def document(result: GateResult) -> dict[str, Any]:
+def gate_document(result: GateResult) -> dict[str, Any]:
     """For `--json`."""
     return {
         "outcome": result.outcome,
@@ -161,7 +161,7 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         folder.mkdir(parents=True, exist_ok=True)
         stored, name = load_result(one.candidate), _file_name(one.task)
         salt = _salt(folder / f"{name}.eval-result.salt")
-        made = statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, registered=registered)
+        made = gate_statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, registered=registered)
         written.append(folder / f"{name}.eval-result.intoto.json")
         write_atomic(written[-1], json.dumps(made, indent=2, ensure_ascii=False) + "\n")
     return written
@@ -184,7 +184,7 @@ def _salt(path: Path) -> bytes:
         raise PrerequisiteError(f"{path}: is no salt; move it away, and a new one is made") from None
 
 
-def statement(
+def gate_statement(
     stored: StoredResult,
     metric: str,
     checks: Sequence[Check],

@@ -23,8 +23,8 @@ from eval_factory.core.tables import Table, code, latex, markdown
 from eval_factory.report.papers import (
     Citations,
     Described,
+    enumerated,
     forms,
-    listed,
     methods_of,
     methods_text,
     model_card,
@@ -32,7 +32,7 @@ from eval_factory.report.papers import (
     tripod_llm,
     tripod_of,
 )
-from eval_factory.report.reader import is_suite, load_result, one_run, run_folders
+from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
 OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
 TABLES = ("markdown", "latex")
@@ -88,7 +88,7 @@ def _described(results: SuiteResults, cite: Citations) -> dict[tuple[str, str], 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
     """Of a suite, what its table names, also where there is no result; of runs, each with the names that tell it."""
-    if len(folders) == 1 and is_suite(folders[0]) and SuiteDir(folders[0]).results_yaml.exists():
+    if len(folders) == 1 and is_suite_folder(folders[0]) and SuiteDir(folders[0]).results_yaml.exists():
         suite = SuiteDir(folders[0])
         for cell in parse_own(suite.results_yaml.read_text(encoding="utf-8"))["cells"]:
             target, evaluation = str(cell["target"]), str(cell["evaluation"])
@@ -135,8 +135,8 @@ class _Several:
         for place, word in ((1, "On"), (0, "Of")):
             names = list(dict.fromkeys(one[place] for one in of))
             if len(of) == sum(one[place] in names for one in self.runs):
-                return f"{word} {listed(names)}"
-        return f"Of {listed([f'{target} on {evaluation}' for target, evaluation in of])}"
+                return f"{word} {enumerated(names)}"
+        return f"Of {enumerated([f'{target} on {evaluation}' for target, evaluation in of])}"
 
     def of_item(self, item: str) -> list[str]:
         """What the models beside each other add to an item of TRIPOD-LLM."""

@@ -14,23 +14,23 @@ from markupsafe import Markup
 from eval_factory import __version__
 from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.comparison import Pair, numbers_of
-from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResults
+from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
 from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, GroupScore, WinRate
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.tables import Cell, Code, Lines, Link, Strong, Table, csv_text, prose
+from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell, csv_text, prose
 from eval_factory.core.tables import html as in_html
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report import documents
-from eval_factory.report.documents import OneLine, laid_out, rounded_fields, without_nulls
+from eval_factory.report.documents import OneLine, formatted, rounded_fields, without_nulls
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
 
 SUITE_SCHEMA_VERSION = 1
 
 
-def document(results: SuiteResults, root: Path) -> dict[str, Any]:
+def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
     """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are relative."""
     written = {
         "schema_version": SUITE_SCHEMA_VERSION,
@@ -94,7 +94,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
         "paid": without_nulls(rounded_fields(paid)) or None,
         "scores": [OneLine(_group_score(one)) for one in cell.group_scores] or None,
     }
-    told: dict[str, Any] = laid_out(without_nulls(more))
+    told: dict[str, Any] = formatted(without_nulls(more))
     return {**first, **told}
 
 
@@ -114,7 +114,7 @@ def _win_rate(one: WinRate) -> dict[str, Any]:
     return rounded_fields(fields, "win_rate")
 
 
-def _benchmark(one: Benchmark) -> dict[str, Any]:
+def _benchmark(one: ComparedBenchmark) -> dict[str, Any]:
     ranks = [OneLine({"target": each.model.label, "best": each.best, "worst": each.worst}) for each in one.ranks]
     return {"evaluation": one.evaluation, "pairs": [_pair(pair) for pair in one.pairs], "ranks": ranks}
 
@@ -162,7 +162,7 @@ _ROW = (
 )  # fmt: skip
 
 
-def rows(results: SuiteResults, root: Path | None = None) -> list[dict[str, Any]]:
+def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[str, Any]]:
     """A row a cell, for a table or a data frame: every row has the same fields, with numbers as they are.
 
     Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in those suites where a
@@ -195,14 +195,14 @@ def _field_of(score: GroupScore) -> str:
 NO_WIN_RATES = "No two models have values that a win rate could be made of."
 
 
-def markdown(results: SuiteResults, root: Path) -> str:
+def suite_markdown(results: SuiteResults, root: Path) -> str:
     """The table, for an issue, a wiki or a job's summary.
 
     Args:
         root: the suite's folder, to which the cells' folders are relative.
     """
     cost = words.total_cost(results)
-    lines = ["# Results of the suite", "", " ".join(filter(None, (words.summary(results), cost)))]
+    lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
     for title, section in (
         ("Scores", _scores(results)),
         ("Win rates", _win_rates(results)),
@@ -230,7 +230,7 @@ def _scores(results: SuiteResults) -> Iterator[str]:
     yield from _listed("Not reportable:", ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)))
 
 
-def _value(cell: CellResult | None) -> Cell:
+def _value(cell: CellResult | None) -> TableCell:
     if cell is None or cell.value is None:
         return words.value(cell)
     interval = words.interval(cell)
@@ -317,14 +317,14 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
     """With times and requests, which are others each time."""
     head = ["model", "benchmark", "status", "scored", "failed", "prompt tokens", "answer tokens", "cost", "requests",
             "tried again", "median s", "run s"]  # fmt: skip
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for cell in results.cells:
         model = cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
         took = ["", "", "", ""]
         if cell.took is not None:
             took = [*map(formats.count, (cell.took.requests, cell.took.retries)),
                     formats.decimals(cell.took.latency_p50_s, 2), formats.decimals(cell.took.wall_s, 1)]  # fmt: skip
-        name: Cell = cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
+        name: TableCell = cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
         failed = formats.count(cell.failed, missing=words.NOTHING)
         scored = formats.percent(cell.coverage, missing=words.NOTHING)
         rows.append([model, name, cell.status, scored, failed, *words.paid(cell), *took])
@@ -378,7 +378,7 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
 
 @dataclass(frozen=True)
 class _PairsOfPage:
-    benchmark: Benchmark
+    benchmark: ComparedBenchmark
     table: Markup
     compared: int
     shown: int
@@ -410,11 +410,11 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir 
     Raises:
         OSError: the folder cannot be written.
     """
-    whole = document(results, folder.root)
-    documents.check(whole, documents.SUITE_RESULTS_SCHEMA)
+    whole = results_document(results, folder.root)
+    documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder
-    write_atomic(into.results_csv, csv_text(rows(results, folder.root)))
-    write_atomic(into.results_md, markdown(results, folder.root))
+    write_atomic(into.results_csv, csv_text(result_rows(results, folder.root)))
+    write_atomic(into.results_md, suite_markdown(results, folder.root))
     write_atomic(into.results_html, suite_page(results, folder.root))
     write_atomic(into.usage_yaml, documents.to_yaml(usage_document(results)))
     write_atomic(into.results_yaml, documents.to_yaml(whole))

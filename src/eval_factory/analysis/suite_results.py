@@ -117,7 +117,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class ComparedBenchmark:
     """The models of one evaluation, compared with each other by its main metric."""
 
     evaluation: str
@@ -156,7 +156,7 @@ class SuiteResults:
     """Of the main metrics, as HELM's leaderboards have them."""
     left_out: tuple[LeftOut, ...]
     group_win_rates: tuple[GroupWinRates, ...]
-    benchmarks: tuple[Benchmark, ...]
+    benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
     def cell(self, target: str, evaluation: str) -> CellResult | None:
@@ -306,13 +306,13 @@ def _timed(records: Iterable[InstanceRecord], main: Score, times: list[float]) -
         yield record
 
 
-def _benchmark(evaluation: str, sides: Sequence[Side]) -> Benchmark:
+def _benchmark(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
     pairs = compare_pairs(sides)
     compared = {model.label: model for pair in pairs if pair.comparison for model in (pair.a, pair.b)}
     names = list(compared)
     shown = [(names.index(better), names.index(worse)) for better, worse in _shown(pairs)]
     ranks = [Ranked(compared[name], *ends) for name, ends in zip(names, rank_intervals(len(names), shown), strict=True)]
-    return Benchmark(evaluation, pairs, tuple(ranks))
+    return ComparedBenchmark(evaluation, pairs, tuple(ranks))
 
 
 def _shown(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[str, str]]:
@@ -324,7 +324,9 @@ def _shown(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[str, s
             yield better.label, worse.label
 
 
-def _columns(results: Sequence[CellResult], benchmarks: Sequence[Benchmark]) -> tuple[list[Column], list[LeftOut]]:
+def _columns(
+    results: Sequence[CellResult], benchmarks: Sequence[ComparedBenchmark]
+) -> tuple[list[Column], list[LeftOut]]:
     """The columns of the win rates, and what has a value and is in none."""
     columns, left_out = [], []
     together = iter(corrected([pair for one in benchmarks for pair in one.pairs]))
@@ -344,7 +346,7 @@ def _columns(results: Sequence[CellResult], benchmarks: Sequence[Benchmark]) -> 
     return columns, left_out
 
 
-def _against(benchmark: Benchmark, entering: Mapping[str, CellResult]) -> str | None:
+def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -> str | None:
     """Why no win is counted in a benchmark."""
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
@@ -358,7 +360,7 @@ def _against(benchmark: Benchmark, entering: Mapping[str, CellResult]) -> str | 
     return None
 
 
-def _column(benchmark: Benchmark, entering: Mapping[str, CellResult], certain: Iterable[Pair]) -> Column:
+def _column(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult], certain: Iterable[Pair]) -> Column:
     """`certain`: the pairs with p values corrected for those of all benchmarks, of which win rates are made."""
     values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
     lower = next(iter(entering.values())).higher_is_better is False

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from eval_factory.analysis.comparison import Comparison, Pair, difference
-from eval_factory.analysis.suite_results import Benchmark, CellResult, SuiteResults
+from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, WinRate
 from eval_factory.core import formats
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.tables import Cell, Code, Table
+from eval_factory.core.tables import Code, Table, TableCell
 from eval_factory.report.sentences import amount
 
 NOTHING = "-"
@@ -31,7 +31,7 @@ GROUPS_BESIDE = (
 )
 
 
-def summary(results: SuiteResults) -> str:
+def completeness(results: SuiteResults) -> str:
     """How much of the suite there is."""
     total = len(results.cells)
     complete = sum(cell.status == RunStatus.COMPLETE for cell in results.cells)
@@ -113,7 +113,7 @@ class PairRow:
     reasons: tuple[str, ...] = ()
 
 
-def pair_rows(benchmark: Benchmark) -> Iterator[PairRow]:
+def pair_rows(benchmark: ComparedBenchmark) -> Iterator[PairRow]:
     for pair in benchmark.pairs:
         yield _pair_row(benchmark.evaluation, pair)
 
@@ -185,7 +185,7 @@ def group_tables(results: SuiteResults) -> dict[str, Table]:
     return found
 
 
-def _group_rows(results: SuiteResults, group: str, evaluation: str) -> Iterator[list[Cell]]:
+def _group_rows(results: SuiteResults, group: str, evaluation: str) -> Iterator[list[TableCell]]:
     cells = [results.cell(target, evaluation) for target in results.targets]
     of_group = [
         {one.label: one.value for one in cell.group_scores if one.group == group} if cell else {} for cell in cells
@@ -197,7 +197,7 @@ def _group_rows(results: SuiteResults, group: str, evaluation: str) -> Iterator[
 
 def efficiency_table(results: SuiteResults) -> Table | None:
     """HELM's seventh group. It has no place among the results: no two runs have the same times."""
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for evaluation in results.evaluations:
         cells = [results.cell(target, evaluation) for target in results.targets]
         times = [cell.took.inference_runtime_s if cell and cell.took else None for cell in cells]

@@ -158,11 +158,11 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def verify_data(folder: Path) -> None:
     """Compare every file with the manifest."""
-    from eval_factory.data.bundle import compare, read_manifest, settle
+    from eval_factory.data.bundle import compare_files, read_manifest, settle
 
     settle(folder)
     manifest = read_manifest(folder)
-    differences = compare(folder, manifest)
+    differences = compare_files(folder, manifest)
     for line in differences.lines():
         click.echo(own_lines(line))
     if differences:

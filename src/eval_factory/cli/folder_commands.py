@@ -47,7 +47,7 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
         click.echo(json.dumps([_record(one) for one in found], indent=2))
     else:
         for one in found:
-            click.echo(own_lines(shown(one)))
+            click.echo(own_lines(verified_lines(one)))
     ctx.exit(max(one.exit_code for one in found))
 
 
@@ -56,19 +56,19 @@ def _record(one: Verified) -> dict[str, object]:
     return {**record, "folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code}
 
 
-def shown(one: Verified) -> str:
+def verified_lines(one: Verified) -> str:
     """The outcome of one folder, then a line for each finding and note."""
     if one.findings:
         outcome = f"altered: {len(one.findings)} finding{'s' * (len(one.findings) != 1)}"
     else:
         outcome = "intact" if one.unreadable is None else f"cannot be verified: {one.unreadable}"
     lines = [f"{one.folder}: {outcome}"]
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for finding in one.findings:
-        told[finding.file] += 1
-        if told[finding.file] <= MOST_SHOWN:
+        counts[finding.file] += 1
+        if counts[finding.file] <= MOST_SHOWN:
             lines.append(f"  {finding}")
-    more = {file: count - MOST_SHOWN for file, count in told.items() if count > MOST_SHOWN}
+    more = {file: count - MOST_SHOWN for file, count in counts.items() if count > MOST_SHOWN}
     lines += [f"  {file}: {count} more findings (--json shows them)" for file, count in more.items()]
     lines += [f"  note: {note}" for note in one.notes]
     return "\n".join(printable(line) for line in lines)

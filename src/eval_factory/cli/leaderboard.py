@@ -109,10 +109,10 @@ def list_leaderboards(as_json: bool) -> None:
 @click.pass_context
 def run(ctx: click.Context, /, **flags: Any) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
-    from eval_factory.workflows.leaderboard.board import make_board, request_of
+    from eval_factory.workflows.leaderboard.board import board_request, make_board
     from eval_factory.workflows.leaderboard.board_tables import commands_of, tables_of
 
-    request = request_of({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
+    request = board_request({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
     screen = lasting(sys.stderr)
     cells: tuple[CellReport, ...] = ()
     board = make_board(request, os.environ, screen)

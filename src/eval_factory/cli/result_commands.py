@@ -64,10 +64,12 @@ def compare(
     compared = api.compare(folders, metric=metric, margin=margin, allow=names)
     texts = texts_of_flips(compared.comparisons[0]) if how["with_texts"] and compared.comparable else None
     if how["as_json"]:
-        told = json.dumps(report.document(compared, texts), indent=2) + "\n"
+        text = json.dumps(report.comparison_document(compared, texts), indent=2) + "\n"
     else:
-        told = own_lines(report.markdown(compared) if how["as_markdown"] else report.text(compared, texts))
-    lasting(sys.stdout).write(told)
+        text = own_lines(
+            report.comparison_markdown(compared) if how["as_markdown"] else report.comparison_text(compared, texts)
+        )
+    lasting(sys.stdout).write(text)
     if not compared.comparable:
         raise NotReportableError(f"the results cannot be compared: {_next_step(compared)}")
 
@@ -141,7 +143,11 @@ def gate(
     if (attest is None) != (evaluator is None):
         raise ConfigError("gate: --attest DIR and --evaluator URI belong together: a statement says who ran it")
     result = api.gate(policy, candidate, baseline)
-    found = json.dumps(gate_report.document(result), indent=2) + "\n" if flags["as_json"] else gate_report.text(result)
+    found = (
+        json.dumps(gate_report.gate_document(result), indent=2) + "\n"
+        if flags["as_json"]
+        else gate_report.gate_text(result)
+    )
     lasting(sys.stdout).write(own_lines(found))
     if junit is not None:
         with _named(junit):
@@ -151,7 +157,7 @@ def gate(
             gate_report.write_statements(result, attest, evaluator)
     if summary := os.environ.get(JOB_SUMMARY):
         with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
-            file.write(gate_report.markdown(result))
+            file.write(gate_report.gate_markdown(result))
     if result.exit_code:
         counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
         raise NotReportableError(printable(f"gate: {result.outcome}: {', '.join(counting)}"))
@@ -197,7 +203,7 @@ def report(
     of one run, of a suite, or of runs beside each other the TRIPOD-LLM checklist, the methods section, and tables with
     intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
-    from eval_factory.report.reader import compared_runs, is_suite, run_folders
+    from eval_factory.report.reader import compared_runs, is_suite_folder, run_folders
 
     if purpose is not None:
         from eval_factory.analysis.paper import written_for
@@ -210,7 +216,7 @@ def report(
             return
     from eval_factory.core.rundir import PRIVATE
     from eval_factory.core.safe_files import write_atomic
-    from eval_factory.report.page.document import page_of
+    from eval_factory.report.page.document import result_page
     from eval_factory.report.reader import load_result
 
     runs = run_folders(folders)
@@ -218,13 +224,14 @@ def report(
         from eval_factory.analysis.comparison_report import page_of_several
 
         if output is None:
-            own = "; ".join(f"{SuiteDir(one).results_html} is the suite's own" for one in folders if is_suite(one))
+            pages = [SuiteDir(one).results_html for one in folders if is_suite_folder(one)]
+            own = "; ".join(f"{page} is the suite's own" for page in pages)
             said = f" ({own})" if own else ""
             raise ConfigError(f"report: several folders have one page between them{said}; say where: -o page.html")
         text = page_of_several(compared_runs(folders, "report"), with_texts=not no_text)
     else:
         stored = load_result(runs[0])
-        text = page_of(stored, with_texts=not no_text)
+        text = result_page(stored, with_texts=not no_text)
         if output is None:
             output = stored.folder / ("report-without-texts.html" if no_text else "report.html")
             _look_at_checksums(output, text)
@@ -298,13 +305,13 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
 
 
 def _difference(one: Comparison) -> Drawing:
-    from eval_factory.report.plot_kinds import Estimate, difference_plot
+    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
 
     found = one.paired
     names = (f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})")
     return difference_plot(
         f"{one.task}: {one.metric}, {one.b.name} minus {one.a.name}",
-        [Estimate(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
+        [PlottedValue(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
         names=names, axis_label=f"{one.b.label} minus {one.a.label}", margin=one.margin,
         higher_is_better=one.higher_is_better,
     )  # fmt: skip

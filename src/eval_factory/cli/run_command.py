@@ -74,7 +74,7 @@ class RunOutput:
         except BaseException as error:
             is_good_end = isinstance(error, click.exceptions.Exit) and error.exit_code == 0  # click ends `--help` so
             if self.as_json and not self._ended and not is_good_end:
-                self._write_end(failure_record(error))
+                self._write_end(_failure_record(error))
             raise
 
     def _write_end(self, record: Mapping[str, Any]) -> None:
@@ -92,7 +92,7 @@ class RecordingCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
 
 
-def failure_record(error: BaseException) -> dict[str, Any]:
+def _failure_record(error: BaseException) -> dict[str, Any]:
     """Of a run that has no result."""
     from eval_factory.workflows.options import failure_record as record_of_failure
 

@@ -122,13 +122,13 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 
     Everything is read from the disk. Exit code: 0, 3 where DIR is no suite's folder.
     """
-    from eval_factory.cli.suite_screen import show, watch
+    from eval_factory.cli.suite_screen import show_status, watch
     from eval_factory.workflows.suite.suite_folder import find_suite
     from eval_factory.workflows.suite.suite_status import SuiteReader
 
     reader, stdout = SuiteReader(find_suite(folder)), lasting(sys.stdout)
     if not watching:
-        show(reader.look(), stdout, as_json=as_json)
+        show_status(reader.look(), stdout, as_json=as_json)
         return
     try:
         watch(reader, stdout, as_json=as_json)
@@ -148,7 +148,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     where DIR is no suite's folder.
     """
     from eval_factory.cli.suite_text import check_text
-    from eval_factory.workflows.suite.suite_check import check as look
+    from eval_factory.workflows.suite.suite_check import check_suite as look
     from eval_factory.workflows.suite.suite_folder import find_suite
 
     found = look(find_suite(folder), env=os.environ)
@@ -167,12 +167,12 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
     Of a suite of one cell, and of a run that Slurm does, no CELL is needed.
     """
     from eval_factory.workflows.suite.suite_folder import find_suite
-    from eval_factory.workflows.suite.suite_logs import show
+    from eval_factory.workflows.suite.suite_logs import show_logs
     from eval_factory.workflows.suite.suite_status import SuiteReader
 
     stdout = lasting(sys.stdout)
     try:
-        show(SuiteReader(find_suite(folder)), cell, lambda line: stdout.write(f"{line}\n"), follow=follow)
+        show_logs(SuiteReader(find_suite(folder)), cell, lambda line: stdout.write(f"{line}\n"), follow=follow)
     except KeyboardInterrupt:
         lasting(sys.stderr).write("watching ended; the suite goes on\n")
 

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -19,12 +19,12 @@ from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, wr
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_text import (
     LONGEST_NAME,
-    Row,
+    CellRow,
+    cell_rows,
     counts_line,
     going_line,
     pause_lines,
     result_text,
-    rows,
     rows_that_fit,
     spent_line,
     state_line,
@@ -37,7 +37,14 @@ from eval_factory.workflows.suite import suite_journal as events
 from eval_factory.workflows.suite import suite_journal as states
 from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, NobodyLooks, SuiteObserver, SuiteState
 from eval_factory.workflows.suite.suite_report import SuiteReport
-from eval_factory.workflows.suite.suite_status import GOES, CellReader, SuiteReader, SuiteStatus, document, status_of
+from eval_factory.workflows.suite.suite_status import (
+    GOES,
+    CellReader,
+    SuiteReader,
+    SuiteStatus,
+    status_document,
+    status_of,
+)
 
 PLAIN_INTERVAL_S = 10.0
 GOES_ON = "it waits for its next attempt"
@@ -50,19 +57,14 @@ NARROWEST = 30
 """Columns below which no terminal is written for."""
 _STATUS_WIDTH = max(map(len, states.STATUSES))
 _GAPS = 4
-_GAP = "  "
-_BELOW = "    "
 INTERVAL_S = 1.0
 
 
 @contextmanager
 def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
     """The observer that was asked for."""
-    if output.quiet:
-        yield _recorded(NobodyLooks(), folder, output)
-    else:
-        with SuiteScreen(lasting(sys.stderr), folder) as screen:
-            yield _recorded(screen, folder, output)
+    with nullcontext(NobodyLooks()) if output.quiet else SuiteScreen(lasting(sys.stderr), folder) as screen:
+        yield StartRecord(screen, output.stdout, folder) if output.as_json else screen
 
 
 class SuiteScreen:
@@ -121,30 +123,30 @@ class SuiteScreen:
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
         if kind == events.SUITE_STARTED:
-            return [f"{_clean(self._folder.root)}: {counts_line(self._status())}"]
+            return [f"{one_line(str(self._folder.root))}: {counts_line(self._status())}"]
         if kind == events.ENDPOINT_PAUSED:
             pauses = [one for one in self._state.pauses.values() if one.group == event.get("group")]
             return pause_lines(pauses, self._clock())
         if kind == events.ENDPOINT_BACK:
-            return [f"{_clean(event.get('group'))}: answers again"]
+            return [f"{one_line(str(event.get('group')))}: answers again"]
         cell = self._state.cells.get((str(event.get("target")), str(event.get("evaluation"))))
         if cell is None or kind not in (events.CELL_STARTED, events.CELL_ENDED):
             return []
         if kind == events.CELL_STARTED:
             again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
-            return [f"{_clean(cell.name)}: started{again}"]
+            return [f"{one_line(cell.name)}: started{again}"]
         return [self._ended_line(cell)]
 
     def _ended_line(self, cell: CellState) -> str:
         figures = self._cells.look(cell).figures
-        told = [
+        parts = [
             result_text(figures) if figures is not None else "",
-            _clean(cell.reason) if cell.reason else "",
-            f"from {_clean(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
+            one_line(cell.reason) if cell.reason else "",
+            f"from {one_line(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
             GOES_ON if cell.so_far is not None else "",
         ]
-        whole = "; ".join(part for part in told if part)
-        return f"{_clean(cell.name)}: {cell.so_far or cell.status}{f': {whole}' if whole else ''}"
+        text = "; ".join(filter(None, parts))
+        return f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"
 
 
 class StartRecord:
@@ -152,42 +154,31 @@ class StartRecord:
 
     def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
         self._further, self._stdout, self._folder = further, stdout, folder
+        self.tick, self.say = further.tick, further.say
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         if event.get("event") == SUITE_STARTED:
-            told = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
-            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **told})
+            known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
+            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **known})
         self._further.on_event(event)
-
-    def tick(self) -> None:
-        self._further.tick()
-
-    def say(self, text: str) -> None:
-        self._further.say(text)
 
 
 def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Group:
     """All cells, in no more lines than the terminal has."""
-    told = (state_line(status, now), counts_line(status), spent_line(status))
-    head = [Text(_fitted(line, width)) for line in told]
+    lines = (state_line(status, now), counts_line(status), spent_line(status))
+    head = [Text(_fitted(line, width)) for line in lines]
     head += [Text(_fitted(line, width), style="yellow") for line in pause_lines(status.pauses, now)]
     head = head[: max(1, height // 2)]
     name_width = min(LONGEST_NAME, max((len(cell.state.name) for cell in status.cells), default=0))
-    found = rows(status, max(0, width - name_width - _STATUS_WIDTH - _GAPS))
+    found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - _GAPS))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
-    table = table_of(shown, name_width)
-    return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
-
-
-def table_of(shown: list[Row], name_width: int) -> Table:
-    """A line a cell, cut at the terminal's edge."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12))
     table.add_column(no_wrap=True, width=_STATUS_WIDTH)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for row in shown:
         table.add_row(Text(row.name), Text(row.status, style=STYLES.get(row.status, "")), Text(row.what))
-    return table
+    return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
 
 
 def _fitted(line: str, width: int) -> str:
@@ -196,16 +187,12 @@ def _fitted(line: str, width: int) -> str:
     return text.plain
 
 
-def _clean(text: Any) -> str:
-    return one_line(str(text))
-
-
 def show_end(report: SuiteReport, output: RunOutput) -> None:
     """What came of it, on standard output; why the exit code is not 0, on standard error."""
     with not_to_be_hung_up():
         status = status_of(report.folder)
         if output.as_json:
-            write_record(output.stdout, end_record(report, status))
+            write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:
             output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
         else:
@@ -220,12 +207,13 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
 
 def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
     """A line each; on a terminal as many as it takes."""
-    found = rows(status)
+    found = cell_rows(status)
     if stdout.isatty():
         _show_table(found, stdout)
         return
-    name, state = (max((len(cells) for cells in column), default=0) for column in _first_columns(found))
-    stdout.writelines(f"{row.name:<{name}}{_GAP}{row.status:<{state}}{_GAP}{row.what}".rstrip() + "\n" for row in found)
+    name = max((len(row.name) for row in found), default=0)
+    state = max((len(row.status) for row in found), default=0)
+    stdout.writelines(f"{row.name:<{name}}  {row.status:<{state}}  {row.what}".rstrip() + "\n" for row in found)
 
 
 def why(report: SuiteReport) -> str:
@@ -240,14 +228,14 @@ def why(report: SuiteReport) -> str:
     return f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
 
 
-def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
+def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     """The main numbers of all cells; suite_results.yaml has all."""
     figures = {cell.state.name: cell.figures for cell in status.cells}
     folder = report.folder
     cells = []
     for cell in report.cells:
-        told = figures.get(cell.name)
-        numbers = {name: getattr(told, name, None) for name in ("main_metric", "value", "ci_low", "ci_high", "n")}
+        found = figures.get(cell.name)
+        numbers = {name: getattr(found, name, None) for name in ("main_metric", "value", "ci_low", "ci_high", "n")}
         cells.append(
             {
                 "target": cell.target,
@@ -256,7 +244,7 @@ def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
                 "exit_code": cell.exit_code,
                 "reason": cell.reason,
                 **numbers,
-                "reportable": None if told is None else told.reportable,
+                "reportable": None if found is None else found.reportable,
                 "collected": cell.collected,
                 "folder": str(cell.folder),
             }
@@ -274,35 +262,24 @@ def end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     }
 
 
-def _recorded(further: SuiteObserver, folder: SuiteDir, output: RunOutput) -> SuiteObserver:
-    return StartRecord(further, output.stdout, folder) if output.as_json else further
-
-
-def _first_columns(found: list[Row]) -> tuple[list[str], list[str]]:
-    return [row.name for row in found], [row.status for row in found]
-
-
-def _show_table(found: list[Row], stdout: TextIO) -> None:
+def _show_table(found: list[CellRow], stdout: TextIO) -> None:
     """Names stay whole, so that they can be copied: what does not fit beside one stands below it."""
-    from rich.console import Console
-    from rich.text import Text
-
     width, names = columns(stdout), max((len(row.name) for row in found), default=0)
     console = Console(file=stdout, highlight=False, force_terminal=True, soft_wrap=True)
     for row in found:
-        line = Text(f"{row.name:<{names}}{_GAP}").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
-        beside = line.copy().append(f"{_GAP}{row.what}")
+        line = Text(f"{row.name:<{names}}  ").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
+        beside = line.copy().append(f"  {row.what}")
         if beside.cell_len <= width:
             console.print(beside)
             continue
         console.print(line)
-        console.print(Text(wrapped(f"{_BELOW}{row.what}", width)))
+        console.print(Text(wrapped(f"    {row.what}", width)))
 
 
-def show(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
+def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
     """Once."""
     if as_json:
-        stdout.write(json.dumps(document(status)) + "\n")
+        stdout.write(json.dumps(status_document(status)) + "\n")
         return
     width = columns(stdout) if stdout.isatty() else None
     for line in status_lines(status, time.time()):
@@ -317,20 +294,20 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
         _each_change(reader, stdout, sleep)
     elif console.is_interactive:
         _on_terminal(reader, console, sleep)
-        show(reader.look(), stdout, as_json=False)
+        show_status(reader.look(), stdout, as_json=False)
     else:
         _as_lines(reader, stdout, sleep)
-        show(reader.look(), stdout, as_json=False)
+        show_status(reader.look(), stdout, as_json=False)
 
 
 def _each_change(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
-    told = ""
+    last = ""
     while True:
         status = reader.look()
-        record = json.dumps(document(status))
-        if record != told:
+        record = json.dumps(status_document(status))
+        if record != last:
             stdout.write(record + "\n")
-            told = record
+            last = record
         if status.state != GOES or nobody_reads(sys.stdout):
             return
         sleep(INTERVAL_S)
@@ -346,13 +323,13 @@ def _on_terminal(reader: SuiteReader, console: Console, sleep: Callable[[float],
 
 def _as_lines(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
     """A line where a cell's status is another, or an endpoint is waited for; the figures now and then."""
-    told: set[str] = set()
+    shown: set[str] = set()
     last = time.monotonic()
     while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
-        lines = [f"{row.name}: {row.status}" for row in rows(status)]
+        lines = [f"{row.name}: {row.status}" for row in cell_rows(status)]
         lines += [line for pause in status.pauses for line in pause_lines([pause], pause.since or 0.0)]
-        new = [line for line in lines if line not in told]
-        told = set(lines)
+        new = [line for line in lines if line not in shown]
+        shown = set(lines)
         if time.monotonic() - last >= PLAIN_INTERVAL_S:
             new.append(f"  {going_line(status)}")
             last = time.monotonic()

@@ -45,7 +45,7 @@ _SHOWN_FIRST = (RUNNING, PAUSED, FAILED, PARTIAL, WAITING, MISSING, COMPLETE)
 
 
 @dataclass(frozen=True)
-class Row:
+class CellRow:
     """A cell's line."""
 
     name: str
@@ -53,28 +53,28 @@ class Row:
     what: str
 
 
-def rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[Row]:
-    """A line for each cell. `room`: columns for what is told of it."""
+def cell_rows(status: SuiteStatus, room: int = _MUCH_ROOM) -> list[CellRow]:
+    """A line for each cell. `room`: columns for what stands beside its status."""
     why = {name: pause.reason for pause in status.pauses for name in pause.cells}
-    return [Row(_clean(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
+    return [CellRow(one_line(cell.state.name), cell.state.status, _what(cell, why, room)) for cell in status.cells]
 
 
-def rows_that_fit(found: Sequence[Row], most: int) -> tuple[list[Row], str]:
+def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
     """At most so many lines, in their order, and what the others are: what goes on or went wrong stays the longest."""
     if len(found) <= most:
         return list(found), ""
     by_weight = sorted(range(len(found)), key=lambda number: (_SHOWN_FIRST.index(found[number].status), number))
     kept = set(by_weight[: max(0, most - 1)])
     hidden = [row.status for number, row in enumerate(found) if number not in kept]
-    told = ", ".join(f"{hidden.count(status)} {status}" for status in _SHOWN_FIRST if status in hidden)
-    return [found[number] for number in sorted(kept)], f"and {told}"
+    names = ", ".join(f"{hidden.count(status)} {status}" for status in _SHOWN_FIRST if status in hidden)
+    return [found[number] for number in sorted(kept)], f"and {names}"
 
 
 def counts_line(status: SuiteStatus) -> str:
     """`15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
     total = len(status.cells)
-    told = ", ".join(f"{count} {name}" for name, count in status.counts.items())
-    return f"{_cells(total)}{f': {told}' if told else ''}"
+    counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
+    return f"{_cells(total)}{f': {counts}' if counts else ''}"
 
 
 def spent_line(status: SuiteStatus) -> str:
@@ -105,16 +105,16 @@ def going_line(status: SuiteStatus) -> str:
 def pause_lines(pauses: Iterable[Pause], now: float) -> list[str]:
     """Each endpoint that is waited for."""
     return [
-        f"paused: {_clean(pause.group)}: {_clean(pause.reason)} ({_cells(len(pause.cells))}{_for(pause.since, now)})"
-        for pause in pauses
+        f"paused: {one_line(one.group)}: {one_line(one.reason)} ({_cells(len(one.cells))}{_for(one.since, now)})"
+        for one in pauses
     ]
 
 
 def state_line(status: SuiteStatus, now: float) -> str:
     """Whether it runs, since when, and what to do where it does not."""
-    folder = _clean(str(status.folder.named))
+    folder = one_line(str(status.folder.named))
     if status.state == GOES:
-        who = f" (process {status.pid} on {_clean(str(status.host))})" if status.pid else ""
+        who = f" (process {status.pid} on {one_line(str(status.host))})" if status.pid else ""
         return f"{folder}: running{who}{_for(status.started, now)}"
     if status.state == ENDED:
         ended = "" if status.ended is None else f" at {_at(status.ended)}"
@@ -125,7 +125,7 @@ def state_line(status: SuiteStatus, now: float) -> str:
 
 def status_lines(status: SuiteStatus, now: float) -> list[str]:
     """All of it."""
-    found = rows(status)
+    found = cell_rows(status)
     name = max((len(row.name) for row in found), default=0)
     return [
         state_line(status, now),
@@ -133,7 +133,7 @@ def status_lines(status: SuiteStatus, now: float) -> list[str]:
         *(f"  {row.name:<{name}}  {row.status:<8}  {row.what}".rstrip() for row in found),
         counts_line(status),
         spent_line(status),
-        *(f"  what a server says: {_clean(str(log))}" for log in status.folder.server_logs),
+        *(f"  what a server says: {one_line(str(log))}" for log in status.folder.server_logs),
         *log_lines(status),
         *next_lines(status),
     ]
@@ -144,7 +144,7 @@ def log_lines(status: SuiteStatus) -> list[str]:
     if not any(cell.job is not None for cell in status.cells):
         return []
     one = "" if isinstance(status.folder, RunSuiteDir) else " CELL"
-    return [f"logs: eval-factory suite logs -f {shlex.quote(_clean(str(status.folder.named)))}{one}"]
+    return [f"logs: eval-factory suite logs -f {shlex.quote(one_line(str(status.folder.named)))}{one}"]
 
 
 def next_lines(status: SuiteStatus) -> list[str]:
@@ -160,8 +160,8 @@ def next_lines(status: SuiteStatus) -> list[str]:
 def result_text(figures: CellFigures) -> str:
     """`exact_match 0.7100 (0.6000 .. 0.8200), n 100`."""
     if figures.value is None:
-        return f"{_clean(figures.main_metric)} could not be computed"
-    text = f"{_clean(figures.main_metric)} {formats.score(figures.value)}"
+        return f"{one_line(figures.main_metric)} could not be computed"
+    text = f"{one_line(figures.main_metric)} {formats.score(figures.value)}"
     if figures.ci_low is not None and figures.ci_high is not None:
         text += f" ({formats.between(figures.ci_low, figures.ci_high)})"
     return text + f", n {figures.n}" + ("" if figures.reportable else ", not reportable")
@@ -170,32 +170,28 @@ def result_text(figures: CellFigures) -> str:
 def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
     state = cell.state
     if cell.progress is not None:
-        phase = _clean(cell.progress.phase)
+        phase = one_line(cell.progress.phase)
         number, of = cell.progress.run
         if of > 1:
             phase = f"{number}/{of} {phase}"
         figures = cell.progress.figures(room - len(phase) - 2)
         again = f" (attempt {state.attempt})" if state.attempt > 1 else ""
-        text = f"{phase}{again}{f': {_clean(figures)}' if figures else ''}"
-        return text if cell.job is None or cell.job.task is None else f"{text}; {_clean(cell.job.task)}"
-    told = [result_text(cell.figures)] if cell.figures is not None else []
+        text = f"{phase}{again}{f': {one_line(figures)}' if figures else ''}"
+        return text if cell.job is None or cell.job.task is None else f"{text}; {one_line(cell.job.task)}"
+    parts = [result_text(cell.figures)] if cell.figures is not None else []
     if state.status == PAUSED:
-        told.append(_clean(why.get(state.name, "its endpoint is waited for")))
+        parts.append(one_line(why.get(state.name, "its endpoint is waited for")))
     elif state.reason and (state.status != WAITING or cell.job is not None):
-        told.append(_clean(state.reason))
+        parts.append(one_line(state.reason))
     if state.reused_from:
-        told.append(f"from {_clean(state.reused_from)}")
+        parts.append(f"from {one_line(state.reused_from)}")
     elif state.collected:
-        told.append("finished before")
-    return "; ".join(told)
+        parts.append("finished before")
+    return "; ".join(parts)
 
 
 def _cells(count: int) -> str:
     return f"{count} {'cell' if count == 1 else 'cells'}"
-
-
-def _clean(text: str) -> str:
-    return one_line(text)
 
 
 def _for(since: float | None, now: float) -> str:

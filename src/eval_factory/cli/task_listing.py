@@ -56,8 +56,8 @@ def run_spec_record(name: str, spec: RunSpec, framework: Framework) -> Record:
         "type": f"{prefix_of(framework)}{name}",
         "description": spec.description,
         "parameters": {
-            parameter: {"required": "default" not in told, **told}
-            for parameter, told in spec.known_parameters.items()
+            parameter: {"required": "default" not in known, **known}
+            for parameter, known in spec.known_parameters.items()
             if parameter not in OURS
         },
         "any_parameter": spec.any_parameter,
@@ -155,8 +155,8 @@ def task_example(task: Task) -> str:
 
 
 def run_spec_example(record: Record) -> str:
-    needed = {name: told for name, told in record["parameters"].items() if told["required"]}
-    arguments = ",".join(f"{name}={_example_argument(name, told)}" for name, told in needed.items())
+    needed = {name: known for name, known in record["parameters"].items() if known["required"]}
+    arguments = ",".join(f"{name}={_example_argument(name, known)}" for name, known in needed.items())
     return _example(f"{record['type']}:{arguments}" if arguments else record["type"], {}, folder=record["name"])
 
 
@@ -186,10 +186,10 @@ def _example_value(name: str, rule: ScenarioParameter) -> str:
     return f"/path/to/{name}" if rule.path else f"<{name}>"
 
 
-def _example_argument(name: str, told: Record) -> str:
+def _example_argument(name: str, known: Record) -> str:
     if name in PATHS:
         return f"/path/to/{name}"
-    return _EXAMPLES.get(told.get("type", ""), f"<{name}>")
+    return _EXAMPLES.get(known.get("type", ""), f"<{name}>")
 
 
 def details(record: Record) -> str:
@@ -224,9 +224,7 @@ def details(record: Record) -> str:
         lines += ["", f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}"]
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
     for known in record["errata"]:
-        remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
-        named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
-        lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
+        lines += ["", _known_defect(known)]
     lines += _execution(record)
     if record["example"] is None:
         end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
@@ -234,6 +232,12 @@ def details(record: Record) -> str:
         end = [EDITORS]
     shown = [*_commented(lines), *_judge_prompt(record), *_commented(["", *end])]
     return "\n".join(shown) + "\n" + (record["example"] or "")
+
+
+def _known_defect(known: Record) -> str:
+    remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
+    named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
+    return f"known defect ({named}): {known['defect']}. Here: {remedy}"
 
 
 def _judge_prompt(record: Record) -> list[str]:
@@ -263,7 +267,7 @@ def _execution(record: Record) -> list[str]:
 
 def _parameter_lines(record: Record) -> Iterable[str]:
     if "any_parameter" in record:
-        yield from (signature(name, told) for name, told in record["parameters"].items())
+        yield from (signature(name, known) for name, known in record["parameters"].items())
         if record["any_parameter"]:
             yield "any"
         return
@@ -277,10 +281,10 @@ def _parameter_lines(record: Record) -> Iterable[str]:
             yield f"{name}: {'needed' if rule['required'] else 'may be given'}{other}{default}{allowed}"
             if rule["about"]:
                 yield f"  {rule['about']}"
-            from eval_factory.tasks.own_data import described  # imports the readers of all formats
+            from eval_factory.tasks.own_data import described_layout  # imports the readers of all formats
 
             layout = [file_layout(entry) for entry in rule["layout"]]
-            yield from (f"  {line}" for line in described(layout, {}))
+            yield from (f"  {line}" for line in described_layout(layout, {}))
 
 
 def _commented(lines: Iterable[str]) -> Iterable[str]:
@@ -310,8 +314,8 @@ def _size(megabytes: float | None) -> str:
 
 
 def _arguments(record: Record) -> str:
-    told = [signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
-    return ", ".join([*told, *(["..."] if record["any_parameter"] else [])])
+    shown = [signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
+    return ", ".join([*shown, *(["..."] if record["any_parameter"] else [])])
 
 
 TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "data size", "public since")

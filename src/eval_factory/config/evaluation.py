@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from eval_factory.config import foreign_keys, run_executor
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
-from eval_factory.config.merge import Source, Sources, merge
+from eval_factory.config.merge import Source, ValueSources, merge
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
@@ -84,7 +84,7 @@ class Evaluation:
     task: Task
     framework: Framework
     run: RunConfig
-    sources: Sources
+    sources: ValueSources
     benchmark: Benchmark | None = None
     """The custom benchmark, if it is one; `task` is then made for it."""
     warnings: tuple[str, ...] = ()
@@ -152,8 +152,8 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    foreign = foreign_keys.take_out(user_layers)
-    executor = run_executor.take_out(user_layers, framework, problems)
+    foreign = foreign_keys.take_keys(user_layers)
+    executor = run_executor.take_executor(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [(Source.FRAMEWORK, defaults), (Source.TASK, _task_layer(task)), *user_layers]
@@ -235,7 +235,9 @@ def task_named(name: str | None, framework: Framework, problems: list[str]) -> T
     return task
 
 
-def _validated(merged: dict[str, Any], sources: Sources, request: Request, problems: list[str]) -> RunConfig | None:
+def _validated(
+    merged: dict[str, Any], sources: ValueSources, request: Request, problems: list[str]
+) -> RunConfig | None:
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
@@ -247,7 +249,7 @@ def _validated(merged: dict[str, Any], sources: Sources, request: Request, probl
         return None
 
 
-def _explained(path: str, detail: Any, sources: Sources, request: Request) -> str:
+def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
     where = _origin(path, sources, request)
     if detail["type"] == "missing":
         return f"{path}: is missing{_how_to_give(path)}"
@@ -272,7 +274,7 @@ def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> di
     return found
 
 
-def _origin(path: str, sources: Sources, request: Request) -> str:
+def _origin(path: str, sources: ValueSources, request: Request) -> str:
     source = next((s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None)
     if source is Source.FILE and request.run_config is not None:
         return f"{request.run_config}: "
@@ -291,7 +293,7 @@ def _how_to_give(path: str) -> str:
 
 
 def _with_benchmark(
-    run: RunConfig, sources: Sources, request: Request, problems: list[str]
+    run: RunConfig, sources: ValueSources, request: Request, problems: list[str]
 ) -> tuple[RunConfig, Benchmark | None]:
     """The run with the benchmark's absolute path, and the benchmark itself where it is one."""
     given = run.config.params.extra.benchmark
@@ -344,7 +346,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
 _Given = TypeVar("_Given")
 
 
-def request_of(
+def arguments_of(
     run_config: Path | str | Mapping[str, Any] | None,
     output_dir: Path | str | None,
     flags: Mapping[str, Any] | None,

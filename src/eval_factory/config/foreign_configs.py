@@ -32,8 +32,8 @@ from eval_factory.core.urls import PORT
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
-Tree = dict[str, Any]
-Layer = tuple[str, Mapping[str, Any]]
+_Tree = dict[str, Any]
+_Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
 _TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
 _ADVICE, _SAID, _LAUNCHER = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"]
@@ -113,7 +113,7 @@ class _Import:
     framework: Framework
     document: Mapping[str, Any]
     findings: list[str] = field(default_factory=list)
-    serve: Tree | None = None
+    serve: _Tree | None = None
     """The server of every target."""
     keys: set[str] = field(default_factory=set)
     """Variables of the container that hold a key: what is written names the user's in their place."""
@@ -121,7 +121,7 @@ class _Import:
     def note(self, where: str, said: str) -> None:
         self.findings.append(one_line(f"{where}: {said}", 2000))  # names in a file are foreign text
 
-    def kept(self, section: str, given: Any, known: Collection[str], prefix: str = "") -> Tree:
+    def kept(self, section: str, given: Any, known: Collection[str], prefix: str = "") -> _Tree:
         """The keys of a section that are read; of the others, why not. A null of a credential says: none is sent."""
         if not isinstance(given, Mapping):
             if given is not None:
@@ -138,7 +138,7 @@ class _Import:
             self.note(f"{prefix}{section}.{name}".lstrip("."), why)
         return {name: value for name, value in said.items() if name in known}
 
-    def of_run_config(self) -> Tree:
+    def of_run_config(self) -> _Tree:
         place = {name: self.document[name] for name in ("executor", "slurm") if name in self.document}
         self.kept("", self.document, ("config", "target", *place))
         name = _mapping(self.document.get("config")).get("type")
@@ -151,7 +151,7 @@ class _Import:
         self.defaults_not_given([(task, run)])
         return run
 
-    def of_launcher(self) -> Tree:
+    def of_launcher(self) -> _Tree:
         self.document = {**self.document, "deployment": {**_mapping(self.document.get("deployment")), "port": PORT}}
         plain = self.plain({name: value for name, value in self.document.items() if name in _LAUNCHER["plain"]}, "")
         execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
@@ -161,8 +161,8 @@ class _Import:
         self.serve = self.server(kind, deployment, execution, place)
         runs = self.runs(plain)
         if not runs:
-            told = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {KNOWN}"]
-            raise ConfigError([f"{self.path}: names no task that eval-factory has", *told])
+            lines = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {KNOWN}"]
+            raise ConfigError([f"{self.path}: names no task that eval-factory has", *lines])
         self.defaults_not_given(runs)
         alone = {**runs[0][1], **place} if len(runs) == 1 and self.serve is None else None
         for task, run in runs:
@@ -173,7 +173,7 @@ class _Import:
         self.check(suite, None)
         return suite
 
-    def runs(self, plain: Mapping[str, Any]) -> list[tuple[Task, Tree]]:
+    def runs(self, plain: Mapping[str, Any]) -> list[tuple[Task, _Tree]]:
         """Each task with its run config. The places that say something of it come weakest first."""
         evaluation = plain.get("evaluation")
         evaluation = {"tasks": evaluation} if isinstance(evaluation, list) else _mapping(evaluation)  # a list at first
@@ -181,7 +181,7 @@ class _Import:
         variables = {**_variables("env_vars", plain), **_variables("evaluation.env_vars", evaluation)}
         folder, model = _mapping(plain.get("execution")).get("output_dir"), plain["deployment"].get("served_model_name")
         served = ("deployment.", nested({f"{ENDPOINT}.model_id": model}))
-        above: list[Layer] = [served, ("", plain), *_layers("evaluation", evaluation)]
+        above: list[_Layer] = [served, ("", plain), *_layers("evaluation", evaluation)]
         entries, every, runs = evaluation.get("tasks"), dict(variables), []
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
             path, said = f"evaluation.tasks[{number}]", entry if isinstance(entry, Mapping) else {"name": entry}
@@ -261,7 +261,7 @@ class _Import:
                 self.note(f"defaults[{number}]", _SAID["defaults"])
         return str(execution.get("type", chosen["execution"])), str(deployment.get("type") or chosen["deployment"])
 
-    def slurm(self, execution: Mapping[str, Any], executor: str) -> Tree:
+    def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
         options = _TABLE["sbatch"] if executor == "slurm" else {}
         self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
@@ -270,7 +270,7 @@ class _Import:
                 self.note("execution.type", _ADVICE["execution.*"])
             return {}
         asked = {option: value for name, option in options.items() if (value := execution.get(name))}
-        slurm: Tree = {}
+        slurm: _Tree = {}
         for name, value in {**asked.pop("", {}), **asked}.items():
             key, text = OWN_OPTIONS.get(name, name), _slurm_text(value)
             if key is None:
@@ -282,7 +282,7 @@ class _Import:
                 slurm.setdefault("extra", []).append(f"--{name}{said}")
         return {"executor": "slurm", **({"slurm": slurm} if slurm else {})}
 
-    def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: Tree) -> Tree | None:
+    def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree) -> _Tree | None:
         """`deployment` as the `serve` of a target."""
         own, form = str(given.get("command") or "").strip(), _TABLE["servers"].get(kind)
         if kind == "none":
@@ -329,7 +329,7 @@ class _Import:
             head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
             raise ConfigError([head, *(f"  {problem}" for problem in error.problems)]) from None
 
-    def defaults_not_given(self, runs: Sequence[tuple[Task, Tree]]) -> None:
+    def defaults_not_given(self, runs: Sequence[tuple[Task, _Tree]]) -> None:
         """The container asks with defaults of its own; here the benchmark's hold."""
         defaults: Mapping[str, Any] = _TABLE["defaults"]
         without: dict[tuple[str, ...], list[str]] = {}
@@ -357,7 +357,7 @@ class _Run:
     prefix: str = ""
     """Of the paths of findings: where in the file the layer at hand stands."""
 
-    def document(self, layers: Iterable[Layer]) -> Tree:
+    def document(self, layers: Iterable[_Layer]) -> _Tree:
         parts = []
         for self.prefix, tree in layers:
             parts.append((Source.FILE, {name: self.section(name, tree.get(name)) for name in ("config", "target")}))
@@ -392,7 +392,7 @@ class _Run:
             "target": {"api_endpoint": _filled({name: endpoint[name] for name in names})},
         }
 
-    def section(self, path: str, given: Any) -> Tree:
+    def section(self, path: str, given: Any) -> _Tree:
         tree = self.work.kept(path, given, _READ[path], self.prefix)
         for name in tree:
             if f"{path}.{name}" in _READ:
@@ -405,14 +405,14 @@ class _Run:
     def note(self, path: str, said: str) -> None:
         self.work.note(f"{self.prefix}{path}", said)
 
-    def params(self, params: Tree) -> None:
+    def params(self, params: _Tree) -> None:
         if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
             self.note(f"{PARAMS}.task", f"is another task than {self.task.name}; name the task that is meant")
         samples = params.get("limit_samples")
         if isinstance(samples, float) and samples.is_integer():
             params["limit_samples"] = int(samples)
 
-    def extra(self, extra: Tree) -> None:
+    def extra(self, extra: _Tree) -> None:
         for name in list(extra):
             if name in SCENARIO_PARAMETERS and name not in self.task.helm.parameters:
                 del extra[name]
@@ -429,7 +429,7 @@ class _Run:
         self.work.keys.add(name)
         return self.renamed.get(name) or name
 
-    def endpoint(self, endpoint: Tree) -> None:
+    def endpoint(self, endpoint: _Tree) -> None:
         said = "api_key_name" in endpoint or "api_key" in endpoint
         named = endpoint.pop("api_key_name", None)
         if isinstance(named, str) and (named.startswith("<") or named == "${API_KEY_NAME}"):
@@ -444,19 +444,19 @@ class _Run:
         elif kind is not None:
             self.note(f"{ENDPOINT}.type", "is no endpoint that answers with text; give chat or completions")
 
-    def adapter(self, adapter: Tree) -> None:
+    def adapter(self, adapter: _Tree) -> None:
         interceptors = adapter.pop("interceptors", [])
         for number, entry in enumerate(interceptors if isinstance(interceptors, list) else []):
-            told = entry if isinstance(entry, Mapping) else {"name": entry}
-            name, path = str(told.get("name")), f"{ADAPTER}.interceptors[{number}]"
+            one = entry if isinstance(entry, Mapping) else {"name": entry}
+            name, path = str(one.get("name")), f"{ADAPTER}.interceptors[{number}]"
             known = _TABLE["interceptors"].get(name)
-            if told.get("enabled") is False:
+            if one.get("enabled") is False:
                 continue
             if known is None:
                 harmless = f"{name}: {_ADVICE['caching']}" if name in HARMLESS_INTERCEPTORS else None
                 self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
                 continue
-            config = self.work.kept(f"{path}.config", told.get("config"), known["keys"], self.prefix)
+            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
             adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
 
 
@@ -470,7 +470,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _filled(tree: Mapping[str, Any]) -> Tree:
+def _filled(tree: Mapping[str, Any]) -> _Tree:
     """Without what is empty; an empty list says something."""
     return {name: value for name, value in tree.items() if value != {}}
 
@@ -481,7 +481,7 @@ def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
     return {name: match[1] if match else None for name, match in found.items()}
 
 
-def _layers(path: str, section: Mapping[str, Any]) -> list[Layer]:
+def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
     """What one place says of `config` and `target`; `overrides` has dotted paths."""
     theirs, overrides = _mapping(section.get(THEIRS)), _mapping(section.get("overrides"))
     found = [
@@ -524,9 +524,9 @@ def _sample(name: str) -> Any:
     return _TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
 
 
-def _suite_of(runs: Sequence[tuple[Task, Tree]], output_dir: Any, place: Tree, serve: Tree | None) -> Tree:
+def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    flat: list[Tree] = []
+    flat: list[_Tree] = []
     for _, run in runs:
         params = run["config"].get("params", {})
         extra = {f"extra.{name}": value for name, value in params.get("extra", {}).items()}

@@ -72,7 +72,7 @@ def known_in(section: str) -> list[str]:
     return [path.rpartition(".")[2] for path in _PATHS if path.rpartition(".")[0] == section]
 
 
-def take_out(layers: Sequence[Layer]) -> Foreign:
+def take_keys(layers: Sequence[Layer]) -> Foreign:
     """Remove these keys from the layers; what the last of them says holds, and a null takes it back."""
     found: Foreign = {}
     for _, tree in layers:
@@ -112,9 +112,9 @@ def _interceptor_problems(interceptors: Any) -> Iterator[str]:
         yield f"{_INTERCEPTORS}: must be a list"
         return
     for entry in interceptors:
-        told = entry if isinstance(entry, Mapping) else {"name": entry}
-        name = str(told.get("name"))
-        if told.get("enabled") is False or name in HARMLESS_INTERCEPTORS:
+        one = entry if isinstance(entry, Mapping) else {"name": entry}
+        name = str(one.get("name"))
+        if one.get("enabled") is False or name in HARMLESS_INTERCEPTORS:
             continue
         ours = _OURS_INSTEAD.get(name)
         instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"

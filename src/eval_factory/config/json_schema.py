@@ -36,6 +36,11 @@ _PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{"} | dict.fromk
     ("api_key", "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key"), _NAME_OF_VARIABLE
 )
 _PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"
+_PATTERN_OF_FOLDER = NAME.pattern.replace(r"\Z", "$") + r"|\$\{"
+_SHARED = ("params", "api_endpoint", "type")
+"""Keys of a suite that are those of a run config."""
+_SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
+"""Path in a suite -> where the descriptions of the same are."""
 
 _JUDGE = "config.params.extra.judges"
 _TEXTS: Mapping[str, str] = parse_own(
@@ -95,53 +100,57 @@ def _of_tasks(framework: Framework) -> dict[str, str]:
 def _mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: Any) -> Schema:
     """A model's schema with its fields, their other names and the keys that have no effect."""
     properties: Schema = {}
+    required = model.get("required", []) if _in_suite(path) else []
     for name, field in model["properties"].items():
-        where = f"{path}.{name}" if path else name
         default = defaults.get(name) if isinstance(defaults, Mapping) else None
-        properties[name] = _field(field, where, models, default)
+        where = f"{path}.{name}".lstrip(".")
+        properties[name] = _field(field, where, models, default, needed=name in required)
         if name == "api_key":
             properties["api_key_name"] = {**properties[name], "description": "The same as api_key."}
-    unused = {name: {"description": "Accepted, without an effect here."} for name in foreign_keys.known_in(path)}
-    return {"type": "object", "properties": {**properties, **unused}, "additionalProperties": False}
+    for name in foreign_keys.known_in(path):
+        properties[name] = {"description": "Accepted, without an effect here."}
+    needed = {"required": required} if _in_suite(path) else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
 
-def _field(field: Schema, path: str, models: Mapping[str, Schema], default: Any) -> Schema:
-    described = {"description": DESCRIPTIONS[path]}
+def _in_suite(path: str) -> bool:
+    return path.partition(".")[0] == TOP
+
+
+def _field(field: Schema, path: str, models: Mapping[str, Schema], default: Any, *, needed: bool = False) -> Schema:
+    parent, _, name = path.rpartition(".")
+    described = {"description": _TEXTS[f"{_SAME.get(parent, parent)}.{name}".lstrip(".")]}
+    if name in _SHARED and _in_suite(path):
+        return {**described, **_reference(name)}
     if "$ref" in field:
-        inner = _mapping(models[field["$ref"].rpartition("/")[2]], path, models, default)
-        return {**described, **inner, "type": ["object", "null"]}
+        return {**described, **_option(field, path, models, default), "type": ["object", "null"]}
     options = [_option(option, path, models) for option in field.get("anyOf", [field]) if option.get("type") != "null"]
     plain = {} if default in (None, {}, []) else {"default": default}
     variable = [] if any(map(_holds_no_variable, options)) else [_VARIABLE]
-    return {**described, **plain, "anyOf": [*options, *variable, {"type": "null"}]}
+    return {**described, **plain, "anyOf": [*options, *variable, *([] if needed else [{"type": "null"}])]}
 
 
-def _option(option: Schema, path: str, models: Mapping[str, Schema]) -> Schema:
-    name = path.rpartition(".")[2]
+def _option(option: Schema, path: str, models: Mapping[str, Schema], defaults: Any = None) -> Schema:
+    if "$ref" in option:
+        return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
     found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
-    if found["type"] == "string" and (pattern := _pattern(name, path)):
+    name = path.rpartition(".")[2]
+    pattern = _PATTERN_OF_JUDGES_NAME if path == f"{_JUDGE}.name" else _PATTERNS.get(name)
+    pattern = _PATTERN_OF_FOLDER if name == "name" and _in_suite(path) else pattern
+    if found["type"] == "string" and pattern:
         found["pattern"] = pattern
     if name == "url" and found["type"] == "array":
-        found |= {"items": {"type": "string", "pattern": _pattern(name, path)}, "minItems": 1}
-    if "$ref" in found.get("items", {}):
-        model = models[found["items"]["$ref"].rpartition("/")[2]]
-        found["items"] = {**_mapping(model, path, models, {}), "required": model["required"]}
+        found |= {"items": {"type": "string", "pattern": pattern}, "minItems": 1}
+    elif found.get("items"):
+        of_model = models.get(found["items"].get("$ref", "").rpartition("/")[2], {})
+        needed = {"required": of_model["required"]} if "required" in of_model else {}
+        found["items"] = {**_option(found["items"], path, models), **needed}
     return found
 
 
 def _holds_no_variable(option: Schema) -> bool:
     """A text may be one anyway; a list or a mapping is none."""
     return option["type"] in ("array", "object") or (option["type"] == "string" and "enum" not in option)
-
-
-def _pattern(name: str, path: str) -> str | None:
-    return _PATTERN_OF_JUDGES_NAME if path == f"{_JUDGE}.name" else _PATTERNS.get(name)
-
-
-_SHARED = ("params", "api_endpoint", "type")
-_SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
-"""Path in a suite -> where the descriptions of the same are."""
-_END = r"\Z"
 
 
 def suite_schema(framework: Framework) -> Schema:
@@ -153,7 +162,7 @@ def suite_schema(framework: Framework) -> Schema:
         "api_endpoint": run["target"]["properties"]["api_endpoint"],
         "type": run["config"]["properties"]["type"],
     }
-    section = _suite_mapping(whole, TOP, whole["$defs"], framework.defaults.suite)
+    section = _mapping(whole, TOP, whole["$defs"], framework.defaults.suite)
     properties = section["properties"]
     for name in HANDED:
         extra = shared["params"]["properties"]["extra"]["properties"]
@@ -179,35 +188,3 @@ def suite_schema(framework: Framework) -> Schema:
 def _reference(name: str) -> Schema:
     """What stands at several places stands under `definitions` once; beside a bare reference nothing counts."""
     return {"allOf": [{"$ref": f"#/definitions/{name}"}]}
-
-
-def _suite_mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: Mapping[str, Any]) -> Schema:
-    required = model.get("required", [])
-    properties = {}
-    for name, field in model["properties"].items():
-        described = {"description": _TEXTS[f"{_SAME.get(path, path)}.{name}"]}
-        if name in _SHARED:
-            properties[name] = {**described, **_reference(name)}
-        else:
-            plain = {} if defaults.get(name) is None else {"default": defaults[name]}
-            options = _suite_options(field, f"{path}.{name}", models, needed=name in required)
-            properties[name] = {**described, **plain, "anyOf": options}
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def _suite_options(field: Schema, path: str, models: Mapping[str, Schema], *, needed: bool) -> list[Schema]:
-    given = [option for option in field.get("anyOf", [field]) if option.get("type") != "null"]
-    options = [_suite_option(option, path, models) for option in given]
-    if path.endswith(".name"):
-        options[0]["pattern"] = rf"{NAME.pattern.removesuffix(_END)}$|\$\{{"
-    variable = [] if _holds_no_variable(options[0]) else [_VARIABLE]
-    return [*options, *variable, *([] if needed else [{"type": "null"}])]
-
-
-def _suite_option(option: Schema, path: str, models: Mapping[str, Schema]) -> Schema:
-    if "$ref" in option:
-        return _suite_mapping(models[option["$ref"].rpartition("/")[2]], path, models, {})
-    found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
-    if found.get("items"):
-        found["items"] = _suite_option(found["items"], path, models)
-    return found

@@ -17,7 +17,7 @@ class Source(str, enum.Enum):
     OVERRIDE = "--overrides"
 
 
-Sources = dict[str, Source]
+ValueSources = dict[str, Source]
 Layer = tuple[Source, dict[str, Any]]
 
 
@@ -26,7 +26,7 @@ def is_credential(name: str) -> bool:
     return name.removesuffix("_name").endswith("api_key")
 
 
-def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], Sources]:
+def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     """Merge mappings, the later over the earlier.
 
     A null means 'the default': it takes back what weaker layers of the user said and leaves the framework's value.
@@ -34,9 +34,9 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], Sources]:
     Returns the merged tree and, for each leaf's dotted path, the layer that decided it.
     """
     merged: dict[str, Any] = {}
-    sources: Sources = {}
+    sources: ValueSources = {}
     defaults: dict[str, Any] = {}
-    default_sources: Sources = {}
+    default_sources: ValueSources = {}
     for source, tree in layers:
         is_default = source in (Source.FRAMEWORK, Source.TASK)
         _merge_into(merged, sources, tree, source, "", defaults, default_sources)
@@ -47,12 +47,12 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], Sources]:
 
 def _merge_into(
     target: dict[str, Any],
-    sources: Sources,
+    sources: ValueSources,
     tree: dict[str, Any],
     source: Source,
     prefix: str,
     defaults: dict[str, Any],
-    default_sources: Sources,
+    default_sources: ValueSources,
 ) -> None:
     for key, value in tree.items():
         path = f"{prefix}.{key}" if prefix else str(key)
@@ -75,11 +75,11 @@ def _merge_into(
 
 def _restore(
     target: dict[str, Any],
-    sources: Sources,
+    sources: ValueSources,
     key: str,
     path: str,
     default: Any,
-    default_sources: Sources,
+    default_sources: ValueSources,
     *,
     known: bool,
 ) -> None:
@@ -90,7 +90,7 @@ def _restore(
             sources[known_path] = source
 
 
-def _forget(sources: Sources, path: str) -> None:
+def _forget(sources: ValueSources, path: str) -> None:
     for known in [known for known in sources if known == path or known.startswith(f"{path}.")]:
         del sources[known]
 

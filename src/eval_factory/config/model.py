@@ -93,8 +93,8 @@ def _one_line(text: str) -> str:
 
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
-Line = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
-PathText = Annotated[Line, AfterValidator(expanded)]
+OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
+PathText = Annotated[OneLineText, AfterValidator(expanded)]
 """A path as the user wrote it, but for `~`."""
 
 MAX_COUNT = 10**9
@@ -162,7 +162,7 @@ class Judge(StrictModel):
     """One of `config.params.extra.judges`. What is not given is the target's, or what HELM prescribes for judges."""
 
     name: Role
-    model_id: Line
+    model_id: OneLineText
     url: Url | None = None
     api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))] = None
     oauth: Role | None = None
@@ -200,7 +200,7 @@ def _different_names(judges: list[Judge] | None) -> list[Judge] | None:
     return judges
 
 
-Jury = Annotated[list[Judge], Field(min_length=1)]
+_Jury = Annotated[list[Judge], Field(min_length=1)]
 
 Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]
 """US dollars; nothing costs less than nothing."""
@@ -210,7 +210,7 @@ SomeMoney = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 class TokenPrice(StrictModel):
     """One of `config.params.extra.prices`: what a model costs, in US dollars for a million tokens."""
 
-    model_id: Line
+    model_id: OneLineText
     input_per_million: Amount
     output_per_million: Amount
     cached_input_per_million: Amount | None = None
@@ -244,7 +244,7 @@ NO_SHARDS = (
 )
 
 
-Executor = Literal["local", "slurm"]
+ExecutorName = Literal["local", "slurm"]
 """Where a run happens."""
 
 
@@ -258,17 +258,17 @@ class Extra(StrictModel):
     allow_code_execution: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None
     max_length: Positive | None
-    subject: Line | None
-    condition: Line | None
-    subset: Line | None
-    language: Line | None
-    category: Line | None
-    version: Line | None
+    subject: OneLineText | None
+    condition: OneLineText | None
+    subset: OneLineText | None
+    language: OneLineText | None
+    category: OneLineText | None
+    version: OneLineText | None
     num_train_trials: Annotated[Positive, Field(le=MAX_TRAIN_TRIALS)] | None
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
-    judges: Annotated[Jury | None, AfterValidator(_different_names)]
+    judges: Annotated[_Jury | None, AfterValidator(_different_names)]
     criteria_per_request: Annotated[Positive, Field(le=MAX_CRITERIA_PER_REQUEST)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
@@ -310,7 +310,7 @@ class Params(StrictModel):
 class RunSection(StrictModel):
     """`config`."""
 
-    type: Line
+    type: OneLineText
     output_dir: PathText
     params: Params
 
@@ -338,15 +338,15 @@ class AdapterConfig(StrictModel):
     params_to_remove: list[str]
     params_to_rename: dict[str, str]
     custom_system_prompt: str | None
-    start_reasoning_token: Line
-    end_reasoning_token: Line
+    start_reasoning_token: OneLineText
+    end_reasoning_token: OneLineText
 
 
 class ApiEndpoint(StrictModel):
     """`target.api_endpoint`."""
 
     url: Url
-    model_id: Line
+    model_id: OneLineText
     type: Literal["chat", "completions"]
     api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))]
     oauth: Role | None

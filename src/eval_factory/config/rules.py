@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.config.merge import Source, Sources
+from eval_factory.config.merge import Source, ValueSources
 from eval_factory.config.model import Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
@@ -26,7 +26,7 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
     """What is wrong with asking for several orders of the choices, if it was asked for."""
     if extra.shuffle_choices is None:
         return
-    choices, arguments = choices_of(task), task.helm.arguments
+    choices, arguments = option_texts_of(task), task.helm.arguments
     if choices is None:
         yield f"{_WHERE}: {task.name} has no questions with lettered options ({_kind(task)}); {_LEAVE_OUT}"
     elif choices != BY_PLACE:
@@ -40,7 +40,7 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
         yield f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; {_LEAVE_OUT}"
 
 
-def choices_of(task: Task) -> str | None:
+def option_texts_of(task: Task) -> str | None:
     """What the letters of a task's options say; None where it has no such."""
     if task.helm.choices is not None:
         return task.helm.choices
@@ -109,7 +109,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     return with_extra(run, update) if update else run
 
 
-def real_names(task: Task, sources: Sources) -> Sources:
+def real_names(task: Task, sources: ValueSources) -> ValueSources:
     """The sources of values with that of a parameter's other name under its first one, where the value is too."""
     moved = dict(sources)
     for name, rule in task.helm.parameters.items():
@@ -218,9 +218,9 @@ def _wrong_with(name: str, value: str, rule: ScenarioParameter) -> Iterator[str]
 def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     if rule.allowed:
         return f", one of {', '.join(rule.allowed)}"
-    from eval_factory.tasks.own_data import described  # imports the readers of all formats: only if asked
+    from eval_factory.tasks.own_data import described_layout  # imports the readers of all formats: only if asked
 
-    lines = described(rule.layout, {"subject": extra.subject, "condition": extra.condition})
+    lines = described_layout(rule.layout, {"subject": extra.subject, "condition": extra.condition})
     return "".join(["; what it must contain:", *(f"\n    {line}" for line in lines)]) if lines else ""
 
 
@@ -259,12 +259,12 @@ def data_faults(task: Task, extra: Extra) -> list[str]:
     known = own is not None and any(entry != FileLayout() for entry in own.layout)
     if own is None or not known:
         return []
-    from eval_factory.tasks.own_data import described, faults
+    from eval_factory.tasks.own_data import described_layout, faults
 
     found = faults(own.layout, own.path, own.values)
     if not found:
         return []
-    lines = [*found, f"{task.name} needs:", *(f"  {line}" for line in described(own.layout, own.values))]
+    lines = [*found, f"{task.name} needs:", *(f"  {line}" for line in described_layout(own.layout, own.values))]
     return [f"{own.where}: {lines[0]}", *lines[1:]]
 
 

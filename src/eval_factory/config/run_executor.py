@@ -12,8 +12,8 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from eval_factory.config.merge import Layer
-from eval_factory.config.model import Executor
-from eval_factory.config.wrong_values import explained, shown_value
+from eval_factory.config.model import ExecutorName
+from eval_factory.config.wrong_values import explained_finding, shown_value
 from eval_factory.tasks.framework import Framework
 
 EXECUTOR, SLURM = "executor", "slurm"
@@ -38,7 +38,7 @@ class RunExecutor:
         return self.name == SLURM
 
 
-def take_out(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
+def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
     """Remove the keys from the layers. Of `slurm` the strongest layer that says a key counts; a null says nothing."""
     defaults = framework.defaults.suite
     name, sections = defaults[EXECUTOR], []
@@ -61,7 +61,7 @@ def slurm_of(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -
 
 
 def _wrong_name(name: Any) -> list[str]:
-    known = get_args(Executor)
+    known = get_args(ExecutorName)
     return (
         []
         if name is None or name in known
@@ -77,5 +77,5 @@ def _wrong_section(section: Any) -> list[str]:
     try:
         SlurmSection.model_validate(section)
     except ValidationError as error:
-        return [explained(SLURM, detail, SlurmSection) for detail in error.errors(include_url=False)]
+        return [explained_finding(SLURM, detail, SlurmSection) for detail in error.errors(include_url=False)]
     return []

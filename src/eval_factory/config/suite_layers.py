@@ -26,7 +26,7 @@ from eval_factory.config.merge import Source, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.rules import BENCHMARK
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.wrong_values import explained
+from eval_factory.config.wrong_values import explained_finding
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
@@ -47,7 +47,7 @@ def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
     try:
         SuiteSection.model_validate(tree)
     except ValidationError as error:
-        yield from (explained(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
+        yield from (explained_finding(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
 
 
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _problems_of(
     """`place`: where a run config has what stands at `where` in the suite."""
     tree = nested({place: deepcopy(dict(given))})
     canonical_names(tree, [])  # two different ones are found where layers are brought into one form
-    foreign_keys.take_out([(Source.FILE, tree)])
+    foreign_keys.take_keys([(Source.FILE, tree)])
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     whole: Any = merge([(Source.FRAMEWORK, defaults), (Source.FILE, tree)])[0]
     for name in place.split("."):
@@ -96,7 +96,7 @@ def _problems_of(
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
-                yield explained(where, detail, model)
+                yield explained_finding(where, detail, model)
 
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
-from eval_factory.config.model import Executor, Line, Number, PathText, Positive, VariableName
+from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, VariableName
 from eval_factory.core.rundir import RESERVED_NAMES
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
@@ -116,46 +116,48 @@ def _target_name(text: str) -> str:
 
 _name: TypeAdapter[str] = TypeAdapter(VariableName)
 _NO_KEY = "looks like a key (it is not shown), and {}; choose another name"
-Name = Annotated[Line, _without_key(_NO_KEY.format("would be written into files"))]
+Name = Annotated[OneLineText, _without_key(_NO_KEY.format("would be written into files"))]
 """Of what may be called as one likes."""
-FolderName = Annotated[Line, _without_key(_NO_KEY.format("names a folder")), AfterValidator(_folder_name)]
+FolderName = Annotated[OneLineText, _without_key(_NO_KEY.format("names a folder")), AfterValidator(_folder_name)]
 TargetName = Annotated[FolderName, AfterValidator(_target_name)]
 _IN_A_SCRIPT = "holds what looks like a key (it is not shown); a batch script is no place for one"
-ScriptLine = Annotated[Line, _without_key(_IN_A_SCRIPT, r"[\s=\"']+")]
-Word = Annotated[
-    Line,
+ScriptLine = Annotated[OneLineText, _without_key(_IN_A_SCRIPT, r"[\s=\"']+")]
+_Word = Annotated[
+    OneLineText,
     _like(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*", "a name as Slurm has it: letters, digits and _.,:@+-"),
     _without_key(_IN_A_SCRIPT, r"[\s=\"']+"),
 ]
 SlurmTime = Annotated[
-    Line,
+    OneLineText,
     _like(
         r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d){0,2}",
         "a time as Slurm has it, in quotes: 'minutes', 'hours:minutes:seconds' or 'days-hours:minutes'",
     ),
 ]
-Memory = Annotated[Line, _like(r"\d+[KMGT]?", "a number with K, M, G or T behind it, such as 8G")]
-Gpus = Annotated[Line, _like(r"([A-Za-z0-9_.-]+:)?\d+", "a number of GPUs in quotes, or kind:number, such as a100:2")]
-CommandWords = Annotated[Line, AfterValidator(_command_words)]
+Memory = Annotated[OneLineText, _like(r"\d+[KMGT]?", "a number with K, M, G or T behind it, such as 8G")]
+Gpus = Annotated[
+    OneLineText, _like(r"([A-Za-z0-9_.-]+:)?\d+", "a number of GPUs in quotes, or kind:number, such as a100:2")
+]
+CommandWords = Annotated[OneLineText, AfterValidator(_command_words)]
 Health = Annotated[
-    Line,
+    OneLineText,
     _like(
         rf"{_PATH}|http://(127\.0\.0\.1|localhost):\{{port\}}(/[^\s]*)?",
         f"a path, such as /health, or a URL such as http://127.0.0.1:{PORT}/health",
     ),
 ]
-BasePath = Annotated[Line, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))]
+BasePath = Annotated[OneLineText, _like(_PATH, "a path, such as /v1"), AfterValidator(lambda text: text.rstrip("/"))]
 UpToAWeek = Annotated[Number, Field(gt=0.0, le=7 * 24 * 3600.0)]
 UpToAYear = Annotated[Number, Field(gt=0.0, le=366 * 24 * 3600.0)]
-Tree = dict[str, Any]
+_Tree = dict[str, Any]
 
 
 class SlurmSection(StrictModel):
     """`suite.slurm`, or a target's `slurm`, which stands over it key by key."""
 
-    account: Word | None = None
-    partition: Word | None = None
-    qos: Word | None = None
+    account: _Word | None = None
+    partition: _Word | None = None
+    qos: _Word | None = None
     time: SlurmTime | None = None
     cpus: Annotated[Positive, Field(le=4096)] | None = None
     mem: Memory | None = None
@@ -170,7 +172,7 @@ class SlurmSection(StrictModel):
 class RunExecutorSection(StrictModel):
     """`executor` and `slurm` at the top of a run config, for the JSON Schema."""
 
-    executor: Executor
+    executor: ExecutorName
     slurm: SlurmSection
 
 
@@ -186,25 +188,25 @@ class ServeSection(StrictModel):
     hang_time_limit_s: UpToAWeek | None = None
     stop_grace_s: UpToAWeek | None = None
     max_restarts: Annotated[int, Field(strict=True, ge=0, le=100)] | None = None
-    env: list[Annotated[Line, AfterValidator(_variable)]] | None = None
+    env: list[Annotated[OneLineText, AfterValidator(_variable)]] | None = None
 
 
 class Selection(StrictModel):
     """Tasks of framework.yml by what is known of them; 'eval-factory ls --json' shows it."""
 
     access: Literal["public", "gated", "private"] | None = None
-    tags: list[Line] = []
-    not_tags: list[Line] = []
-    without: list[Line] = []
+    tags: list[OneLineText] = []
+    not_tags: list[OneLineText] = []
+    without: list[OneLineText] = []
 
 
 class EvaluationEntry(StrictModel):
     """One of `evaluations`."""
 
-    type: Line | None = None
+    type: OneLineText | None = None
     select: Selection | None = None
     name: FolderName | None = None
-    params: Tree | None = None
+    params: _Tree | None = None
 
     @model_validator(mode="after")
     def _one_or_many(self) -> EvaluationEntry:
@@ -219,8 +221,8 @@ class TargetEntry(StrictModel):
     """One of `targets`."""
 
     name: TargetName
-    api_endpoint: Tree | None = None
-    params: Tree | None = None
+    api_endpoint: _Tree | None = None
+    params: _Tree | None = None
     limit_group: Name | None = None
     slurm: SlurmSection | None = None
     serve: ServeSection | None = None
@@ -230,7 +232,7 @@ class VariantEntry(StrictModel):
     """One of `variants`."""
 
     name: FolderName
-    params: Tree | None = None
+    params: _Tree | None = None
 
 
 class CellPattern(StrictModel):
@@ -256,9 +258,9 @@ class SuiteSection(StrictModel):
     """`suite`, as one file says it: all of it may stand elsewhere."""
 
     output_dir: PathText | None = None
-    preset: Line | None = None
+    preset: OneLineText | None = None
     extends: PathText | None = None
-    params: Tree | None = None
+    params: _Tree | None = None
     evaluations: list[Annotated[EvaluationEntry, BeforeValidator(_entry)]] | None = None
     targets: list[TargetEntry] | None = None
     variants: list[VariantEntry] | None = None
@@ -324,7 +326,7 @@ def variables_of(serve: Mapping[str, Any]) -> list[str]:
     return [entry for entry in serve["env"] if "=" not in entry]
 
 
-def settings_of(serve: Mapping[str, Any]) -> dict[str, str]:
+def server_variables(serve: Mapping[str, Any]) -> dict[str, str]:
     """Variables that a server gets with the values that `serve` says."""
     return dict(entry.split("=", 1) for entry in serve["env"] if "=" in entry)
 
@@ -339,5 +341,5 @@ def served_lines(served: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield "\n# servers; each is started for all cells of its target, and ended after them"
     for target, serve in served.items():
         many = "" if serve["replicas"] == 1 else f"{serve['replicas']} servers, {REPLICA}: its number; "
-        told = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
-        yield f"#   {target}: {_command(serve)}  {told}"
+        state = f"({many}{PORT}: one that is free; ready when {serve['health']} answers with 200)"
+        yield f"#   {target}: {_command(serve)}  {state}"

@@ -17,7 +17,7 @@ MAX_SHOWN = 200
 """Characters of a wrong value."""
 
 
-def explained(where: str, detail: Any, model: type[BaseModel]) -> str:
+def explained_finding(where: str, detail: Any, model: type[BaseModel]) -> str:
     """One of pydantic's findings about `model`, which stands at `where`."""
     place = [part for part in detail["loc"] if isinstance(part, int) or "[" not in part]
     path = where + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)

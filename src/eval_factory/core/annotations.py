@@ -47,7 +47,7 @@ class AnswerKey:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RatingChoice:
     """One of the ratings that there are."""
 
     value: float
@@ -86,7 +86,7 @@ class Sample:
     id: str
     kind: str
     raters: tuple[str, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[RatingChoice, ...]
     metric: str
     scale: tuple[float, float] | None
     """Of the main metric: the least and the greatest score of an answer."""
@@ -127,7 +127,7 @@ class Sample:
             id=document["sheet"],
             kind=document["kind"],
             raters=tuple(document["raters"]),
-            choices=tuple(Choice(float(value), label) for value, label in document["choices"]),
+            choices=tuple(RatingChoice(float(value), label) for value, label in document["choices"]),
             metric=document["metric"],
             scale=None if scale is None else (float(scale[0]), float(scale[1])),
             strata=tuple(document["strata"]),
@@ -247,11 +247,11 @@ MOST_STEPS = 10
 PARTS = 4
 """Into which any other scale is divided."""
 IS_CORRECT, HOW_GOOD = "Is the answer correct?", "How good is the answer?"
-YES_NO = (Choice(1.0, "yes"), Choice(0.0, "no"))
+YES_NO = (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no"))
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownAnswer:
     """What a rater sees of an answer. Neither the model nor a judge is named, and no score."""
 
     key: AnswerKey
@@ -274,7 +274,7 @@ class Asked:
     score: Score
     jury: tuple[str, ...]
     """The criteria of a jury, in its order; none where the main score is no jury's."""
-    choices: tuple[Choice, ...]
+    choices: tuple[RatingChoice, ...]
     hidden: frozenset[str] = frozenset()
     """System messages that are the same for every question: they say who answers."""
     told: Mapping[str, str] = field(default_factory=dict)
@@ -282,8 +282,8 @@ class Asked:
     judged: bool = False
     """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
 
-    def shown(self, record: InstanceRecord) -> Shown:
-        return Shown(
+    def shown(self, record: InstanceRecord) -> ShownAnswer:
+        return ShownAnswer(
             AnswerKey(record.id, record.trial),
             tuple(self._turns(record)),
             record.completion or "",
@@ -361,7 +361,7 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     jury = () if has_criteria or result.validity.jury is None else _criteria_of_jury(records)
     labels = {} if result.validity.jury is None else result.validity.jury.labels
-    choices = YES_NO if chosen == CRITERIA else _labelled(labels) or choices_of(score.scale, values)
+    choices = YES_NO if chosen == CRITERIA else _labelled(labels) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
     told = {} if result.validity.jury is None else result.validity.jury.criteria
@@ -372,7 +372,7 @@ def has_judges(result: TaskResult, kind: str) -> bool:
     return kind == CRITERIA or result.validity.jury is not None or result.validity.rubric is not None
 
 
-def choices_of(scale: tuple[float, float] | None, values: Sequence[float]) -> tuple[Choice, ...]:
+def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float]) -> tuple[RatingChoice, ...]:
     """The ratings that there are on a scale, the least first; yes and no where every value is 0 or 1."""
     if scale is None:
         return ()
@@ -384,13 +384,13 @@ def choices_of(scale: tuple[float, float] | None, values: Sequence[float]) -> tu
     return tuple(_choice(low + (high - low) * number / steps) for number in range(steps + 1))
 
 
-def _labelled(labels: Mapping[str, int]) -> tuple[Choice, ...]:
+def _labelled(labels: Mapping[str, int]) -> tuple[RatingChoice, ...]:
     """The words that the judges choose from, the least first."""
-    return tuple(Choice(float(value), label) for label, value in sorted(labels.items(), key=lambda one: one[1]))
+    return tuple(RatingChoice(float(value), label) for label, value in sorted(labels.items(), key=lambda one: one[1]))
 
 
-def _choice(value: float) -> Choice:
-    return Choice(value, f"{value:g}")
+def _choice(value: float) -> RatingChoice:
+    return RatingChoice(value, f"{value:g}")
 
 
 def criteria_of(record: InstanceRecord) -> Sequence[Mapping[str, Any]]:

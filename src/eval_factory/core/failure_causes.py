@@ -84,10 +84,10 @@ class Causes:
 
 def line_of(cause: FailureCause) -> str:
     """For the screen: how often, why, and what to do."""
-    return f"{cause.count} x {shortened(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
+    return f"{cause.count} x {short_cause(cause.cause)}" + (f"; {cause.hint}" if cause.hint else "")
 
 
-def shortened(cause: str) -> str:
+def short_cause(cause: str) -> str:
     whole = cause.strip()
     if whole.endswith(".") and not whole.endswith(VARIES):
         whole = whole[:-1]

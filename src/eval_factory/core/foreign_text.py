@@ -139,7 +139,7 @@ _MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "\\`|[]!*~"} | {"&"
 SHORTEST_FENCE = 3
 
 
-def cell(words: str) -> str:
+def markdown_cell(words: str) -> str:
     """A text that shows as it is, on one line, in a table or a sentence."""
     return printable(words).translate(_MARKUP)
 

@@ -109,7 +109,7 @@ HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
 """Of every jury that says nothing else: HELM's juries rate with whole numbers on this scale."""
 
 
-def form_of(metric: Mapping[str, Any]) -> JuryForm:
+def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
     """
     Args:
         metric: a jury's in a benchmark.yaml that was checked.

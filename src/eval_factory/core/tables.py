@@ -59,7 +59,7 @@ class Lines(tuple[str | Strong, ...]):
     __slots__ = ()
 
 
-Cell = str | Strong | Link | Lines
+TableCell = str | Strong | Link | Lines
 """Numbers come formatted (`core/formats.py`)."""
 
 
@@ -67,8 +67,8 @@ Cell = str | Strong | Link | Lines
 class Table:
     """Columns and rows."""
 
-    head: Sequence[Cell]
-    rows: Sequence[Sequence[Cell]]
+    head: Sequence[TableCell]
+    rows: Sequence[Sequence[TableCell]]
     numbers: int = 0
     """How many of the last columns are numbers: they stand to the right, and no sign in them is anybody's."""
 
@@ -95,7 +95,7 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
     ]
 
 
-def _plain(cell: Cell) -> str:
+def _plain(cell: TableCell) -> str:
     return one_line(
         " ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell), LONGEST_CELL
     )
@@ -109,7 +109,7 @@ def markdown(table: Table) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in [head, sides, *rows]]
 
 
-def _markdown_cell(cell: Cell, is_number: bool = False) -> str:
+def _markdown_cell(cell: TableCell, is_number: bool = False) -> str:
     if isinstance(cell, Lines):
         return "<br>".join(_markdown_cell(part, is_number) for part in cell if part)
     if isinstance(cell, Strong):
@@ -173,7 +173,7 @@ def html(table: Table, most_rows: int | None = None) -> str:
     return "\n".join(["<table>", *lines, "</tbody></table>"])
 
 
-def _html_row(table: Table, row: Sequence[Cell]) -> str:
+def _html_row(table: Table, row: Sequence[TableCell]) -> str:
     first, *others = row
     cells = "".join(
         f"<td{_class(table, number)}>{_html_cell(cell)}</td>" for number, cell in enumerate(others, start=1)
@@ -185,7 +185,7 @@ def _class(table: Table, column: int) -> str:
     return ' class="n"' if table.is_number(column) else ' class="name"'
 
 
-def _html_cell(cell: Cell) -> str:
+def _html_cell(cell: TableCell) -> str:
     if isinstance(cell, Lines):
         return "<br>".join(_html_cell(part) for part in cell if part)
     text = escape(one_line(str(cell), LONGEST_CELL))
@@ -227,7 +227,7 @@ def latex(table: Table, caption: str, note: str) -> str:
     ])  # fmt: skip
 
 
-def _tex_row(cells: Iterable[Cell]) -> str:
+def _tex_row(cells: Iterable[TableCell]) -> str:
     return " & ".join(_tex(_plain(cell)) for cell in cells)
 
 

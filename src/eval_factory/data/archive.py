@@ -19,7 +19,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.data.bundle import (
     MANIFEST,
     Manifest,
-    compare,
+    compare_files,
     complete_tasks,
     interrupted,
     parse_manifest,
@@ -56,7 +56,7 @@ def pack(root: Path, target: Path) -> int:
         raise ConfigError(f"{target}: is a folder; name a file")
     settle(root)
     manifest = read_manifest(root)
-    differences = compare(root, manifest)
+    differences = compare_files(root, manifest)
     if differences:
         raise PrerequisiteError(_not_as_listed(root, differences.lines(), "nothing was packed"))
     names = [MANIFEST, *sorted(manifest.paths())]
@@ -130,7 +130,7 @@ def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_L
         if free < total:
             raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
         _extract(source, stage.folder, manifest, limit)
-        differences = compare(stage.folder, manifest)
+        differences = compare_files(stage.folder, manifest)
         if differences:
             raise PrerequisiteError(_not_as_listed(source, differences.lines(), "nothing was unpacked"))
         tasks = sorted(complete_tasks(manifest, stage.folder, sources))

@@ -73,7 +73,7 @@ class HubEntry(StrictModel):
     source: Plain
 
 
-def is_ours(path: str) -> bool:
+def _is_ours(path: str) -> bool:
     """Whether it belongs to what keeps a bundle, or to a change of it that is not done."""
     top = path.split("/")[0]
     return top in OURS or top.startswith(STAGING_PREFIX)
@@ -83,7 +83,7 @@ def _different(files: list[FileEntry]) -> list[FileEntry]:
     problem = next(clashes(file.path for file in files), None)
     if problem is not None:
         raise ValueError(problem)
-    if any(is_ours(file.path.casefold()) for file in files):
+    if any(_is_ours(file.path.casefold()) for file in files):
         raise ValueError("it lists itself")
     return files
 
@@ -182,7 +182,7 @@ def files_under(root: Path) -> Iterator[str]:
             yield (Path(folder) / name).relative_to(root).as_posix()
 
 
-def compare(root: Path, manifest: Manifest, *, only: Iterable[str] | None = None) -> Differences:
+def compare_files(root: Path, manifest: Manifest, *, only: Iterable[str] | None = None) -> Differences:
     """Hash the files and compare. `only`: look at these paths, and not for extra ones.
 
     A link in a file's place counts as altered: a bundle has none.
@@ -205,7 +205,7 @@ def compare(root: Path, manifest: Manifest, *, only: Iterable[str] | None = None
             raise PrerequisiteError(f"{path}: cannot be read: {error.strerror or error}") from None
     extra: list[str] = []
     if only is None:
-        extra = sorted(name for name in files_under(root) if name not in listed and not is_ours(name))
+        extra = sorted(name for name in files_under(root) if name not in listed and not _is_ours(name))
     return Differences(tuple(missing), tuple(altered), tuple(extra))
 
 
@@ -261,17 +261,23 @@ def needs_of(
         needs.append(Need("file", file.path, sources.url(file.url), (*found, *placed), missing, placed))
     if task.listing is not None:
         needs.append(_listing_need(task, manifest, root, sources, all_files=all_files))
+    return [*needs, *_hub_needs(task, manifest, sources), *_tiktoken_needs(task, manifest, sources)]
+
+
+def _hub_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
     for dataset in task.hub:
         entry = manifest.hub_entry(dataset.id, dataset.config)
-        inside = tuple(path for path in listed if entry is not None and path.startswith(f"{entry.folder}/"))
+        inside = tuple(path for path in manifest.paths() if entry is not None and path.startswith(f"{entry.folder}/"))
         source = f"{sources.origins['hub']}/datasets/{dataset.id}"
-        needs.append(Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}"))
+        yield Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}")
+
+
+def _tiktoken_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
     for name in task.tiktoken:
         path = f"{TIKTOKEN}/{sources.tiktoken[name].path}"
         source = sources.url(sources.tiktoken[name].url)
-        found = [path] if path in listed else []
-        needs.append(Need("tiktoken", name, source, tuple(found), None if found else path))
-    return needs
+        is_there = path in manifest.paths()
+        yield Need("tiktoken", name, source, (path,) if is_there else (), None if is_there else path)
 
 
 def _as_of_another_task(file: SourceFile, listed: Mapping[str, FileEntry], sources: Sources) -> str | None:
@@ -377,9 +383,9 @@ class Staging:
         write_atomic(self._workspace / MANIFEST, text if isinstance(text, str) else text.decode())
         self._workspace.replace(self.root / COMMIT)  # from here on it will be finished, by whoever comes next
         try:
-            finish(self.root)
+            _finish(self.root)
         except KeyboardInterrupt:
-            finish(self.root)
+            _finish(self.root)
             raise
         self._begin()
 
@@ -433,7 +439,7 @@ def _check_targets(root: Path, names: list[str]) -> None:
                 raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
 
 
-def finish(root: Path) -> None:
+def _finish(root: Path) -> None:
     """Do the rest of a commit. It may have been begun, and interrupted anywhere, any number of times.
 
     Raises:
@@ -497,7 +503,7 @@ def _left(root: Path) -> list[Path]:
 
 def _recover(root: Path) -> None:
     if (root / COMMIT).exists():
-        finish(root)
+        _finish(root)
     for left in _left(root):
         shutil.rmtree(left, ignore_errors=True)
 

@@ -45,7 +45,7 @@ READ_BY_SCRIPTS = ("/etc", "/run/systemd/resolve")
 SCRIPT_LIMIT_S = 3600.0
 
 
-def cache_folder(dataset: str) -> str:
+def dataset_cache_folder(dataset: str) -> str:
     """The name that the `datasets` package gives a data set's folder in its cache."""
     from datasets.naming import camelcase_to_snakecase
 
@@ -70,7 +70,9 @@ def prepare_cache(
         else:
             with _quiet_datasets():
                 built, config, version = _build(repository, dataset, workspace)
-        folder = f"{HF_HOME}/{DATASETS}/{cache_folder(dataset.id)}/{config}/{version}/{revision or UNKNOWN_REVISION}"
+        folder = (
+            f"{HF_HOME}/{DATASETS}/{dataset_cache_folder(dataset.id)}/{config}/{version}/{revision or UNKNOWN_REVISION}"
+        )
         _forget_where_it_was_made(built / INFO)
         for name in sorted(files_under(built)):
             target = staging.path(f"{folder}/{name}", source)

@@ -35,12 +35,12 @@ from eval_factory.data.bundle import (
     FileEntry,
     Manifest,
     Need,
-    compare,
+    compare_files,
     manifest_sha256,
     needs_of,
     read_manifest,
 )
-from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, cache_folder, caches_of
+from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
 from eval_factory.data.sources import SourceFile, Sources, TaskSources, load_sources
 from eval_factory.helm import names, output
 from eval_factory.helm.output import scenario_folder
@@ -181,7 +181,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     if missing:
         raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
     bundle = BundleInUse(root, manifest, manifest_sha256(root), task, needs)
-    differences = compare(root, manifest, only=bundle.paths)
+    differences = compare_files(root, manifest, only=bundle.paths)
     if differences:
         lines = "\n".join(f"  {line}" for line in differences.lines()[:SHOWN])
         raise PrerequisiteError(
@@ -224,7 +224,7 @@ def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: 
         if count < task.listing.count:
             missing.append(f"{task.listing.count - count} of {task.listing.count} text files in {folder}")
     for dataset in task.hub:
-        cache = caches_of(env) / cache_folder(dataset.id)
+        cache = caches_of(env) / dataset_cache_folder(dataset.id)
         if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
             missing.append(f"{dataset.id} in {caches_of(env)} (HF_HOME)")
     for name in task.tiktoken:
@@ -459,7 +459,7 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
     return hashes_of(rundir)
 
 
-def files_under(path: Path) -> list[Path]:
+def _files_under(path: Path) -> list[Path]:
     """The file itself, or all files of the folder; nothing where there is neither."""
     found = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [file for file in found if file.is_file()]

@@ -78,8 +78,8 @@ def embedded_judgement(prompt: str) -> str | None:
 def _decision(criterion: str, turn: str) -> dict[str, str | bool]:
     words = {word.lower() for word in _WORD.findall(criterion)}
     there = words & {word.lower() for word in _WORD.findall(turn)}
-    told = f"{len(there)} of its {len(words)} longer words stand in the answer"
-    return {"explanation": told, "criteria_met": bool(words) and 2 * len(there) >= len(words)}
+    text = f"{len(there)} of its {len(words)} longer words stand in the answer"
+    return {"explanation": text, "criteria_met": bool(words) and 2 * len(there) >= len(words)}
 
 
 class _BadRequest(Exception):

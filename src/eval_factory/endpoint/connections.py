@@ -1,4 +1,4 @@
-"""One endpoint: connections to it that are kept, each attempt within its time, and proxies on the way.
+"""One endpoint: connections that are used again, each attempt within its time, and proxies on the way.
 
 No request that may have been answered is sent a second time here: answers are paid for.
 """
@@ -60,16 +60,16 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class AnswerIds:
-    """Tells an answer that was given before from a new one, by the `id` of its completion.
+    """Tells an answer that came before from a new one, by the `id` of its completion.
 
-    A connection on which a second answer to one question comes late shifts all that follow: each is taken for the
-    answer to the next question.
+    A late second answer to one question shifts all that follow on its connection: each is taken for the answer to the
+    next question.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._known: dict[int, tuple[int, int, bool]] = {}
-        """Hashes of id -> question and answer, and whether it came again."""
+        """Hash of an id -> hashes of question and answer, and whether it came again."""
         self._are_unique = True
 
     def is_known(self, question: bytes, answer: bytes, *, first: bool) -> bool:
@@ -96,7 +96,7 @@ class AnswerIds:
         return False
 
 
-class _Limit:
+class _Deadline:
     """What is waited for inside ends when its time is over, with this error (`asyncio.timeout` is of Python 3.11)."""
 
     def __init__(self, seconds: float, error: Callable[[], TransportError]) -> None:
@@ -128,12 +128,9 @@ class _Origin:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """
-        Raises:
-            PrerequisiteError: the variables name no usable proxy.
-        """
+        """Raises PrerequisiteError: the variables name no usable proxy."""
         parts, proxy = parse_url(url), proxy_for(url)
-        return cls(*_place(parts), parse_url(proxy) if proxy else None)
+        return cls(*_address(parts), parse_url(proxy) if proxy else None)
 
     @property
     def is_plain(self) -> bool:
@@ -146,7 +143,7 @@ class _Origin:
         login = base64.b64encode(unquote(self.proxy.auth).encode("latin-1")).decode()
         return (("Proxy-Authorization", f"Basic {login}"),)
 
-    def kept(self) -> Wire | None:
+    def usable(self) -> Wire | None:
         """A connection that may be asked: the one that answered last, so that others are closed in time."""
         while self.idle:
             wire = self.idle.pop()
@@ -156,7 +153,7 @@ class _Origin:
         return None
 
 
-def _place(parts: Url) -> tuple[str, str, int]:
+def _address(parts: Url) -> tuple[str, str, int]:
     scheme = parts.scheme or "http"
     return scheme, (parts.host or "").strip("[]"), parts.port or _PORTS[scheme]
 
@@ -178,34 +175,29 @@ class Transport:
         first = _Origin.of(url)
         self._origins = {(first.scheme, first.host, first.port): first}
         self._ids = AnswerIds(say)
-        self._anew: set[int] = set()
-        """Hashes of questions that lost a connection by what was no answer to them: the next try has a new one. Others
-        may bring the same."""
+        self._on_new: set[int] = set()
+        """Hashes of questions that lost a connection by what was no answer to them: others may bring the same, so the
+        next try has a new one."""
         self._context: ssl.SSLContext | None = None
         self._may_be_tls = first.is_plain
         """No answer came over plain HTTP so far, and TLS was not tried."""
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
-        """POST a JSON body.
-
-        Raises:
-            TransportError: within the attempt's time no whole answer came.
-        """
+        """POST a JSON body. Raises TransportError: within the attempt's time no complete answer came."""
         return self._ask("POST", url, json_text(body).encode("utf-8", "surrogatepass"), headers)
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
         return self._ask("GET", url, b"", headers)
 
     def __del__(self) -> None:
-        with contextlib.suppress(AttributeError, RuntimeError):  # it was never made whole; the loop is closed
+        with contextlib.suppress(AttributeError, RuntimeError):  # it was never complete; the loop is closed
             for wire in [wire for origin in self._origins.values() for wire in origin.idle]:
                 bridge.the_loop().call_soon_threadsafe(wire.close)
 
     def _ask(self, method: str, url: str, data: bytes, headers: Mapping[str, str] | None) -> Reply:
         parts = _parsed(url)
-        origin = self._origins.get(_place(parts))
-        if origin is None:
-            origin = self._origins[_place(parts)] = _Origin.of(url)
+        if (origin := self._origins.get(_address(parts))) is None:
+            origin = self._origins[_address(parts)] = _Origin.of(url)
         by_proxy = origin.proxy is not None and origin.scheme == "http"
         fields = (*(headers or {}).items(), *(origin.proxy_fields if by_proxy else ()))
         head = _head(method, parts, by_proxy, fields)
@@ -236,8 +228,8 @@ class Transport:
             return TransportError(TOO_LATE.format(self.timeout_s), silent=wire is None or not wire.has_begun)
 
         try:
-            with _Limit(self.timeout_s, late):
-                wire = origin.kept() if hash(question) not in self._anew else None
+            with _Deadline(self.timeout_s, late):
+                wire = origin.usable() if hash(question) not in self._on_new else None
                 wire = wire or await self._connected(origin)
                 await wire.exchange(request, hold)
                 body = await wire.body(hold)
@@ -245,11 +237,11 @@ class Transport:
                 if asked and self._ids.is_known(question, body, first=wire.answers == 1):
                     wire.close()
                     raise TransportError(STRAY, stray=True)
-                self._anew.discard(hash(question))
+                self._on_new.discard(hash(question))
                 return Reply(wire.status, wire.headers(), body, hold)
         except TransportError as error:
             if (error.malformed or error.stray) and wire is not None and not wire.is_open:
-                self._anew.add(hash(question))
+                self._on_new.add(hash(question))
             raise
         finally:
             if wire is not None:
@@ -260,7 +252,7 @@ class Transport:
 
     async def _connected(self, origin: _Origin) -> Wire:
         wire = Wire()
-        with _Limit(min(CONNECT_TIMEOUT_S, self.timeout_s), lambda: TransportError(NOT_IN_TIME, unreachable=True)):
+        with _Deadline(min(CONNECT_TIMEOUT_S, self.timeout_s), lambda: TransportError(NOT_IN_TIME, unreachable=True)):
             try:
                 if origin.proxy is not None:
                     await self._reach_proxy(wire, origin, origin.proxy)
@@ -274,7 +266,7 @@ class Transport:
                 raise
 
     async def _reach_proxy(self, wire: Wire, origin: _Origin, proxy: Url) -> None:
-        scheme, host, port = _place(proxy)
+        scheme, host, port = _address(proxy)
         try:
             await _connect(wire, host, port)
             if scheme == "https":
@@ -325,7 +317,7 @@ async def _speaks_tls(origin: _Origin) -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
     wire = Wire()
     try:
-        with _Limit(TLS_TRIED_S, lambda: TransportError(NOT_IN_TIME)):
+        with _Deadline(TLS_TRIED_S, lambda: TransportError(NOT_IN_TIME)):
             await _connect(wire, origin.host, origin.port)
             await wire.speak_tls(context, origin.host)
             return True
@@ -343,7 +335,7 @@ def _parsed(url: str) -> Url:
 @lru_cache(64)
 def _head(method: str, url: Url, by_proxy: bool, fields: tuple[tuple[str, str], ...]) -> bytes:
     """A request's header, but for the length of its body. Raises ValueError where a line would be two."""
-    scheme, _, port = _place(url)
+    scheme, _, port = _address(url)
     host = (url.host or "") if port == _PORTS[scheme] else f"{url.host}:{port}"
     target = f"{scheme}://{host}{url.request_uri}" if by_proxy else url.request_uri
     own = {

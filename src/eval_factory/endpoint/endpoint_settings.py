@@ -41,8 +41,7 @@ class EndpointSettings:
     _: KW_ONLY
     role: str
     url: str
-    """As the user wrote it: `${NAME}` stands for the value of a variable, which no file may hold. Answers are kept by
-    it."""
+    """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's keys are made with it."""
     model_id: str
     endpoint_type: str
     """chat or completions."""
@@ -80,22 +79,21 @@ class EndpointSettings:
         return variables_in([self.urls, self.adapter.params_to_add])
 
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """The fields of every request that hold secrets, filled in: they are sent, and kept nowhere.
+        """The fields of every request that hold secrets, filled in: they are sent, and stored nowhere.
 
-        Raises:
-            PrerequisiteError: a variable is not set, or holds what cannot be sent.
+        Raises PrerequisiteError: a variable is not set, or holds what cannot be sent.
         """
         added = self.adapter.params_to_add
         return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
 
     def body_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON body for a request, as it is kept: without the values of `secret_variables`."""
+        """The JSON body for a request, as it is stored: without the values of `secret_variables`."""
         return openai_api.request_body(
             request, model_id=self.model_id, endpoint_type=self.endpoint_type, top_p=self.top_p, adapter=self.adapter
         )
 
     def key_of(self, body: Mapping[str, Any], random: str | None) -> str:
-        """The key under which the answer to a body is kept."""
+        """The key under which the answer to a body is stored."""
         return openai_api.request_key(self.url, body, random)
 
     def to_args(self) -> dict[str, Any]:
@@ -114,8 +112,7 @@ class EndpointSettings:
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
         """The record that `to_args` wrote, of this version or of one that did not know all the fields.
 
-        Raises:
-            TypeError: a field without a default is missing, or one is not known.
+        Raises TypeError: a field without a default is missing, or one is not known.
         """
         oauth = args.get("oauth")
         parts = {
@@ -134,8 +131,6 @@ class RunEndpoints:
     endpoints: Sequence[EndpointSettings]
     model_group: str | None = None
     """The name of the limits that its model shares; None: the address names them."""
-    model_servers: int | None = None
-    """How many servers its model has, where the URLs do not say."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +168,6 @@ def _limits_of(endpoint: EndpointSettings, run: RunEndpoints) -> Iterator[tuple[
     whose = "" if is_model else f"judge {endpoint.model_id} at "
     bases = [f"{whose}{openai_api.base_of(url)}" for url in endpoint.urls]
     group = (run.model_group if is_model else None) or ", ".join(sorted(bases))
-    if is_model and run.model_servers is not None and run.model_servers > 1:
-        bases = [f"{group}: server {number}" for number in range(1, run.model_servers + 1)]
     together, *each = limit_names(endpoint.role, len(bases))
     own = endpoint.limit
     yield together, group, replace(own, requests_per_minute=None, tokens_per_minute=None) if each else own
@@ -182,12 +175,6 @@ def _limits_of(endpoint: EndpointSettings, run: RunEndpoints) -> Iterator[tuple[
 
 
 def _smaller(one: LimitOf, other: LimitOf) -> LimitOf:
-    return LimitOf(
-        min(one.parallelism, other.parallelism),
-        _least(one.requests_per_minute, other.requests_per_minute),
-        _least(one.tokens_per_minute, other.tokens_per_minute),
-    )
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((number for number in (one, other) if number is not None), default=None)
+    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
+    least: list[Any] = [min((number for number in pair if number is not None), default=None) for pair in pairs]
+    return LimitOf(*least)

@@ -53,8 +53,7 @@ def proxy_variable(url: str) -> str:
 def proxy_from_environment(url: str) -> str | None:
     """By requests' rules; what has no scheme is an HTTP proxy.
 
-    Raises:
-        PrerequisiteError: it is another kind of proxy.
+    Raises PrerequisiteError: it is another kind of proxy.
     """
     if is_at_a_server(url, os.environ):
         return None
@@ -75,8 +74,7 @@ def proxy_from_environment(url: str) -> str | None:
 def certificates() -> tuple[str, str]:
     """The file or folder of the certificates that are trusted, and who named it.
 
-    Raises:
-        PrerequisiteError: it is not there.
+    Raises PrerequisiteError: it is not there.
     """
     name = next((name for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None)
     if name is None:
@@ -98,11 +96,7 @@ def certificates_hint() -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Trusts those certificates.
-
-    Raises:
-        OSError: they cannot be read, or are none.
-    """
+    """Trusts those certificates. Raises OSError: they cannot be read, or are none."""
     bundle, _ = certificates()
     is_folder = os.path.isdir(bundle)  # noqa: PTH112 - a variable's text
     context = ssl.create_default_context(capath=bundle if is_folder else None, cafile=None if is_folder else bundle)
@@ -208,8 +202,7 @@ class Wire(asyncio.Protocol):
     async def exchange(self, request: bytes, hold: Hold, *, tunnel: bool = False) -> None:
         """Send a request, and read its answer. `tunnel`: the answer has no body where it is good.
 
-        Raises:
-            TransportError: no whole one came.
+        Raises TransportError: no whole one came.
         """
         loop = asyncio.get_running_loop()
         self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
@@ -267,10 +260,7 @@ class Wire(asyncio.Protocol):
         return {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in self.lines}
 
     async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """
-        Raises:
-            OSError: the other end does not, or cannot be trusted.
-        """
+        """Raises OSError: the other end does not, or cannot be trusted."""
         loop, transport = asyncio.get_running_loop(), cast(asyncio.Transport, self._transport)
         if isinstance(transport.get_extra_info("ssl_object"), ssl.SSLObject):
             vars(transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so

@@ -32,53 +32,46 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 MINUTE_S = 60.5
 """A little more than one: the first request of a minute may take longer to arrive (its connection is made, its process
 is busy) than the first of the next, and the endpoint counts arrivals."""
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 
 _PREFIXES = ("", "llm_provider-")
-_RESETS = {
-    "x-ratelimit-reset-requests": "x-ratelimit-remaining-requests",
-    "x-ratelimit-reset-tokens": "x-ratelimit-remaining-tokens",
-    "anthropic-ratelimit-requests-reset": "anthropic-ratelimit-requests-remaining",
-    "anthropic-ratelimit-tokens-reset": "anthropic-ratelimit-tokens-remaining",
-    "anthropic-ratelimit-input-tokens-reset": "anthropic-ratelimit-input-tokens-remaining",
-    "anthropic-ratelimit-output-tokens-reset": "anthropic-ratelimit-output-tokens-remaining",
-    "x-ratelimit-reset": "x-ratelimit-remaining",
-    "ratelimit-reset": "ratelimit-remaining",
-}
-"""Header that says when a limit is over -> header that says what is left of it."""
+_RESETS = (
+    "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "anthropic-ratelimit-requests-reset",
+    "anthropic-ratelimit-tokens-reset", "anthropic-ratelimit-input-tokens-reset",
+    "anthropic-ratelimit-output-tokens-reset", "x-ratelimit-reset", "ratelimit-reset",
+)  # fmt: skip
+"""Headers that say when a limit is over; with `remaining` for `reset`, what is left of it."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
 """OpenAI's: 1s, 6m0s, 1h2m3.5s, 120ms."""
 _DURATION_UNITS_S = (3600.0, 60.0, 1.0, 0.001)
-_LONGEST_VALUE = 64
+_MAX_LENGTH = 64
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 """From here on a number is a point in time (seconds, milliseconds since 1970); below, seconds from now."""
 
 
 def asked_pause(headers: Mapping[str, str]) -> float | None:
     """Seconds that the headers of an error ask to wait; None where they say nothing that can be read."""
-    given = {name.lower(): value for name, value in headers.items() if len(value) <= _LONGEST_VALUE}
+    known = {name.lower(): value for name, value in headers.items() if len(value) <= _MAX_LENGTH}
     for prefix in _PREFIXES:
-        milliseconds = _number(given.get(f"{prefix}retry-after-ms"))
+        milliseconds = _number(known.get(f"{prefix}retry-after-ms"))
         if milliseconds is not None:
             return milliseconds / 1000
-        pause = _retry_after(given.get(f"{prefix}retry-after"))
+        pause = _retry_after(known.get(f"{prefix}retry-after"))
         if pause is not None:
             return pause
     for prefix in _PREFIXES:
-        resets = {name: pause for name in _RESETS if (pause := _until(given.get(prefix + name))) is not None}
-        used_up = [pause for name, pause in resets.items() if _number(given.get(prefix + _RESETS[name])) == 0]
+        resets = {name: pause for name in _RESETS if (pause := _until(known.get(prefix + name))) is not None}
+        left = {name: _number(known.get(prefix + name.replace("reset", "remaining"))) for name in resets}
         if resets:
-            return max(used_up or resets.values())
+            return max([pause for name, pause in resets.items() if left[name] == 0] or resets.values())
     return None
 
 
 def _retry_after(value: str | None) -> float | None:
     """Seconds, or a date."""
-    if value is None:
-        return None
     seconds = _number(value)
-    if seconds is not None:
+    if seconds is not None or value is None:
         return seconds
     try:
         return float(Retry().parse_retry_after(value))
@@ -188,7 +181,7 @@ class _Window:
             self._used += self._taken[-1][1]
 
 
-class Limit(Generic[Key]):
+class Limit(Generic[_Key]):
     """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when nobody gets one.
 
     No thread, no socket and no timer is in here: whoever uses it keeps threads apart, and asks again in time.
@@ -198,32 +191,32 @@ class Limit(Generic[Key]):
         self._clock, self._at_once = clock, AdaptiveLimit(most.parallelism)
         self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
         self._coming = itertools.count()
-        self._queue: list[tuple[int, int, Key]] = []
+        self._queue: list[tuple[int, int, _Key]] = []
         """A heap of priority, number of its coming, key; those that wait no more may still be in it."""
-        self._waiting: set[Key] = set()
-        self._since: dict[Key, float] = {}
+        self._waiting: set[_Key] = set()
+        self._since: dict[_Key, float] = {}
         """Key with a slot -> since when, by this process's clock: others may have another one."""
-        self._minutes: dict[Key, int] = {}
+        self._minutes: dict[_Key, int] = {}
         """Key that waits for its minute -> its tokens; in the order of coming."""
         self._closed_until = -math.inf
 
-    def acquire(self, key: Key, priority: int = 0) -> None:
+    def acquire(self, key: _Key, priority: int = 0) -> None:
         """Wait for a slot. A lower priority goes first; within one, who came first."""
         self._waiting.add(key)
         heapq.heappush(self._queue, (priority, next(self._coming), key))
 
-    def acquire_minute(self, key: Key, tokens: int) -> None:
+    def acquire_minute(self, key: _Key, tokens: int) -> None:
         """Wait until one more request, and its tokens, are within what is allowed a minute."""
         self._minutes[key] = tokens
 
-    def release(self, key: Key, *, answered: bool = False) -> None:
+    def release(self, key: _Key, *, answered: bool = False) -> None:
         """Give back the slot, or wait no more. `answered`: the endpoint did."""
         self._waiting.discard(key)
         self._minutes.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
             self._at_once.answered()
 
-    def too_many(self, key: Key, pause: float | None) -> None:
+    def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
         since = self._since.get(key)
         if since is None:
@@ -233,7 +226,7 @@ class Limit(Generic[Key]):
         if pause is not None:
             self._closed_until = max(self._closed_until, now + pause)
 
-    def granted(self) -> Iterator[Key]:
+    def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""
         now = self._clock()
         while self._waiting and len(self._since) < self._at_once.slots and now >= self._closed_until:
@@ -290,15 +283,31 @@ class Hub:
         self._limits: dict[str, Limit[_Asked]] = {name: Limit(most) for name, most in limits.items()}
         self._budget, self._lock = budget, threading.Lock()
         self._due: dict[Limit[_Asked], float] = {}
-        self._handlers: dict[str, Callable[[HubClient, Mapping[str, Any]], None]] = {
-            "slot": self._slot, "leave": self._leave, "too_many": self._too_many, "rate": self._rate,
-            "begin": self._begin, "spend": self._spend,
-        }  # fmt: skip
+        """When time alone brings the next turn."""
 
     def take(self, client: HubClient, message: Mapping[str, Any]) -> None:
         """Raises ValueError, TypeError or KeyError where it is no message of ours."""
         with self._lock:
-            self._handlers[message["do"]](client, message)
+            what = message["do"]
+            if what == "begin":
+                reached = None if self._budget is None else self._budget.begin()
+                client.send({"id": message["id"], "reached": reached})
+            elif what == "spend" and self._budget is not None:
+                self._budget.spend(tokens=message["tokens"], cost=message["cost"])
+            elif what in ("slot", "rate"):
+                limit = client.limits[message["id"]] = self._limits[message["group"]]
+                if what == "slot":
+                    limit.acquire((client, message["id"]), client.priority)
+                else:
+                    limit.acquire_minute((client, message["id"]), message["tokens"])
+                self._grant(limit)
+            elif what == "too_many" and (known := client.limits.get(message["id"])) is not None:
+                known.too_many((client, message["id"]), message["pause"])
+            elif what == "leave" and (known := client.limits.pop(message["id"], None)) is not None:
+                known.release((client, message["id"]), answered=message["answered"])
+                self._grant(known)
+            elif what not in ("spend", "too_many", "leave"):
+                raise ValueError(what)
 
     def forget(self, client: HubClient) -> None:
         """It is gone, or has all it wanted."""
@@ -308,34 +317,6 @@ class Hub:
             for limit in set(client.limits.values()):
                 self._grant(limit)
             client.limits.clear()
-
-    def _slot(self, client: HubClient, message: Mapping[str, Any]) -> None:
-        limit = client.limits[message["id"]] = self._limits[message["group"]]
-        limit.acquire((client, message["id"]), client.priority)
-        self._grant(limit)
-
-    def _rate(self, client: HubClient, message: Mapping[str, Any]) -> None:
-        limit = client.limits[message["id"]] = self._limits[message["group"]]
-        limit.acquire_minute((client, message["id"]), message["tokens"])
-        self._grant(limit)
-
-    def _leave(self, client: HubClient, message: Mapping[str, Any]) -> None:
-        limit = client.limits.pop(message["id"], None)
-        if limit is not None:
-            limit.release((client, message["id"]), answered=message["answered"])
-            self._grant(limit)
-
-    def _too_many(self, client: HubClient, message: Mapping[str, Any]) -> None:
-        limit = client.limits.get(message["id"])
-        if limit is not None:
-            limit.too_many((client, message["id"]), message["pause"])
-
-    def _begin(self, client: HubClient, message: Mapping[str, Any]) -> None:
-        client.send({"id": message["id"], "reached": None if self._budget is None else self._budget.begin()})
-
-    def _spend(self, _client: HubClient, message: Mapping[str, Any]) -> None:
-        if self._budget is not None:
-            self._budget.spend(tokens=message["tokens"], cost=message["cost"])
 
     def _grant(self, limit: Limit[_Asked]) -> None:
         """Tell whoever has a turn, and look again when time alone brings the next."""

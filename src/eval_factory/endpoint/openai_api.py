@@ -239,8 +239,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def parse_answer(data: bytes) -> Any:
     """The JSON document in a body. Halves of surrogate pairs, which no file can hold, become U+FFFD.
 
-    Raises:
-        UnusableAnswer: there is none.
+    Raises UnusableAnswer: there is none.
     """
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
@@ -291,11 +290,7 @@ class Choice:
 
 
 def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
-    """The choices in an answer.
-
-    Raises:
-        UnusableAnswer: there are none, or the answer is an error in disguise.
-    """
+    """The choices in an answer. Raises UnusableAnswer: there are none, or the answer is an error in disguise."""
     if not isinstance(answer, (dict, Mapping)):  # dict first: to ask for a Mapping is slow
         raise UnusableAnswer("the answer is no JSON object")
     if answer.get("error"):
@@ -379,7 +374,7 @@ class Completion:
 
 def completion_of(answer: Any, endpoint_type: str) -> Completion:
     """The answer with all that is read of it. Raises UnusableAnswer, as `read_answer` does."""
-    return Completion(answer, read_answer(answer, endpoint_type), usage_of(answer))
+    return Completion(answer, read_answer(answer, endpoint_type), tokens_of(answer))
 
 
 def stated_model(answer: Any) -> str | None:
@@ -394,7 +389,7 @@ def sampling_of(body: Any) -> dict[str, Any]:
     return {name: value for name, value in fields if name not in _NO_SAMPLING}
 
 
-def usage_of(answer: Any) -> tuple[int | None, int | None]:
+def tokens_of(answer: Any) -> tuple[int | None, int | None]:
     """(prompt tokens, completion tokens) as the endpoint counted them; None where it did not."""
     usage = answer.get("usage") if isinstance(answer, (dict, Mapping)) else None
     if not isinstance(usage, (dict, Mapping)):

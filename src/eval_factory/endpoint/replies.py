@@ -104,7 +104,7 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | No
     return dict.fromkeys([name for name in quoted if name in sent][:1])
 
 
-def described(changes: Changes) -> tuple[str, ...]:
+def described_changes(changes: Changes) -> tuple[str, ...]:
     """The changes in words."""
     return tuple(
         f"the endpoint refuses {name}: it was left out, the model's own default was used"

@@ -43,10 +43,7 @@ class GroupCommit:
         """Returns when they are committed, together with others'.
 
         Those whose statements are written meanwhile are woken one after the other: woken together they would all wait
-        for their turn to run.
-
-        Raises:
-            Exception: what SQLite says of these statements, where they cannot be written.
+        for their turn to run. Raises Exception: what SQLite says of these statements, where they cannot be written.
         """
         job = _Job(statements)
         self._waiting.append(job)
@@ -177,7 +174,7 @@ class Answer:
     @property
     def tokens(self) -> tuple[int | None, int | None]:
         """(prompt tokens, completion tokens) as the endpoint counted them."""
-        return openai_api.usage_of(self.response)
+        return openai_api.tokens_of(self.response)
 
 
 @dataclass(frozen=True)
@@ -293,8 +290,7 @@ def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connectio
 def create_or_check(path: Path) -> None:
     """Make the file, or make sure that it is ours.
 
-    Raises:
-        DamagedCacheError: it is another program's database, another version's, or no database.
+    Raises DamagedCacheError: it is another program's database, another version's, or no database.
     """
     try:
         connection = sqlite3.connect(path, timeout=30)
@@ -318,7 +314,7 @@ def create_or_check(path: Path) -> None:
     path.chmod(0o600)
 
 
-def is_ours(path: Path) -> bool:
+def is_our_cache(path: Path) -> bool:
     """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
     at = 68  # the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
     try:
@@ -358,7 +354,7 @@ def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
     return map(_typed, read_answers(path, role))
 
 
-def read_answer(path: Path, key: str) -> Answer | None:
+def read_cached_answer(path: Path, key: str) -> Answer | None:
     rows = _rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
     return next(map(_typed, rows), None)
 

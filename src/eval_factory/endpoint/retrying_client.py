@@ -22,7 +22,6 @@ from eval_factory.core import foreign_text
 from eval_factory.core.budget import AnyPurse
 from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, openai_api
-from eval_factory.endpoint.connection import messages_together
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
@@ -39,6 +38,7 @@ from eval_factory.endpoint.replies import (
 )
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
+from eval_factory.endpoint.stop_messages import messages_together
 
 
 class FirstRequests:
@@ -184,11 +184,11 @@ class _Tries:
         return _pause(self._retries, error.headers) * (SILENCE_FACTOR if error.silent else 1)
 
 
-Note = Callable[[int, str, RequestFailed, float, float], None]
+_Note = Callable[[int, str, RequestFailed, float, float], None]
 """(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
 
 
-def _note_refused(note: Note, attempt: int, started: float, status: int) -> None:
+def _note_refused(note: _Note, attempt: int, started: float, status: int) -> None:
     """Of a request that was sent and refused, where its attempt goes on, or the whole run ends."""
     latency = max(0.0, time.time() - started)
     note(attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), started, latency)
@@ -205,10 +205,9 @@ class RetryingClient:
             first: so many first requests that all fail stop the run; 0: nothing does.
             budget: is asked before each request that is sent; None: there is no limit.
         """
-        connections = [server.connection for server in servers.all]
-        self._servers, self._messages = servers, messages_together([one.messages for one in connections])
-        self._redactor, self._use_nvcf = connections[0].redactor, settings.use_nvcf
-        self._timeout_s = connections[0].transport.timeout_s
+        self._servers, self._messages = servers, messages_together([server.messages for server in servers.all])
+        self._redactor, self._use_nvcf = servers.redactor, settings.use_nvcf
+        self._timeout_s = servers.all[0].transport.timeout_s
         self._reader = ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
             total=settings.max_retries, backoff_factor=BACKOFF_FACTOR_S, backoff_jitter=BACKOFF_FACTOR_S,
@@ -222,7 +221,7 @@ class RetryingClient:
         self._changes: dict[str, str | None] = {}
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
-    def ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+    def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         """Ask until there is an answer.
 
         Raises:
@@ -251,7 +250,7 @@ class RetryingClient:
         self._stop.set()
         self._servers.stop()
 
-    def _ask(self, body: Mapping[str, Any], note: Note) -> Answered:
+    def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         tries: _Tries | None = None
         attempt = 1
         own_changes: dict[str, str | None] = {}
@@ -279,7 +278,7 @@ class RetryingClient:
                 latency = time.perf_counter() - clock
                 self._servers.answered(turn.server)
                 self._first.answered()
-                return Answered(answer, attempt, started, latency, changes, turn.server.connection.name)
+                return Answered(answer, attempt, started, latency, changes, turn.server.name)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
                 told = self._messages.outage if self._servers.has_answered else self._messages.unreachable
@@ -336,7 +335,7 @@ class RetryingClient:
                 reply.hold.end()
 
     def _send(self, body: Mapping[str, Any], server: Server, refused: Callable[[int], None]) -> Reply:
-        sign_in = server.connection.sign_in
+        sign_in = self._servers.sign_in
         try:
             authorization = sign_in.header()
             reply = self._signed(body, server, authorization)
@@ -346,14 +345,13 @@ class RetryingClient:
             self._outage.received()
             return reply
         except SignInError as error:
-            raise EndpointUnusable(self._messages.no_token(str(error))) from error
+            raise EndpointUnusable(self._messages.of_role(str(error))) from error
         except TransportError as error:
             if not error.silent:
                 self._outage.received()
             raise
 
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
-        connection = server.connection
         headers = {"Authorization": authorization} if authorization else {}
         if self._use_nvcf:
             hold = min(NVCF_MAX_HOLD_S, self._timeout_s / 2)  # it answers 202 before we hang up
@@ -362,8 +360,8 @@ class RetryingClient:
         self._raise_if_stopped()
         if self._budget is not None and (limit := self._budget.begin()) is not None:
             raise LimitReached(limit)
-        reply = connection.transport.post(connection.url, body, headers)
-        return self._polled(reply, headers, connection.transport) if self._use_nvcf else reply
+        reply = server.transport.post(server.url, body, headers)
+        return self._polled(reply, headers, server.transport) if self._use_nvcf else reply
 
     def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:
         """A cloud function answers 202 while it works; its status address has the answer later.
@@ -397,7 +395,7 @@ class RetryingClient:
                     raise RequestFailed(HELD_BACK, 202) from error
                 told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
                 raise TransientFailure(told, reply.status, {}) from error
-        text, messages = self._reader.said(reply, sent), turn.server.connection.messages
+        text, messages = self._reader.said(reply, sent), turn.server.messages
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:
                 self._servers.too_many(turn, _asked(reply.headers))
@@ -405,7 +403,7 @@ class RetryingClient:
             message = f"HTTP {reply.status}{named}: {text}"
             raise TransientFailure(message, reply.status, reply.headers, said=text)
         if reply.status == PROXY_LOGIN:
-            raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.connection.url))
+            raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):
             raise EndpointUnusable(messages.refused(reply.status, text))
         if 300 <= reply.status < 400:

@@ -9,13 +9,18 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from eval_factory.endpoint.connection import Connection
+from eval_factory.core.secrets import Redactor, filled
+from eval_factory.core.urls import reached
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
 from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission
+from eval_factory.endpoint.sign_in import SignIn, sign_in
+from eval_factory.endpoint.stop_messages import StopMessages, messages_of
 
 FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0
 """For how long a server that failed is asked nothing."""
@@ -29,21 +34,26 @@ class Server:
     """One of them; `Servers` changes it."""
 
     def __init__(
-        self, connection: Connection, admission: Admission, *, parallelism: int, is_patient: bool, has_answered: bool
-    ) -> None:
+        self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, *, name: str = "",
+        admission: Admission | None = None, has_answered: bool = False,
+    ) -> None:  # fmt: skip
         """
         Args:
-            is_patient: a 429 costs no retry for a while.
+            url: where requests are sent.
+            name: its URL as the configuration has it.
+            admission: lets its requests through; None: within the settings' limits, for this client alone.
             has_answered: it is known to be there, and to take the key and the model.
         """
-        self.connection, self.admission = connection, admission
-        self.has_answered, self._is_patient = has_answered, is_patient
+        self.url, self.transport, self.messages, self.name = url, transport, messages, name
+        self.admission = admission or LocalAdmission(settings.limit)
+        self.has_answered, self.is_patient = has_answered, True
+        """Patient: a 429 costs no retry for a while."""
         self.refusals = 0
         """Without an answer between."""
         self.under_way = 0
         self.failures = 0
         """Without an answer between; those of requests that were under way together are one."""
-        self.limit = AdaptiveLimit(parallelism)
+        self.limit = AdaptiveLimit(settings.parallelism)
         self.failed_at = self.absent_until = self.paused_until = 0.0
         """By the monotonic clock. The pause is one that it asked for: an answer does not end it."""
         self._limited_since: float | None = None
@@ -63,7 +73,7 @@ class Server:
         since = self._limited_since
         if since is None:
             since = self._limited_since = now
-        return self._is_patient and now - since < WINDOW_S and now - first < PATIENCE_S
+        return self.is_patient and now - since < WINDOW_S and now - first < PATIENCE_S
 
     def answered(self) -> None:
         self.has_answered, self.refusals, self.failures, self._limited_since = True, 0, 0, None
@@ -80,11 +90,17 @@ class Turn:
 
 
 class Servers:
-    """All of them; safe among threads."""
+    """All of them, with one sign-in; safe among threads."""
 
-    def __init__(self, servers: Sequence[Server], together: Admission | None = None) -> None:
-        """`together`: how many requests go on at once, at all of them; None: there is one, whose own limit that is."""
-        self.all, self._together = tuple(servers), together
+    def __init__(
+        self, servers: Sequence[Server], sign_in: SignIn, redactor: Redactor, together: Admission | None = None
+    ) -> None:
+        """
+        Args:
+            redactor: knows the endpoint's key or tokens.
+            together: how many requests go on at once, at all of them; None: there is one, whose own limit that is.
+        """
+        self.all, self.sign_in, self.redactor, self._together = tuple(servers), sign_in, redactor, together
         self._turns, self._lock = itertools.count(), threading.Lock()
 
     @property
@@ -109,6 +125,9 @@ class Servers:
     def _next(self, avoid: Server | None) -> Server:
         """The server with the fewest requests under way; in turn where several have as few."""
         with self._lock:
+            if len(self.all) == 1:
+                self.all[0].under_way += 1
+                return self.all[0]
             now, turn, number = time.monotonic(), next(self._turns), len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)
@@ -124,8 +143,7 @@ class Servers:
     def failed(self, server: Server, since: float, pause: float | None) -> bool:
         """An attempt that began at `since` (monotonic) failed. Whether another server is well.
 
-        Args:
-            pause: seconds that the server asks to wait.
+        `pause`: seconds that the server asks to wait.
         """
         with self._lock:
             now = time.monotonic()
@@ -150,25 +168,37 @@ class Servers:
                 admission.stop()
 
 
-def servers_at(
-    connections: Sequence[Connection],
-    settings: EndpointSettings,
-    *,
-    shared: Callable[[str], Admission | None] = lambda _: None,
+def servers_of(
+    settings: EndpointSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None],
+    served_url: str | None = None, shared: Callable[[str], Admission | None] = lambda _: None,
     has_answered: bool = False,
-    is_patient: bool = True,
-) -> Servers:
-    """The servers of an endpoint, each with limits of its own. The last arguments are those of `Server`.
+) -> Servers:  # fmt: skip
+    """The servers that the settings name, each with limits of its own. `has_answered` is that of `Server`.
+
+    Nothing is sent before the first request.
 
     Args:
+        say: is told how a sign-in goes, and what is odd about answers.
+        served_url: the base URL where it is another one than the settings'.
         shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
+
+    Raises:
+        PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
     """
-    together, *names = limit_names(settings.role, len(connections))
-    made = [
-        Server(
-            one, shared(name) or LocalAdmission(settings.limit),
-            parallelism=settings.parallelism, is_patient=is_patient, has_answered=has_answered,
-        )
-        for one, name in zip(connections, names or [together], strict=True)
-    ]  # fmt: skip
-    return Servers(made, shared(together) or LocalAdmission(settings.limit) if names else None)
+    signed = sign_in(settings, env=env, redactor=redactor, say=say)
+    bases = []
+    for configured in settings.urls:
+        reached_at = reached(filled(configured, env), env) if served_url is None else (served_url,)
+        bases += [(base, configured if len(reached_at) == 1 else base) for base in reached_at]
+    together, *names = limit_names(settings.role, len(bases))
+    made = []
+    for (base, name), limit in zip(bases, names or [together], strict=True):
+        url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
+        transport = Transport(base, timeout_s=settings.request_timeout, say=say)
+        made.append(
+            Server(
+                settings, url, transport, messages_of(settings, redactor.text(url), env), name=name,
+                admission=shared(limit), has_answered=has_answered,
+            )
+        )  # fmt: skip
+    return Servers(made, signed, redactor, shared(together) or LocalAdmission(settings.limit) if names else None)

@@ -64,25 +64,16 @@ class LimitServer:
         self.connections: set[_Connection] = set()
         self.priorities = itertools.count()
         self.is_over = False
-        self._address: str | None = None
+        self.address = ""
+        """The path of its socket, once it serves."""
         self._end = ExitStack()
 
-    @property
-    def address(self) -> str:
-        """The path of its socket."""
-        if self._address is None:
-            raise RuntimeError("the server has not started")
-        return self._address
-
     def __enter__(self) -> Self:
-        """
-        Raises:
-            OSError: a socket cannot be made.
-        """
+        """Raises OSError: a socket cannot be made."""
         with ExitStack() as end:
             folder = _private_folder()
             end.callback(shutil.rmtree, folder, ignore_errors=True)
-            self._address = str(folder / SOCKET)
+            self.address = str(folder / SOCKET)
             bridge.wait_for(self._start())
             end.callback(lambda: bridge.wait_for(self._close()))
             self._end = end.pop_all()
@@ -93,7 +84,7 @@ class LimitServer:
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Connection(self), self._address, backlog=BACKLOG)
+        self._server = await loop.create_unix_server(lambda: _Connection(self), self.address, backlog=BACKLOG)
         left = None if self._budget is None else self._budget.seconds_left
         self._timer = None if left is None else loop.call_later(min(left, threading.TIMEOUT_MAX), self._end_time)
 
@@ -207,10 +198,7 @@ class SharedLimits(LimitClient):
             stop(self._over)
 
     def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
-        """
-        Raises:
-            LimitsLost: the server is gone.
-        """
+        """Raises LimitsLost: the server is gone."""
         answer = super().ask(message, stop)
         if answer is None and self._is_lost:
             raise LimitsLost(LOST)
@@ -260,8 +248,7 @@ class SharedBudget:
     def begin(self) -> str | None:
         """One more request is about to be sent: it is counted. Else the name of the limit that is reached.
 
-        Raises:
-            LimitsLost: the server is gone.
+        Raises LimitsLost: the server is gone.
         """
         answer = self._limits.ask({"do": "begin", "id": self._limits.number()}, self._never)
         reached: str | None = (answer or {}).get("reached")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -36,7 +36,7 @@ from eval_factory.endpoint.http_wire import certificates, certificates_hint, pro
 
 RENEW_BEFORE_S = 60.0
 """A token is renewed so long before it expires: a request that is under way must not outlive it."""
-MOST_OF_LIFETIME = 0.25
+MAX_PART_OF_LIFETIME = 0.25
 """It is renewed no longer before its end than this part of its life: one of 30 s would be renewed at each request."""
 MAX_LIFETIME_S = 24 * 3600.0
 """Whatever the service, or a file, says."""
@@ -58,26 +58,18 @@ class SignInError(Exception):
     """No token is available: nothing can be asked. The message says what to check."""
 
 
-class SignIn(Protocol):
-    """What gives the Authorization header of a request."""
+class SignIn:
+    """Gives the Authorization header of a request: of a key, or none."""
+
+    def __init__(self, key: str | None) -> None:
+        self._key = key
 
     def header(self) -> str | None:
         """The header's value; None: ask without one. Raises SignInError."""
+        return f"Bearer {self._key}" if self._key else None
 
-    def renew(self, refused: str | None) -> bool:
+    def renew(self, refused: str | None) -> bool:  # noqa: ARG002 - there is no other key
         """Whether there is another value than the one that was refused. Raises SignInError."""
-
-
-@dataclass(frozen=True)
-class KeySignIn:
-    """A key, or none."""
-
-    key: str | None
-
-    def header(self) -> str | None:
-        return f"Bearer {self.key}" if self.key else None
-
-    def renew(self, _refused: str | None) -> bool:
         return False
 
 
@@ -90,25 +82,19 @@ class _Token:
 
     @property
     def is_fresh(self) -> bool:
-        return time.time() < self.expires_at - min(RENEW_BEFORE_S, MOST_OF_LIFETIME * self.lifetime)
+        return time.time() < self.expires_at - min(RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime)
 
 
-class OAuthSignIn:
+class OAuthSignIn(SignIn):
     """Tokens of one service. Any number of threads and processes may share it."""
 
     def __init__(
-        self,
-        oauth: OAuthSettings,
-        *,
-        env: Mapping[str, str],
-        redactor: Redactor,
-        say: Callable[[str], None],
+        self, oauth: OAuthSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None],
         folder: Path | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'.
 
-        Raises:
-            PrerequisiteError: one of the variables holds what cannot be sent.
+        Raises PrerequisiteError: one of the variables holds what cannot be sent.
         """
         self.service = service = oauth.service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
@@ -147,13 +133,11 @@ class OAuthSignIn:
         try:
             self._file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
-                kept = _read(self._file)
-                if kept is not None and kept.is_fresh and f"Bearer {kept.value}" != refused:
-                    return kept
-                if kept is None:
-                    self._say(f"Creating new {self.service} OAuth token")
-                else:
-                    self._say(f"{self.service} OAuth token expired, refreshing")
+                cached = _read(self._file)
+                if cached is not None and cached.is_fresh and f"Bearer {cached.value}" != refused:
+                    return cached
+                new, old = f"Creating new {self.service} OAuth token", f"{self.service} OAuth token expired, refreshing"
+                self._say(old if cached else new)
                 token = self._fetch()
                 document = {
                     "file": self._file.name, "access_token": token.value, "expires_at": token.expires_at,
@@ -261,7 +245,7 @@ def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None
     return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"
 
 
-def kept_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
+def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
     """The token that is cached now, for those who must not show it."""
     token = _read(token_file(oauth, env))
     return token.value if token else None
@@ -292,4 +276,4 @@ def sign_in(
     key = first_secret(env, settings.key_names)
     if key:
         redactor.learn(key)
-    return KeySignIn(key)
+    return SignIn(key)

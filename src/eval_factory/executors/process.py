@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, Protocol, TextIO
+from typing import IO, Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
@@ -24,7 +24,7 @@ from eval_factory.core.urls import SERVED_AT
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedProcess:
     """How a process ended: its exit code (negative: the signal) and its last lines, redacted and printable."""
 
     returncode: int
@@ -50,30 +50,10 @@ class ProcessSpec:
 class Execution:
     """What came of it."""
 
-    finished: Finished
+    finished: FinishedProcess
     wall_s: float
     events: tuple[Mapping[str, Any], ...]
     """All but those of progress, in their order."""
-
-
-def ignore(_event: Mapping[str, Any]) -> None:
-    """For those who wait for the end only."""
-
-
-class Executor(Protocol):
-    """Where helm-run runs."""
-
-    def run(
-        self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
-    ) -> Execution:
-        """Run to the end and show progress on `screen`; `on_event` is told of everything but progress.
-
-        Anything that interrupts the wait ends the program, and all that it started, first.
-
-        Raises:
-            PrerequisiteError: the program is not there.
-        """
-        ...
 
 
 TICK_S = 0.2
@@ -82,7 +62,7 @@ TAIL_LINES = 15
 GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
 
 
-def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
+def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
     The program inherits the folder's lock: nobody else may write there for as long as it lives.
@@ -108,14 +88,14 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
                         process.wait(TICK_S)
                 on_tick()
         except BaseException:
-            end_group(process)
+            _end_group(process)
             raise
         finally:
             if process.poll() is not None:
                 spec.lock.program_ended()
             reader.join(timeout=TERMINATE_GRACE_S)
         on_tick()
-        return Finished(process.returncode, tuple(tail))
+        return FinishedProcess(process.returncode, tuple(tail))
 
 
 def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
@@ -149,7 +129,7 @@ def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, t
                 target.write(shown + "\n")
 
 
-def end_group(process: subprocess.Popen[str]) -> None:
+def _end_group(process: subprocess.Popen[str]) -> None:
     """Ask the whole group to end, then make it."""
     for number, grace in ((signal.SIGTERM, TERMINATE_GRACE_S), (signal.SIGKILL, TERMINATE_GRACE_S)):
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.executors.process import Execution, ProcessSpec, ignore, run_logged
+from eval_factory.executors.process import Execution, ProcessSpec, run_logged
 
 PLAIN_INTERVAL_S = 10.0
 REFRESHES_PER_S = 4
@@ -203,23 +203,18 @@ def figures_text(event: dict[str, Any], elapsed_s: float) -> str:
     return ", ".join(parts)
 
 
-class LocalExecutor:
-    """On this machine."""
+def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
+    """Run a program to its end, and show its progress on `screen`. As `run_logged`."""
+    tail = EventTail(spec.rundir.events, spec.run_id)
+    events: list[Mapping[str, Any]] = []
+    started = time.monotonic()
+    with ProgressDisplay(screen) as display:
 
-    def run(
-        self, spec: ProcessSpec, screen: TextIO, on_event: Callable[[Mapping[str, Any]], None] = ignore
-    ) -> Execution:
-        tail = EventTail(spec.rundir.events, spec.run_id)
-        events: list[Mapping[str, Any]] = []
-        started = time.monotonic()
-        with ProgressDisplay(screen) as display:
+        def tick() -> None:
+            for event in tail.new():
+                if event["event"] != "progress":
+                    events.append(event)
+                display.show(event)
 
-            def tick() -> None:
-                for event in tail.new():
-                    if event["event"] != "progress":
-                        events.append(event)
-                        on_event(event)
-                    display.show(event)
-
-            finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
-        return Execution(finished, time.monotonic() - started, tuple(events))
+        finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
+    return Execution(finished, time.monotonic() - started, tuple(events))

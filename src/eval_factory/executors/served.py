@@ -275,7 +275,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             raise ServerFailedError(out[0].why)
 
 
-class Guard:
+class ServerGuard:
     """What is done on the server's machine: one start of it, from the choice of a port to its end."""
 
     def __init__(self, told: Mapping[str, Any], log: IO[str]) -> None:
@@ -303,7 +303,7 @@ class Guard:
         commands.read()
         self._over = True
         if self._process is not None:
-            end_group(self._process, self._told["stop_grace_s"])
+            _end_group(self._process, self._told["stop_grace_s"])
 
     def _serves_at(self, port: int) -> bool:
         """False: somebody else has the port."""
@@ -323,7 +323,7 @@ class Guard:
             _say(text=text, state=READY, address=f"http://{host}:{port}")
             why = self._until_gone(process, url)
         ended = process.poll() is not None
-        end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
+        _end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
         if was_ready or self._over:
@@ -368,14 +368,14 @@ class Guard:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(ASKED_EVERY_S)
         return (
-            f"{how_it_ended(process.returncode or 0)} before it was ready; see {log}, then run the same command again"
+            f"{_how_it_ended(process.returncode or 0)} before it was ready; see {log}, then run the same command again"
         )
 
     def _until_gone(self, process: subprocess.Popen[bytes], url: str) -> str:
         answered, limit = time.monotonic(), self._told["hang_time_limit_s"]
         while time.monotonic() - answered < limit:
             with suppress(subprocess.TimeoutExpired):
-                return how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
+                return _how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
             if answers(url, min(LONGEST_ANSWER_S, limit)):
                 answered = time.monotonic()
         return f"hangs: {url} has not answered for {time.monotonic() - answered:.0f} s"
@@ -440,7 +440,7 @@ def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool
     return bool(ours) and not any(ours)
 
 
-def how_it_ended(code: int) -> str:
+def _how_it_ended(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -452,7 +452,7 @@ def copy_lines(source: IO[bytes], log: IO[str], redactor: Redactor) -> None:
             log.write(printable(redactor.text(text))[:LONGEST_LOG_LINE] + "\n")
 
 
-def end_group(leader: subprocess.Popen[bytes], grace_s: float) -> None:
+def _end_group(leader: subprocess.Popen[bytes], grace_s: float) -> None:
     """Ask every process of the group to end, then make those that are left."""
     deadline = time.monotonic() + grace_s
     with suppress(ProcessLookupError, PermissionError):  # none is left
@@ -487,7 +487,7 @@ def main() -> None:
     told = json.loads(sys.stdin.buffer.readline())
     descriptor = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as log:
-        guard = Guard(told, log)
+        guard = ServerGuard(told, log)
         threading.Thread(target=guard.end_when_told, args=(sys.stdin.buffer,), daemon=True).start()
         try:
             guard.serve()

@@ -174,7 +174,7 @@ def can_never_start(reason: str) -> bool:
     return name in NEVER or _ONE_TASK_ALONE.fullmatch(name) is not None
 
 
-def in_words(reason: str, job: str) -> str:
+def reason_in_words(reason: str, job: str) -> str:
     """`Priority: others come first`; Slurm's own words where there are no plainer ones."""
     name = reason_name(reason)
     found = _WORDS.get(name.partition(",")[0])

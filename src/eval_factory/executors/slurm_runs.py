@@ -33,7 +33,7 @@ from eval_factory.executors.slurm import (
     can_never_start,
     clean_up_name,
     clean_up_script,
-    in_words,
+    reason_in_words,
     reason_name,
 )
 
@@ -456,7 +456,7 @@ class SlurmRuns:
             return Waiting(where)
         if can_never_start(task.reason):
             return Waiting(where, reason_name(task.reason), for_ever=True)
-        reason = in_words(task.reason, f"{task.job_id}_{task.index}")
+        reason = reason_in_words(task.reason, f"{task.job_id}_{task.index}")
         if task.reason not in OWN and task.reason not in self._reasons:  # which task squeue names changes all the time
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")

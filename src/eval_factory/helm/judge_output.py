@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 
@@ -392,4 +392,4 @@ def jury_form_in(model_configs: Path) -> JuryForm:
     from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 
     metrics = parse_own(file.read_text(encoding="utf-8")).get("metrics") or ()
-    return next((form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)
+    return next((jury_form_of(metric) for metric in metrics if metric["name"] == JURY), HELMS_FORM)

@@ -103,7 +103,7 @@ class Instance(HelmRecord):
     extra_data: dict[str, Any] | None = None
 
 
-class Completion(HelmRecord):
+class _Completion(HelmRecord):
     text: str
     finish_reason: dict[str, Any] | None = None
 
@@ -111,7 +111,7 @@ class Completion(HelmRecord):
 class Result(HelmRecord):
     success: bool
     cached: bool = False
-    completions: list[Completion] = []
+    completions: list[_Completion] = []
     error: str | None = None
 
 
@@ -143,14 +143,14 @@ class AdapterSpec(HelmRecord):
     num_train_trials: int = 1
 
 
-class RunSpec(HelmRecord):
+class StoredRunSpec(HelmRecord):
     name: str
     adapter_spec: AdapterSpec = AdapterSpec()
     metric_specs: list[_MetricSpec] = []
 
 
 @dataclass(frozen=True)
-class Jury:
+class JuryNames:
     """What HELM's jury metric of a run is called, and where its judges' annotations are."""
 
     metric: str
@@ -176,17 +176,17 @@ class HelmRun:
     """
 
     folder: Path
-    run_spec: RunSpec
+    run_spec: StoredRunSpec
     stats: list[Stat]
     _kept: list[RequestState] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
-    def jury(self) -> Jury | None:
+    def jury(self) -> JuryNames | None:
         for spec in self.run_spec.metric_specs:
             if spec.class_name.endswith(names.JURY_METRIC_CLASS_SUFFIX):
                 models = spec.args["annotator_models"]
                 judges = {name: model["model_deployment"] for name, model in models.items()}
-                return Jury(spec.args["metric_name"], spec.args["scenario_name"], judges)
+                return JuryNames(spec.args["metric_name"], spec.args["scenario_name"], judges)
         return None
 
     @property
@@ -233,7 +233,7 @@ def read_run(folder: Path) -> HelmRun:
     """
     return HelmRun(
         folder=folder,
-        run_spec=read_record(folder / names.RUN_SPEC_FILE, RunSpec),
+        run_spec=read_record(folder / names.RUN_SPEC_FILE, StoredRunSpec),
         stats=read_record(folder / names.STATS_FILE, list[Stat]),
     )
 
@@ -241,7 +241,7 @@ def read_run(folder: Path) -> HelmRun:
 def model_of(folder: Path) -> str | None:
     """HELM's name of the model that a run evaluated; None where the folder does not say."""
     try:
-        spec: RunSpec = read_record(folder / names.RUN_SPEC_FILE, RunSpec)
+        spec: StoredRunSpec = read_record(folder / names.RUN_SPEC_FILE, StoredRunSpec)
     except HelmError:
         return None
     return spec.adapter_spec.model
@@ -335,14 +335,14 @@ def scenario_files(helm_dir: Path, scenario: str) -> list[Path]:
     return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
 
 
-def reason_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> str | None:
+def reason_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> str | None:
     """Why a judge gave no judgement of one answer, where that was written down."""
     found = (annotations or {}).get(jury.annotation, {}).get(names.NOT_JUDGED)
     reason = found.get(judge) if isinstance(found, Mapping) else None
     return reason if isinstance(reason, str) else None
 
 
-def judgement_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, Any]:
+def judgement_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> dict[str, Any]:
     """Criterion -> a judge's mark and words of one answer, as it gave them; `error`, where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if isinstance(found, Mapping) and found:
@@ -351,7 +351,7 @@ def judgement_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) 
     return {} if reason is None else {"error": reason}
 
 
-def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) -> dict[str, int]:
+def ratings_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> dict[str, int]:
     """Criterion -> a judge's rating of one answer, as HELM reads it; empty where it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(found, Mapping):
@@ -359,7 +359,7 @@ def ratings_of(annotations: Mapping[str, Any] | None, jury: Jury, judge: str) ->
     return {criterion: int(rating["score"]) for criterion, rating in found.items()}
 
 
-class HubDataset(HelmRecord):
+class LoadedDataset(HelmRecord):
     id: str
     config: str
     revision: str
@@ -397,7 +397,7 @@ class LimitedRecords(HelmRecord):
     cut: int = 0
 
 
-class CodeExecution(HelmRecord):
+class _CodeExecution(HelmRecord):
     """How what the model answered was executed."""
 
     run_specs: list[str] = []
@@ -410,9 +410,9 @@ class CodeExecution(HelmRecord):
     """Queries that were ended before their time, because the model's others had used it up."""
 
 
-def hub_datasets(helm_dir: Path) -> list[HubDataset]:
+def hub_datasets(helm_dir: Path) -> list[LoadedDataset]:
     """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
-    return list(_of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[HubDataset]) or ())
+    return list(_of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[LoadedDataset]) or ())
 
 
 def applied_patches(helm_dir: Path) -> AppliedPatches | None:
@@ -427,13 +427,13 @@ def limited_records(helm_dir: Path) -> LimitedRecords | None:
     return found
 
 
-def code_execution(helm_dir: Path) -> CodeExecution | None:
+def stored_code_execution(helm_dir: Path) -> _CodeExecution | None:
     """None where nothing was executed. Raises HelmError."""
-    found: CodeExecution | None = _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, CodeExecution)
+    found: _CodeExecution | None = _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, _CodeExecution)
     return found
 
 
-def judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
+def stored_judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
     """SHA-256 of each template of the prompt that the judges were asked with; None where they were not written down.
 
     Raises HelmError.

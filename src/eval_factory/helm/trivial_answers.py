@@ -39,7 +39,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 @dataclass(frozen=True)
-class Question:
+class AskedQuestion:
     """What is known of one instance."""
 
     id: str
@@ -73,7 +73,7 @@ def always(answer: str) -> str:
 
 
 def strategies(
-    questions: Sequence[Question], form: str | None = None, *, by: str = "source", overlap: bool = False
+    questions: Sequence[AskedQuestion], form: str | None = None, *, by: str = "source", overlap: bool = False
 ) -> list[Strategy]:
     """All for these questions, those that matter most first: there may not be time for all.
 
@@ -99,27 +99,33 @@ def strategies(
     return made
 
 
-def _that_look_at_the_data(questions: Sequence[Question], by: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _that_look_at_the_data(questions: Sequence[AskedQuestion], by: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     majority = _majority(questions)
     if majority is not None:
         yield MAJORITY_NAME, majority
     by_source = _majority_by_source(questions, majority or ("",) * len(questions))
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
-    offered = {tuple(sorted(question.options.values())) for question in questions}
-    if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
-        yield LONGEST_NAME, tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
-        yield SHORTEST_NAME, tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
+    yield from _by_length_of_options(questions)
     classes = Counter(text for question in questions for text in question.right)
     if len(classes) == 2 and min(classes.values()) >= REPEATED and all(len(one.right) == 1 for one in questions):
         yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
 
 
-_Answering = Callable[[Question], str | None]
+def _by_length_of_options(questions: Sequence[AskedQuestion]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    offered = {tuple(sorted(question.options.values())) for question in questions}
+    if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
+        yield LONGEST_NAME, tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
+        yield SHORTEST_NAME, tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
+
+
+_Answering = Callable[[AskedQuestion], str | None]
 """None: it has no answer to this question."""
 
 
-def _cross_fitted(questions: Sequence[Question], fit: Callable[[Sequence[Question]], _Answering]) -> list[str | None]:
+def _cross_fitted(
+    questions: Sequence[AskedQuestion], fit: Callable[[Sequence[AskedQuestion]], _Answering]
+) -> list[str | None]:
     """The questions of each half answered by what was fitted on the other half.
 
     Which half a question is in goes by the hash of its id. Its position would be a trap: data sets put a right and a
@@ -134,7 +140,7 @@ def _cross_fitted(questions: Sequence[Question], fit: Callable[[Sequence[Questio
     return answers
 
 
-def _majority_by_source(questions: Sequence[Question], otherwise: Sequence[str]) -> tuple[str, ...] | None:
+def _majority_by_source(questions: Sequence[AskedQuestion], otherwise: Sequence[str]) -> tuple[str, ...] | None:
     """The right answer that most questions of the same source have, in the other half of them; None where no two
     questions share a source.
 
@@ -153,12 +159,12 @@ def _majority_by_source(questions: Sequence[Question], otherwise: Sequence[str])
     return tuple(answers) if shared else None
 
 
-def _most_usual(fitted: Sequence[Question]) -> _Answering:
+def _most_usual(fitted: Sequence[AskedQuestion]) -> _Answering:
     usual = Counter(text for question in fitted for text in question.right).most_common(1)
     return lambda question: _answer_of(question, usual[0][0]) if usual else None
 
 
-def _by_length(fitted: Sequence[Question]) -> _Answering:
+def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
     """One class up to a length and the other beyond it: the cut that is right most often for these questions."""
     classes = sorted({question.right[0] for question in fitted})
     first, last = classes[0], classes[-1]
@@ -175,7 +181,7 @@ _MEASURES: tuple[Callable[[str], int], ...] = (len, lambda text: len(text.strip(
 """How long a question is: all of its text, or its last paragraph (the answer to be judged, after what it is about)."""
 
 
-def _cuts(fitted: Sequence[Question], measure: Callable[[str], int], first: str) -> Iterator[tuple[int, int, int]]:
+def _cuts(fitted: Sequence[AskedQuestion], measure: Callable[[str], int], first: str) -> Iterator[tuple[int, int, int]]:
     """(length, how many are right if `first` is the answer up to it, if it is the answer beyond it)."""
     rows = sorted((measure(question.text), question.right[0] == first) for question in fitted)
     firsts, so_far = sum(is_first for _, is_first in rows), 0
@@ -186,11 +192,11 @@ def _cuts(fitted: Sequence[Question], measure: Callable[[str], int], first: str)
             yield length, hits, len(rows) - hits
 
 
-def _answer_of(question: Question, text: str) -> str | None:
+def _answer_of(question: AskedQuestion, text: str) -> str | None:
     return _label_of(question, text) if question.options else text
 
 
-def _first_sentences(questions: Sequence[Question]) -> tuple[str, ...]:
+def _first_sentences(questions: Sequence[AskedQuestion]) -> tuple[str, ...]:
     """What stands first in the source, in whole sentences, up to as many words as half of the references have."""
     enough = statistics.median([len(text.split()) for question in questions for text in question.right] or [0])
     return tuple(_lead(question.text, enough) for question in questions)
@@ -207,7 +213,7 @@ def _lead(text: str, enough: float) -> str:
     return " ".join(taken)
 
 
-def _labels(questions: Sequence[Question], form: str | None) -> list[str]:
+def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
     """All that an answer may be; nothing where answers are asked for in words, or in another form."""
     offered = {label for question in questions for label in question.options}
     if offered or form is not None:
@@ -218,7 +224,7 @@ def _labels(questions: Sequence[Question], form: str | None) -> list[str]:
     return sorted(right) if short and few else []
 
 
-def _majority(questions: Sequence[Question]) -> tuple[str, ...] | None:
+def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
     """The right answer that most questions have; None where none is that of two.
 
     Of options it is the text that counts, wherever it stands among them, where at least every second question offers
@@ -236,11 +242,11 @@ def _majority(questions: Sequence[Question]) -> tuple[str, ...] | None:
     return tuple(letter if label is None else label for label in found)
 
 
-def _right_labels(question: Question) -> list[str]:
+def _right_labels(question: AskedQuestion) -> list[str]:
     return [label for label, text in question.options.items() if text in question.right]
 
 
-def _label_of(question: Question, text: str) -> str | None:
+def _label_of(question: AskedQuestion, text: str) -> str | None:
     return next((label for label, option in question.options.items() if option == text), None)
 
 

@@ -32,7 +32,6 @@ from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, openai_api
-from eval_factory.endpoint.connection import connections_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import JsonBody
 from eval_factory.endpoint.replies import (
@@ -41,11 +40,11 @@ from eval_factory.endpoint.replies import (
     EndpointUnusable,
     LimitReached,
     RequestFailed,
-    described,
+    described_changes,
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
-from eval_factory.endpoint.servers import servers_at
+from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
 
@@ -120,19 +119,14 @@ class Endpoint:
         answered = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(read_changes(self._cache.path, settings.url, settings.model_id))
         """The changes with which requests were answered that the endpoint refused as they were."""
-        connections = connections_to(settings, env=os.environ, redactor=session.redactor, say=_say, served_url=served)
-        self._client = RetryingClient(
-            settings,
-            servers_at(
-                connections,
-                settings,
-                shared=lambda name: None if session.limits is None else session.limits.admission(name),
-                has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
-            ),
-            first=0 if answered else settings.stop_after_failures,
-            budget=session.spending,
-        )
-        self._has_several = len(connections) > 1
+        servers = servers_of(
+            settings, env=os.environ, redactor=session.redactor, say=_say, served_url=served,
+            shared=lambda name: None if session.limits is None else session.limits.admission(name),
+            has_answered=settings.role in (HelmRunSettings.from_environment(os.environ).probed or ()),
+        )  # fmt: skip
+        first = 0 if answered else settings.stop_after_failures
+        self._client = RetryingClient(settings, servers, first=first, budget=session.spending)
+        self._has_several = len(servers.all) > 1
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[_Reply] | None] = {}
         """None: nobody waits for the answer beside the thread that asks."""
@@ -264,7 +258,7 @@ class Endpoint:
 
     def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
         """Put the answer into the cache, under the request that was answered; returns its key."""
-        changes, adjustments, changed = answered.changes, described(answered.changes), None
+        changes, adjustments, changed = answered.changes, described_changes(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
             changed = RequestChanges(self._settings.url, self._settings.model_id, changes)

@@ -40,7 +40,7 @@ def input_of(messages: Sequence[Mapping[str, str]]) -> Input:
     return Input(text=conversation_text(messages), messages=[dict(one) for one in messages])
 
 
-def right_answers(answer: str | None) -> list[Reference]:
+def right_replies(answer: str | None) -> list[Reference]:
     """None where nobody has said what is right."""
     return [] if answer is None else [Reference(Output(text=answer), tags=[CORRECT_TAG])]
 
@@ -70,7 +70,7 @@ def _instance(row: Conversation) -> Instance:
     wrong = [Reference(Output(text=answer), tags=[]) for answer in row.incorrect]
     return Instance(
         input=input_of(row.messages),
-        references=[*right_answers(row.correct), *wrong],
+        references=[*right_replies(row.correct), *wrong],
         split=TEST_SPLIT,
         id=row.id,
         extra_data=dict(row.others) or None,

@@ -31,13 +31,13 @@ class BlockedConnectionError(ConnectionError):
     """Something in helm-run wanted a host that is not an endpoint's."""
 
 
-def shown(place: tuple[str, int | None]) -> str:
+def _shown(place: tuple[str, int | None]) -> str:
     host, port = place
     host = f"[{host}]" if ":" in host else host
     return host if port is None else f"{host}:{port}"
 
 
-class Guard:
+class NetworkGuard:
     """Decides on connections and remembers what it refused."""
 
     def __init__(self, allowed: Iterable[Place]) -> None:
@@ -109,11 +109,11 @@ class Guard:
             self._refuse((f"a socket of the family {name}", None))
 
     def _refuse(self, place: tuple[str, int | None]) -> None:
-        self.blocked.append(shown(place))
-        self.tell(shown(place))
-        allowed = ", ".join(shown((host, port)) for host, ports in list(self._ports.items()) for port in sorted(ports))
+        self.blocked.append(_shown(place))
+        self.tell(_shown(place))
+        allowed = ", ".join(_shown((host, port)) for host, ports in list(self._ports.items()) for port in sorted(ports))
         raise BlockedConnectionError(
-            f"offline: {shown(place)} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
+            f"offline: {_shown(place)} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
         )
 
 
@@ -124,10 +124,10 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-_guard: Guard | None = None
+_guard: NetworkGuard | None = None
 
 
-def guard() -> Guard | None:
+def guard() -> NetworkGuard | None:
     """The guard of this process, if it is offline."""
     return _guard
 
@@ -138,12 +138,12 @@ def guard_from_environment(env: Mapping[str, str] | None = None) -> None:
     settings = HelmRunSettings.from_environment(os.environ if env is None else env)
     if settings.allowed is None or _guard is not None:
         return
-    _guard = Guard(settings.allowed)
+    _guard = NetworkGuard(settings.allowed)
     _learn_addresses(_guard)
     sys.addaudithook(_guard.audit)
 
 
-def _learn_addresses(known: Guard) -> None:
+def _learn_addresses(known: NetworkGuard) -> None:
     """A connection names an address: what an allowed name stands for is noted as it is looked up."""
     look_up = socket.getaddrinfo
 

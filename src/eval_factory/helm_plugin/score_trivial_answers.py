@@ -32,7 +32,7 @@ from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
 from eval_factory.helm.packages import HELM
 from eval_factory.helm.trivial_answers import (
     VERSION,
-    Question,
+    AskedQuestion,
     Strategy,
     StrategyScores,
     TrivialScores,
@@ -184,10 +184,10 @@ def _sources_of(run_spec: RunSpec) -> ClusterRule:
     return next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
 
 
-def _question(state: RequestState, sources: ClusterRule) -> Question:
+def _question(state: RequestState, sources: ClusterRule) -> AskedQuestion:
     instance = state.instance
     source = sources.found_in(instance.input.text, instance.extra_data or {})
-    return Question(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
+    return AskedQuestion(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
 
 
 def _right(state: RequestState) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class _Scorer:
         self._alike = self._first_alike()
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
-            self._executed = sql_execution.annotation_of
+            self._executed = sql_execution.query_annotation_of
 
     def score(self, strategy: Strategy) -> StrategyScores:
         """Raises OutOfTime."""

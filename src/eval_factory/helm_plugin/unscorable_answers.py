@@ -37,7 +37,7 @@ _OF_THE_ENVIRONMENT = (
 )  # fmt: skip
 """What no answer sets off: something is missing, full or stopped."""
 
-Key = tuple[str | None, int, Any]
+_Key = tuple[str | None, int, Any]
 Tell = Callable[[RequestState, str], None]
 
 
@@ -47,7 +47,7 @@ class Unscorable:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._state: ScenarioState | None = None
-        self._reasons: dict[Key, str] = {}
+        self._reasons: dict[_Key, str] = {}
         self._lock = threading.Lock()
 
     def watch(self, state: ScenarioState) -> None:
@@ -119,7 +119,7 @@ def without_answer(state: RequestState, reason: str) -> RequestState:
     return replace(state, result=result)
 
 
-def _key_of(state: RequestState) -> Key:
+def _key_of(state: RequestState) -> _Key:
     return state.instance.id, state.train_trial_index, state.instance.perturbation
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,11 @@ def credentials_of(
         PrerequisiteError, ConfigError: as above.
     """
     endpoints, report = list(endpoints), CredentialsReport()
-    settings = {name for endpoint in endpoints for name in _sign_in_variables(endpoint)}
-    keys = {name for endpoint in endpoints for name in (*endpoint.key_names, *endpoint.secret_variables)}
+    settings = set(chain.from_iterable(map(_sign_in_variables, endpoints)))
+    keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
-    report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
-    of_the_model = {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
+    report.found = _not_as_sent(values, env)
+    of_the_model = _hosts_of_the_model(endpoints)
     missing: list[EndpointSettings] = []
     credentials: _HelmCredentials | None = None
     for endpoint in endpoints:
@@ -73,31 +74,47 @@ def credentials_of(
             continue
         first = endpoint.key_names[0]
         name = next((name for name in endpoint.key_names if values[name]), None)
-        if name is None:
-            credentials = credentials or _HelmCredentials.read(env)
-            key = checked_secret(credentials.key_for(endpoint, of_the_model) or "", credentials.origin)
-            if key is not None:
-                report.found[first] = key
-                report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
-                report.lines.append(_used(credentials.origin, endpoint.role, key))
-            elif set(required) & set(endpoint.key_names):
-                missing.append(endpoint)
-            else:
-                report.lines.append(f"{first} is not set: asking {', '.join(endpoint.urls)} without a key")
+        if name is not None:
+            report.lines += _of_a_variable(endpoint, name, values[name] or "")
             continue
-        if name != first:
-            report.lines.append(f"{first} is not set, setting to {name}")
-        elif endpoint.role != MODEL_ROLE:
-            report.lines.append(_judge_line(endpoint))
-        report.lines.append(_used(name, endpoint.role, values[name] or ""))
-    report.lines += [
-        f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
-        for name, value in {**values, **report.found}.items()
-        if value and is_placeholder(value) and name not in settings
-    ]
+        credentials = credentials or _HelmCredentials.read(env)
+        key = checked_secret(credentials.key_for(endpoint, of_the_model) or "", credentials.origin)
+        if key is not None:
+            report.found[first] = key
+            report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
+            report.lines.append(_used(credentials.origin, endpoint.role, key))
+        elif set(required) & set(endpoint.key_names):
+            missing.append(endpoint)
+        else:
+            report.lines.append(f"{first} is not set: asking {', '.join(endpoint.urls)} without a key")
+    report.lines += _placeholders({**values, **report.found}, settings)
     if missing:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
     return report
+
+
+def _not_as_sent(values: Mapping[str, str | None], env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value or "" for name, value in values.items() if name in env and value != env[name]}
+
+
+def _hosts_of_the_model(endpoints: Iterable[EndpointSettings]) -> set[tuple[str, object]]:
+    return {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
+
+
+def _of_a_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
+    """What is logged of a key that the environment holds."""
+    first = endpoint.key_names[0]
+    if name != first:
+        yield f"{first} is not set, setting to {name}"
+    elif endpoint.role != MODEL_ROLE:
+        yield _judge_line(endpoint)
+    yield _used(name, endpoint.role, key)
+
+
+def _placeholders(values: Mapping[str, str | None], settings: Collection[str]) -> Iterator[str]:
+    for name, value in values.items():
+        if value and is_placeholder(value) and name not in settings:
+            yield f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:

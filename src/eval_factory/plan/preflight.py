@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
-from eval_factory.core.failure_causes import shortened
+from eval_factory.core.failure_causes import short_cause
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.connection import StopMessages, connections_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
-from eval_factory.endpoint.servers import servers_at
+from eval_factory.endpoint.servers import Servers, servers_of
+from eval_factory.endpoint.stop_messages import StopMessages
 
 PROMPT = "ping"
 TIMEOUT_S = 10.0
@@ -37,7 +37,7 @@ def probe(
 ) -> str | None:
     """Ask each server for one token. Returns a warning where no answer came, but may later: it is slow or busy.
 
-    `say` is told how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
+    `say`: reports how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
 
     Raises:
         PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
@@ -48,31 +48,31 @@ def probe(
         endpoint, request_timeout=min(TIMEOUT_S, endpoint.request_timeout), max_retries=0, parallelism=1,
         requests_per_minute=None, tokens_per_minute=None,
     )  # fmt: skip
-    connections = connections_to(settings, env=env, redactor=redactor, say=say)
+    servers = servers_of(settings, env=env, redactor=redactor, say=say, shared=lambda _: admission)
     warnings, errors = [], []
-    for connection in connections:
+    for server in servers.all:
+        server.is_patient = False
         try:
-            servers = servers_at([connection], settings, shared=lambda _: admission, is_patient=False)
-            client = RetryingClient(settings, servers)
+            client = RetryingClient(settings, Servers([server], servers.sign_in, redactor))
             failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
             if failure is not None and failure.status in STATUSES_OF_A_BODY:
                 failure = _failure_of(client, _body(settings, env, MORE_TOKENS))
             if failure is not None:
-                where = f"{connection.messages.url}: " if len(connections) > 1 else ""
-                warnings.append(where + _warning_of(failure, connection.messages, endpoint))
+                where = f"{server.messages.url}: " if len(servers.all) > 1 else ""
+                warnings.append(where + _warning_of(failure, server.messages, endpoint))
         except PrerequisiteError as error:
             errors.append(error)
     if errors:
-        raise _together(errors, len(connections))
+        raise _together(errors, len(servers.all))
     return "\n".join(warnings) or None
 
 
 def _together(errors: Sequence[PrerequisiteError], servers: int) -> PrerequisiteError:
     """One error for all; of several servers, what to do with one that is gone for good."""
     refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
-    told = "\n".join(map(str, errors))
+    text = "\n".join(map(str, errors))
     hint = "" if servers == len(errors) else f"\n  {OTHERS}"
-    return errors[0] if servers == 1 else type((refused or errors)[0])(f"{told}{hint}")
+    return errors[0] if servers == 1 else type((refused or errors)[0])(f"{text}{hint}")
 
 
 def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFailed | None:
@@ -96,7 +96,7 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
     who = "" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}: "
     stop = endpoint.stop_after_failures
     after = f"; the run begins all the same, and stops where its first {stop} requests all fail" if stop else ""
-    return f"{who}the probe was not answered: {shortened(failure.cause)}{after}"
+    return f"{who}the probe was not answered: {short_cause(failure.cause)}{after}"
 
 
 def _body(settings: EndpointSettings, env: Mapping[str, str], tokens: int) -> dict[str, Any]:

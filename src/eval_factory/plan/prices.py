@@ -74,7 +74,7 @@ def prices_of(plan: Plan) -> Prices:
 
 
 def prices_to_keep(plan: Plan) -> dict[str, Price]:
-    """What helm-run is told: it keeps them beside the answers, and counts by them where there is a limit.
+    """For helm-run, which keeps them beside the answers, and counts by them where there is a limit.
 
     The user's own table stands in the configuration. The embedded endpoint has a price only where a limit needs one.
     """

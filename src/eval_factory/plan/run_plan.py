@@ -180,7 +180,7 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
 
 def _model_endpoint(evaluation: Evaluation, before: Mapping[str, SameServers]) -> EndpointPlan:
     params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
-    url, servers = named(endpoint.urls, before.get(MODEL_ROLE))
+    url, servers = _named(endpoint.urls, before.get(MODEL_ROLE))
     scenario_has_length = "max_length" in evaluation.task.helm.parameters
     return EndpointPlan(
         role=MODEL_ROLE,
@@ -251,7 +251,7 @@ def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]
 def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, SameServers]) -> EndpointPlan:
     params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
     urls = urls_in(judge.url) or target.urls
-    url, servers = named(urls, before.get(judge.name))
+    url, servers = _named(urls, before.get(judge.name))
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
     added = {name: value for name, value in sampling.items() if value is not None}
     return EndpointPlan(
@@ -291,7 +291,7 @@ def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
 def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})) -> str:
     """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run."""
     leaves = {path: value for path, value in leaves_of(evaluation.as_dict()) if path not in RUNTIME_ONLY}
-    leaves[URL], _ = named(evaluation.run.target.api_endpoint.urls, before.get(MODEL_ROLE))
+    leaves[URL], _ = _named(evaluation.run.target.api_endpoint.urls, before.get(MODEL_ROLE))
     leaves["config.type"] = evaluation.task.name
     if evaluation.task.helm.arguments:  # with paths made absolute
         leaves["helm.arguments"] = evaluation.task.helm.arguments
@@ -302,7 +302,7 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
         judges = [{name: value for name, value in judge.items() if name not in JUDGE_RUNTIME_ONLY} for judge in own]
         for judge in judges:
             if judge["url"] is not None:
-                judge["url"], _ = named(urls_in(judge["url"]), before.get(judge["name"]))
+                judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
     for name in ("criteria_per_request", "shuffle_choices"):
@@ -371,7 +371,7 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
         return {}
 
 
-def named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
+def _named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
     """The name of these servers, and they themselves; none where they are one with its own name."""
     name = before.url if before is not None and before.has_one_of(urls) else urls[0]
     return name, () if tuple(urls) == (name,) else tuple(urls)

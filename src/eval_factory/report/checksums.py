@@ -45,7 +45,7 @@ def write_checksums(
         known: what `digests_of` gives, where somebody has it already.
     """
     digests = digests_of(rundir, runs) if known is None else dict(known)
-    document = statement(result, digests)
+    document = result_statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     digests[rundir.attestation.name] = sha256_of(rundir.attestation)
     write_atomic(rundir.checksums, "".join(_line(name, digest) for name, digest in sorted(digests.items())))
@@ -108,7 +108,7 @@ def leads_inside(name: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts and bool(path.parts)
 
 
-def statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str, Any]:
+def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str, Any]:
     """The in-toto statement: these files, and what they say.
 
     `WARNED` is a result with instances, or judgements, missing that may be reported all the same; `FAILED` one that

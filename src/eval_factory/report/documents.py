@@ -1,11 +1,7 @@
 """The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml, JSON lines. Pure functions.
 
-Values of a document as somebody reads them: rounded where digits say nothing, short mappings on one line.
-
 Everything that is rounded is rounded here, so that a document that is made again of the same result is the same. Scores
 are never rounded: they are HELM's to the last digit.
-
-A document as YAML, for people and any reader of YAML.
 """
 
 from __future__ import annotations
@@ -15,29 +11,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from eval_factory.core.nouns import MODEL_ROLE, Word
-
-if TYPE_CHECKING:
-    from eval_factory.core.results import (
-        Comparability,
-        InstanceRecord,
-        Provenance,
-        Score,
-        Scores,
-        Spent,
-        SpentByRole,
-        TaskResult,
-        Usage,
-    )
+from eval_factory.core.formats import rounded
+from eval_factory.core.nouns import Word
+from eval_factory.core.results import (
+    MODEL_ROLE,
+    SCHEMA_VERSION,
+    Comparability,
+    InstanceRecord,
+    Provenance,
+    Score,
+    Scores,
+    Spent,
+    SpentByRole,
+    TaskResult,
+    Usage,
+)
 
 DIGITS_OF_SECONDS = 4
-DIGITS_OF_STATISTICS = 6
-"""Significant digits of what is derived from scores, or measured. A clock is no better; an interval is an estimate."""
-
+"""Significant digits: a clock is no better."""
 LONGEST_ON_A_LINE = 60
 """Characters of a text that stands on a line with others."""
 
@@ -50,33 +45,28 @@ class OneLineList(list[Any]):
     """The same of a list."""
 
 
-def rounded(number: float, digits: int) -> float:
-    """To so many significant digits: 0.001623436000016909 to 4 of them is 0.001623."""
-    return float(f"{number:.{digits}g}")
-
-
 def seconds(number: float | None) -> float | None:
     return None if number is None else rounded(number, DIGITS_OF_SECONDS)
 
 
 def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
     """Each number with a fraction rounded, seconds (`..._s`) as such; the fields that are named are left alone."""
-    return {name: value if name in exact else _rounded_value(name, value) for name, value in fields.items()}
+    found = dict(fields)
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            found[name] = rounded_fields(value)
+        elif isinstance(value, float) and name not in exact:
+            found[name] = seconds(value) if name.endswith("_s") else rounded(value)
+    return found
 
 
-def _rounded_value(name: str, value: Any) -> Any:
-    if isinstance(value, float):
-        return rounded(value, DIGITS_OF_SECONDS if name.endswith("_s") else DIGITS_OF_STATISTICS)
-    return rounded_fields(value) if isinstance(value, Mapping) else value
-
-
-def laid_out(value: Any) -> Any:
+def formatted(value: Any) -> Any:
     """Mappings and lists of short plain values alone on one line; others a value a line."""
     if isinstance(value, Mapping):
-        items = {str(name): laid_out(item) for name, item in value.items()}
+        items = {str(name): formatted(item) for name, item in value.items()}
         return OneLine(items) if all(map(_is_short, items.values())) else items
     if isinstance(value, (list, tuple)):
-        listed = [laid_out(item) for item in value]
+        listed = [formatted(item) for item in value]
         return OneLineList(listed) if _is_plain(listed) else listed
     return value
 
@@ -129,8 +119,6 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
     Args:
         config: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them.
     """
-    from eval_factory.core.results import SCHEMA_VERSION  # imported here: a dry run needs `to_yaml` alone
-
     return {
         "schema_version": SCHEMA_VERSION,
         "status": result.status,
@@ -139,7 +127,7 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
         "validity": _validity(result),
         **_clinicians(result),
         "comparability": _comparability(result.comparability),
-        "usage": laid_out(usage(result.usage)),
+        "usage": formatted(usage(result.usage)),
         "provenance": _provenance(result.provenance),
         "config": config["config"],
         "target": config["target"],
@@ -196,17 +184,15 @@ def _end(number: float) -> float:
 def _validity(result: TaskResult) -> dict[str, Any]:
     """Whether it may be reported first, the words last; a jury only where there is one."""
     record = asdict(result.validity)
-    first = {
-        "reportable": result.reportable,
-        "coverage": rounded(result.validity.coverage, DIGITS_OF_STATISTICS),
-        "not_reportable": record.pop("not_reportable"),
-    }
+    first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
     last = {name: record.pop(name) for name in ("failures", "notes")}
-    jury = None if result.validity.jury is None else rounded_fields(_jury(record["jury"]))
-    orders = None if result.validity.choice_orders is None else rounded_fields(record["choice_orders"])
-    written: dict[str, Any] = laid_out(
-        without_nulls({**first, **record, "jury": jury, "choice_orders": orders, **last})
-    )
+    if record["jury"] is not None:
+        for name in ("labels", "criteria", "length_correlation"):  # few benchmarks have them
+            if not record["jury"][name]:
+                del record["jury"][name]
+    parts = {name: None if record[name] is None else rounded_fields(record[name]) for name in ("jury", "choice_orders")}
+    found = {**first, "not_reportable": record.pop("not_reportable"), **record, **parts, **last}
+    written: dict[str, Any] = formatted(without_nulls(found))
     floors = {
         name: OneLine({key: value for key, value in floor.items() if value or key != "assumed"})
         for name, floor in written["floors"].items()
@@ -214,22 +200,12 @@ def _validity(result: TaskResult) -> dict[str, Any]:
     return {**written, "floors": floors}
 
 
-def _jury(record: dict[str, Any]) -> dict[str, Any]:
-    """Without what only a benchmark with its own scale or criteria says, and what an older version did not look at."""
-    may_be_empty = ("labels", "criteria", "length_correlation")
-    return {name: value for name, value in record.items() if value or name not in may_be_empty}
-
-
 def _comparability(record: Comparability | None) -> dict[str, Any] | None:
     """What is empty is left out: of a run with the leaderboard's settings one line is left."""
     if record is None:
         return None
-    told = {
-        "reason": record.reason,
-        "deviations": [asdict(deviation) for deviation in record.deviations],
-        "remarks": list(record.remarks),
-    }
-    return {"medhelm_settings": record.medhelm_settings, **{name: found for name, found in told.items() if found}}
+    found = asdict(record) | {"deviations": [*map(asdict, record.deviations)], "remarks": list(record.remarks)}
+    return {name: value for name, value in found.items() if value or name == "medhelm_settings"}
 
 
 def _clinicians(result: TaskResult) -> dict[str, Any]:
@@ -237,42 +213,38 @@ def _clinicians(result: TaskResult) -> dict[str, Any]:
     if result.clinicians is None:
         return {}
     record = asdict(result.clinicians)
-    judges = {judge: rounded_fields(without_nulls(one)) for judge, one in record["judges"].items()}
-    parts = {name: None if record[name] is None else rounded_fields(without_nulls(record[name]))
-             for name in ("corrected", "too_few", "agreement")}  # fmt: skip
-    told = {**record, **parts, "judges": judges}
-    filled = {name: value for name, value in told.items() if value not in (None, {}, ())}
-    written: dict[str, Any] = laid_out(filled)
-    return {"clinicians": written}
+    record["judges"] = {judge: rounded_fields(without_nulls(one)) for judge, one in record["judges"].items()}
+    for name in ("corrected", "too_few", "agreement"):
+        record[name] = rounded_fields(without_nulls(record[name] or {}))
+    return {"clinicians": formatted({name: value for name, value in record.items() if value not in (None, {}, ())})}
 
 
 def _provenance(record: Provenance) -> dict[str, Any]:
-    told = without_nulls(asdict(record))
-    for asked in told["endpoints"].values():
+    found = without_nulls(asdict(record))
+    for asked in found["endpoints"].values():
         if asked["servers"] is None:  # there is one, as there was before there could be several
             del asked["servers"]
-    written: dict[str, Any] = laid_out(told)
+    written: dict[str, Any] = formatted(found)
     return written
 
 
 def usage(record: Usage) -> dict[str, Any]:
     """At the top the figures of this run; by role, and of all runs, where these are others."""
-    return {
-        **_spent(record.this_run.total),
-        "wall_s": seconds(record.wall_s),
-        **({} if record.cost_unknown is None else {"cost_unknown": record.cost_unknown}),
-        **({} if _is_model_alone(record.this_run) else {"this_run": {"roles": _roles(record.this_run)}}),
-        **({} if record.runs == 1 and record.all_runs == record.this_run else {"all_runs": _all_runs(record)}),
-    }
-
-
-def _all_runs(record: Usage) -> dict[str, Any]:
-    roles = {} if _is_model_alone(record.all_runs) else {"roles": _roles(record.all_runs)}
-    return {"runs": record.runs, **_spent(record.all_runs.total), **roles}
+    found = {**_spent(record.this_run.total), "wall_s": seconds(record.wall_s)}
+    if record.cost_unknown is not None:
+        found["cost_unknown"] = record.cost_unknown
+    if roles := _roles(record.this_run):
+        found["this_run"] = roles
+    if record.runs != 1 or record.all_runs != record.this_run:
+        found["all_runs"] = {"runs": record.runs, **_spent(record.all_runs.total), **_roles(record.all_runs)}
+    return found
 
 
 def _roles(spent: SpentByRole) -> dict[str, Any]:
-    return {role: _spent(one) for role, one in spent.roles.items()}
+    """Nothing where the figures of the model are those of all."""
+    if dict(spent.roles) == {MODEL_ROLE: spent.total}:
+        return {}
+    return {"roles": {role: _spent(one) for role, one in spent.roles.items()}}
 
 
 def _spent(spent: Spent) -> dict[str, Any]:
@@ -283,11 +255,6 @@ def _spent(spent: Spent) -> dict[str, Any]:
     price = {} if spent.cost.price is None else {"price": spent.cost.price.as_written()}
     cost = rounded_fields({name: value for name, value in vars(spent.cost).items() if name != "price"})
     return {**fields_of_it, "cost": {**cost, **price}}
-
-
-def _is_model_alone(spent: SpentByRole) -> bool:
-    """Whether the figures of the roles are those of all."""
-    return dict(spent.roles) == {MODEL_ROLE: spent.total}
 
 
 def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
@@ -337,15 +304,21 @@ def _score(score: Score) -> dict[str, Any]:
     return {"value": score.value, "stats": rounded_fields(without_nulls(asdict(score.stats)), "mean")}
 
 
+OF_AN_INSTANCE = ("id", "split", "sub_split", "trial", "perturbation", "prompt")
+OF_A_RESULT = (
+    "id", "split", "trial", "perturbation", "completion", "metrics", "finish_reason", "prompt_tokens",
+    "completion_tokens", "latency_s", "cached", "error",
+)  # fmt: skip
+"""Fields of `InstanceRecord` in every line of instances.jsonl, and of results.jsonl."""
+OF_SOME_RESULTS = (
+    "judges", "unjudged", "injection", "signs", "cluster", "reasoning", "judgements", "criteria",
+)  # fmt: skip
+
+
 def instance_line(record: InstanceRecord) -> dict[str, Any]:
     """One line of instances.jsonl."""
     return {
-        "id": record.id,
-        "split": record.split,
-        "sub_split": record.sub_split,
-        "trial": record.trial,
-        "perturbation": record.perturbation,
-        "prompt": record.prompt,
+        **{name: getattr(record, name) for name in OF_AN_INSTANCE},
         **({"turns": list(record.turns)} if record.turns else {}),
         "references": list(record.references),
         **{f"extra.{name}": value for name, value in record.categories.items()},
@@ -354,28 +327,11 @@ def instance_line(record: InstanceRecord) -> dict[str, Any]:
 
 def result_line(record: InstanceRecord) -> dict[str, Any]:
     """One line of results.jsonl."""
-    return {
-        "id": record.id,
-        "split": record.split,
-        "trial": record.trial,
-        "perturbation": record.perturbation,
-        "completion": record.completion,
-        "metrics": dict(record.metrics),
-        "finish_reason": record.finish_reason,
-        "prompt_tokens": record.prompt_tokens,
-        "completion_tokens": record.completion_tokens,
-        "latency_s": seconds(record.latency_s),
-        "cached": record.cached,
-        "error": record.error,
-        **({"judges": dict(record.judges)} if record.judges else {}),
-        **({"unjudged": True} if record.unjudged else {}),
-        **({"injection": list(record.injection)} if record.injection else {}),
-        **({"signs": list(record.signs)} if record.signs else {}),
-        **({"cluster": record.cluster} if record.cluster is not None else {}),
-        **({"reasoning": record.reasoning} if record.reasoning is not None else {}),
-        **({"judgements": dict(record.judgements)} if record.judgements else {}),
-        **({"criteria": list(record.criteria)} if record.criteria else {}),
-    }
+    found = {name: getattr(record, name) for name in OF_A_RESULT}
+    more = {name: getattr(record, name) for name in OF_SOME_RESULTS}
+    found["latency_s"] = seconds(record.latency_s)
+    lists = {name: list(value) for name, value in more.items() if isinstance(value, tuple)}
+    return found | {name: value for name, value in {**more, **lists}.items() if value or value == ""}
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -385,7 +341,7 @@ def schema(name: str) -> dict[str, Any]:
     return loaded
 
 
-def check(document: Mapping[str, Any], schema_name: str) -> None:
+def check_document(document: Mapping[str, Any], schema_name: str) -> None:
     """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of ours."""
     from jsonschema.exceptions import best_match  # imported here: `--dry_run` checks nothing
 

@@ -33,7 +33,7 @@ RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluates to the model's developer, as the schema has them."""
 
 
-def check(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
+def check_record(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
     """Raises `jsonschema.ValidationError` where a record is not what the schema demands: a defect of ours."""
     _validator(kind).validate(record)
 
@@ -145,7 +145,7 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
         record |= _write_samples(stored, record, folder, samples)
     else:
         (folder / samples).unlink(missing_ok=True)
-    check(record, "aggregate")
+    check_record(record, "aggregate")
     path = folder / place / f"{name}.json"
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
@@ -259,7 +259,7 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
         "prompts_sha256": provenance.prompts_sha256,
     }
     if not stored.result.reportable:
-        details["not_reportable"] = stored_facts.why_not_reportable(stored)
+        details["not_reportable"] = stored_facts.stored_reasons(stored)
     if name in validity.bounds:
         details["bounds"] = " .. ".join(str(bound) for bound in validity.bounds[name])
     judges = sorted(validity.judges)
@@ -323,7 +323,7 @@ def _write_samples(stored: StoredResult, record: Mapping[str, Any], folder: Path
         return {}
     with atomic_file(folder / file) as lines:
         for sample in samples_of(stored, record):
-            check(sample, "instance")
+            check_record(sample, "instance")
             line = json_line(sample) + "\n"
             digest.update(line.encode())
             lines.write(line)

@@ -12,7 +12,7 @@ from typing import Any
 
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.secrets import REDACTED
-from eval_factory.report.page.instance_data import unpacked
+from eval_factory.report.page.instance_data import readable_page
 
 LONGEST_SHOWN = 80
 """Characters of a value."""
@@ -53,7 +53,7 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
 
 def _readable(suffix: str, content: bytes) -> str:
     """A page with its data unpacked: another zlib compresses the same to other bytes."""
-    return unpacked(_text(content)) if suffix == ".html" else _text(content)
+    return readable_page(_text(content)) if suffix == ".html" else _text(content)
 
 
 def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:

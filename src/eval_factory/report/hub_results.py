@@ -16,6 +16,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import stored_facts
+from eval_factory.report.papers import PARTS
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 
@@ -45,7 +46,7 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
             f"{stored.folder}: the data of {task.name} are no data set of the Hugging Face Hub ({task.about.source}),"
             " and it keeps results for its own data sets only\n  'eval-factory export eee' takes every benchmark"
         )
-    reason = stored_facts.why_not_reportable(stored)
+    reason = stored_facts.stored_reasons(stored)
     if reason and not allow_not_reportable:
         raise NotReportableError(
             f"{stored.folder}: the score may not be reported: {reason}\n"
@@ -74,13 +75,6 @@ def _public_task(stored: StoredResult) -> Task:
     return task
 
 
-def _parts_chosen(stored: StoredResult) -> dict[str, Any]:
-    """Parameters that choose a part of the data, or another edition of them."""
-    extra = (stored.config.get("params") or {}).get("extra") or {}
-    names = ("version", "subset", "language", "category", "subject", "condition")
-    return {name: extra[name] for name in names if extra.get(name) is not None}
-
-
 def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
     result = stored.result
     stats = result.scores[result.main_metric].stats
@@ -90,14 +84,12 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str 
     ]
     if stats.ci_low is not None and stats.ci_high is not None:
         parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
-    parts.append(f"{instances.scored} instances scored" + _of_all(task))
+    of_all = "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"
+    parts.append(f"{instances.scored} instances scored{of_all}")
     if revision is None:  # the pinned one is what the run was told to read
         parts.append("at an unknown revision of the data")
-    parts += [f"{name}: {value}" for name, value in _parts_chosen(stored).items()]
+    extra = (stored.config.get("params") or {}).get("extra") or {}
+    parts += [f"{name}: {extra[name]}" for name in PARTS if extra.get(name) is not None]
     if not_reportable:
         parts.append(f"NOT REPORTABLE: {not_reportable}")
     return "; ".join(parts)
-
-
-def _of_all(task: Task) -> str:
-    return "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"

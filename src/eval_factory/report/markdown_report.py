@@ -13,11 +13,11 @@ from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
-from eval_factory.core.tables import Cell, Code, Strong, Table, code, markdown, prose
+from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report.sentences import (
     choice_order_line,
     clinician_headline,
-    corrected,
+    corrected_score,
     cost_line,
     ratings_line,
     rubric_headline,
@@ -53,7 +53,7 @@ def _headline(result: TaskResult) -> Iterator[str]:
     interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
     over = counted(score.stats.count, "instance")
     yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
-    if (better := corrected(result)) is not None:
+    if (better := corrected_score(result)) is not None:
         yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
     if result.clinicians is not None:
         yield f"\n{prose(clinician_headline(result.clinicians))}"
@@ -83,7 +83,7 @@ def _scores(result: TaskResult) -> list[str]:
     return markdown(Table(head, [[shown, *_score_cells(result, name)] for name, shown in named.items()], numbers=4))
 
 
-def _score_cells(result: TaskResult, name: str) -> list[Cell]:
+def _score_cells(result: TaskResult, name: str) -> list[TableCell]:
     score, (low, high) = result.scores[name], result.validity.bounds.get(name, (None, None))
     bounds = "" if low == high else formats.between(low, high, " to ")
     return [formats.score(score.value), _interval(score), bounds, formats.count(score.stats.count)]
@@ -141,7 +141,7 @@ def _rubric(found: RubricReport | None) -> Iterator[str]:
         yield from markdown(Table(["judges", "criteria that both decided", "the same", "Cohen's kappa"], pairs, 3))
 
 
-def _votes(name: Cell, votes: RubricVotes) -> list[Cell]:
+def _votes(name: TableCell, votes: RubricVotes) -> list[TableCell]:
     counts = (votes.asked, votes.met, votes.not_met, votes.tied, votes.unjudged)
     return [name, *map(formats.count, counts), formats.score(votes.score)]
 

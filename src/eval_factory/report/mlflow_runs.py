@@ -146,7 +146,7 @@ def _tags(stored: StoredResult, model: str) -> dict[str, str]:
         "eval_factory.prompts_sha256": provenance.prompts_sha256,
         "eval_factory.reportable": "true" if result.reportable else "false",
     }
-    reason = stored_facts.why_not_reportable(stored)
+    reason = stored_facts.stored_reasons(stored)
     return {**tags, **({"eval_factory.not_reportable": reason[:LONGEST_TAG]} if reason else {})}
 
 

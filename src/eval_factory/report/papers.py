@@ -92,7 +92,7 @@ def _environment() -> Environment:
     environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "line": lambda value: one_line(str(value)),
-        "listed": lambda words: listed(list(words)),
+        "listed": lambda words: enumerated(list(words)),
         "counted": counted,
         "comma": formats.count,
         "was": lambda count: "was" if count == 1 else "were",
@@ -199,14 +199,16 @@ def _deviations(result: TaskResult) -> list[str] | None:
     return [one_line(one.in_words("leaderboard:")) for one in record.deviations]
 
 
-def listed(words: Sequence[str]) -> str:
+def enumerated(words: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
 def settings(sent: Mapping[str, Any]) -> str:
     """Of a request, beside model and question."""
-    return listed([f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]) or "no settings"
+    return (
+        enumerated([f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]) or "no settings"
+    )
 
 
 def _score(score: Score) -> str:
@@ -214,7 +216,7 @@ def _score(score: Score) -> str:
     return f"{formats.score(score.value)} (95 % interval {interval})" if interval else formats.score(score.value)
 
 
-Said = Callable[[str], list[str]]
+_Said = Callable[[str], list[str]]
 """A template -> its sentences; of several runs, those that hold for some with the names of these."""
 
 
@@ -224,7 +226,7 @@ def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[
     return methods_of(Described(result, config, target, cite).said, cite)
 
 
-def methods_of(said: Said, cite: Citations, more: Iterable[str] = ()) -> str:
+def methods_of(said: _Said, cite: Citations, more: Iterable[str] = ()) -> str:
     """`more`: further paragraphs; looked at last, so that sources are numbered as they are read."""
     paragraphs = [said("\n".join(f"{{{{ say('{name}') }}}}" for name in names)) for names in forms()["methods"]]
     told = [*filter(None, map(" ".join, paragraphs)), *filter(None, more)]
@@ -240,7 +242,7 @@ def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     return tripod_of(said, said, cite, of)
 
 
-def tripod_of(said: Said, each: Said, cite: Citations, of: str, more: Said = lambda _: []) -> str:
+def tripod_of(said: _Said, each: _Said, cite: Citations, of: str, more: _Said = lambda _: []) -> str:
     """`each`: as `said`, run by run. `of`: what was run. `more`: item -> further sentences, of a comparison."""
     source, lines, left = cite("tripod_llm"), [], []
     for place, item in forms()["tripod_llm"].items():

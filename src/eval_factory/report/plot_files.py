@@ -71,7 +71,7 @@ def png(drawing: Drawing) -> bytes:
     except ImportError:
         raise PrerequisiteError(f"plots as files need matplotlib, which is not installed\n  {INSTALL}") from None
 
-    width, height = size_of(drawing)
+    width, height = pixels_of(drawing)
     with style.context("default"):  # whatever the user's matplotlibrc says
         figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
         place = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
@@ -83,7 +83,7 @@ def png(drawing: Drawing) -> bytes:
     return file.getvalue()
 
 
-def size_of(drawing: Drawing) -> tuple[int, int]:
+def pixels_of(drawing: Drawing) -> tuple[int, int]:
     """Width and height in pixels."""
     return math.ceil(drawing.width * DPI / CSS_DPI), math.ceil(drawing.height * DPI / CSS_DPI)
 

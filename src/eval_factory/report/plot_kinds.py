@@ -105,7 +105,7 @@ _MIDDLE = 0.35 * FONT_SIZE
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PlottedValue:
     """A value with its interval, as far as there is one."""
 
     label: str
@@ -141,7 +141,7 @@ class Mark:
 
 def interval_plot(
     title: str,
-    score: Estimate,
+    score: PlottedValue,
     *,
     scale: tuple[float, float] | None,
     marks: Sequence[Mark] = (),
@@ -182,7 +182,7 @@ def interval_plot(
 
 def dot_plot(
     title: str,
-    rows: Sequence[Estimate],
+    rows: Sequence[PlottedValue],
     *,
     axis_label: str,
     scale: tuple[float, float] | None = None,
@@ -219,7 +219,7 @@ def dot_plot(
 
 def difference_plot(
     title: str,
-    rows: Sequence[Estimate],
+    rows: Sequence[PlottedValue],
     *,
     names: tuple[str, str],
     axis_label: str,
@@ -261,7 +261,7 @@ def _sides(axis: Axis, lower: str, upper: str, y: float) -> Iterator[Shape]:
     yield Text(zero + 8, y, f"{right} is better", title="" if right == upper else upper)
 
 
-def _row(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
+def _row(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     yield label(_LEFT, y + _MIDDLE, row.label, _LABEL_ROOM - 12)
     if row.count is not None:
         yield Text(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
@@ -269,7 +269,7 @@ def _row(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
     yield Text(axis.right + 12, y + _MIDDLE, row.told(axis))
 
 
-def _dot(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
+def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     """A whisker with ends, and a dot; a diamond where it stands out."""
     if row.interval is not None:
         low, high = (axis.x(end) for end in row.interval)
@@ -282,7 +282,7 @@ def _dot(axis: Axis, row: Estimate, y: float) -> Iterator[Shape]:
         yield Circle(axis.x(row.value), y, 5.5, "data", said)
 
 
-def _foot(shown: Sequence[Estimate], hidden: int, elsewhere: int) -> Iterator[str]:
+def _foot(shown: Sequence[PlottedValue], hidden: int, elsewhere: int) -> Iterator[str]:
     if any(row.stands_out for row in shown):
         yield "diamond: differs from the rest of the instances (p < 0.05, Holm)"
     if hidden:

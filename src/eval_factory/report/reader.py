@@ -63,10 +63,10 @@ def load_result(folder: Path | str) -> StoredResult:
     refuse_foreign(rundir.root, rundir.own)
     document = _document(rundir.evaluation_config)
     config, target = _configuration(rundir, document)
-    return StoredResult(result_of(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)
+    return StoredResult(result_in(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)
 
 
-def result_of(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) -> TaskResult:
+def result_in(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) -> TaskResult:
     """The record that evaluation_config.yaml tells of."""
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
@@ -80,7 +80,7 @@ def result_of(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) 
             field: {value: _scores(group["metrics"], scores, None) for value, group in by_value["groups"].items()}
             for field, by_value in groups.items()
         },
-        validity=_validity(validity),
+        validity=_VALIDITY({"jury": None, **_without(validity, "reportable", "coverage")}),
         usage=_usage(document["usage"]),
         provenance=_PROVENANCE({"helm": None, "git_hash": None, **document["provenance"]}),
         instances=instances,
@@ -124,33 +124,14 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
     same = ("id", "split", "trial", "perturbation")
     if [instance[name] for name in same] != [outcome[name] for name in same]:
         raise ValueError(f"instances.jsonl and results.jsonl differ at instance {instance['id']}")
-    return InstanceRecord(
-        id=instance["id"],
-        split=instance["split"],
-        sub_split=instance["sub_split"],
-        trial=instance["trial"],
-        perturbation=instance["perturbation"],
-        prompt=instance["prompt"],
-        references=tuple(instance["references"]),
-        categories={name.removeprefix(_EXTRA): value for name, value in instance.items() if name.startswith(_EXTRA)},
-        completion=outcome["completion"],
-        metrics=outcome["metrics"],
-        finish_reason=outcome["finish_reason"],
-        prompt_tokens=outcome["prompt_tokens"],
-        completion_tokens=outcome["completion_tokens"],
-        latency_s=outcome["latency_s"],
-        cached=outcome["cached"],
-        error=outcome["error"],
-        judges=outcome.get("judges", {}),
-        unjudged=outcome.get("unjudged", False),
-        injection=tuple(outcome.get("injection", ())),
-        signs=tuple(outcome.get("signs", ())),
-        cluster=outcome.get("cluster"),
-        turns=tuple(instance.get("turns", ())),
-        reasoning=outcome.get("reasoning"),
-        judgements=outcome.get("judgements", {}),
-        criteria=tuple(outcome.get("criteria", ())),
-    )
+    found: dict[str, Any] = {"judges": {}, "unjudged": False, "injection": ()}
+    found |= {name: instance[name] for name in documents.OF_AN_INSTANCE}
+    found |= {name: outcome[name] for name in documents.OF_A_RESULT}
+    found |= {name: outcome[name] for name in documents.OF_SOME_RESULTS if name in outcome}
+    found |= {"references": instance["references"], "turns": instance.get("turns", ())}
+    found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
+    categories = {name.removeprefix(_EXTRA): value for name, value in instance.items() if name.startswith(_EXTRA)}
+    return InstanceRecord(**found, categories=categories)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -159,7 +140,7 @@ def _document(path: Path) -> dict[str, Any]:
     try:
         document: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
         is_first = isinstance(document, dict) and document.get("schema_version") == 1
-        documents.check(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
+        documents.check_document(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
         raise PrerequisiteError(f"{path}: there is no result; it is written when a run ends") from None
     except (OSError, UnicodeDecodeError, YamlError) as error:
@@ -183,12 +164,6 @@ _CLINICIANS = _reader_of(Clinicians | None)
 _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
 
 
-def _validity(document: Mapping[str, Any]) -> Validity:
-    known = {name: value for name, value in document.items() if name not in ("reportable", "coverage")}
-    validity: Validity = _VALIDITY({"jury": None, **known})
-    return validity
-
-
 def _configuration(rundir: RunDir, document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """`config` and `target` with the defaults that run_config.yml has, where it is there."""
     try:
@@ -200,13 +175,11 @@ def _configuration(rundir: RunDir, document: Mapping[str, Any]) -> tuple[dict[st
 
 
 def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
-    both = {name: _over(weaker[name], value) if _are_mappings(weaker.get(name), value) else value
-            for name, value in stronger.items()}  # fmt: skip
-    return {**weaker, **both}
-
-
-def _are_mappings(*values: Any) -> bool:
-    return all(isinstance(value, dict) for value in values)
+    found = {**weaker, **stronger}
+    for name in weaker.keys() & stronger.keys():
+        if isinstance(weaker[name], dict) and isinstance(stronger[name], dict):
+            found[name] = _over(weaker[name], stronger[name])
+    return found
 
 
 def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split: str | None) -> dict[str, Score]:
@@ -220,13 +193,13 @@ def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split
     return found
 
 
+def _without(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in names}
+
+
 def _usage(document: Mapping[str, Any]) -> Usage:
     """What is not written by role, or of all runs, is what stands at the top."""
-    top = {
-        name: value
-        for name, value in document.items()
-        if name not in ("this_run", "all_runs", "wall_s", "cost_unknown")
-    }
+    top = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
     this_run = _spent_by_role({**top, **document.get("this_run", {})})
     all_runs = document.get("all_runs")
     return Usage(
@@ -239,7 +212,7 @@ def _usage(document: Mapping[str, Any]) -> Usage:
 
 
 def _spent_by_role(document: Mapping[str, Any]) -> SpentByRole:
-    total = _SPENT({name: value for name, value in document.items() if name not in ("roles", "runs")})
+    total = _SPENT(_without(document, "roles", "runs"))
     roles = document.get("roles")
     of_role = {MODEL_ROLE: total} if roles is None else {role: _SPENT(spent) for role, spent in roles.items()}
     return SpentByRole(total, of_role)
@@ -250,7 +223,7 @@ MAX_NAMED = 8
 """Runs that a message names."""
 
 
-def is_suite(folder: Path) -> bool:
+def is_suite_folder(folder: Path) -> bool:
     suite = SuiteDir(folder)
     return not _is_run(folder) and (suite.config.exists() or suite.results_yaml.exists())
 
@@ -290,11 +263,13 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
     """
     given = [Path(folder) for folder in folders]
     runs = run_folders(given)
-    several = any(is_suite(folder) or is_suite(folder.parent) for folder in given)
+    several = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in given)
     names = list(dict.fromkeys(run.name for run in runs))
     if several and len(names) > 1:
         one = " ".join(str(run) for run in runs if run.name == names[0])
-        table = "; ".join(f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite(folder))
+        table = "; ".join(
+            f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite_folder(folder)
+        )
         raise ConfigError(
             f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:MAX_NAMED])});"
             f" {f'{table}; ' if table else ''}for {names[0]} alone: eval-factory {command} {one}"
@@ -309,7 +284,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _runs_of(folder: Path) -> list[Path]:
-    if (folder / "leaderboard.json").is_file() and not is_suite(folder):
+    if (folder / "leaderboard.json").is_file() and not is_suite_folder(folder):
         raise PrerequisiteError(
             f"{folder}: is a leaderboard's folder of an earlier version, whose runs are HELM's own and have no result"
             " of eval-factory; 'eval-factory leaderboard run' makes a suite now (docs/leaderboards.md)"
@@ -317,7 +292,7 @@ def _runs_of(folder: Path) -> list[Path]:
     if _is_run(folder):
         return [folder]
     suite = SuiteDir(folder)
-    of_suite = is_suite(folder)
+    of_suite = is_suite_folder(folder)
     found = [path.parent for path in sorted(folder.glob(f"{'*/' * (1 + of_suite)}{_RESULT}"))]
     found = [run for run in found if not run.relative_to(folder).parts[0].startswith(".")]
     refuse_foreign(folder, [*(run / _RESULT for run in found), *([suite.results_yaml] if of_suite else [])])

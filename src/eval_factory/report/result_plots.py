@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from eval_factory.core import formats
 from eval_factory.core.results import Floor, InstanceRecord, Instances, Score, TaskResult, Validity
 from eval_factory.report.drawing import Drawing
-from eval_factory.report.plot_kinds import Bar, Estimate, Mark, bars, dot_plot, histogram, interval_plot
+from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
 
 SCORE, DISTRIBUTION, LATENCY, VALIDITY, JUDGES = "score", "distribution", "latency", "validity", "judges"
@@ -124,10 +124,10 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         yield LATENCY, histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
 
 
-def _estimate(label: str, score: Score) -> Estimate:
+def _estimate(label: str, score: Score) -> PlottedValue:
     stats = score.stats
     stands_out = stats.p_holm is not None and stats.p_holm < ALPHA
-    return Estimate(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
+    return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
 
 
 def _marks(floor: Floor) -> Iterator[Mark]:

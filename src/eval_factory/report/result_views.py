@@ -113,7 +113,7 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
     )
 
 
-def block(title: str, parts: Iterable[str]) -> str:
+def html_block(title: str, parts: Iterable[str]) -> str:
     """HTML of a record: its title as text, then parts that are HTML."""
     return "\n".join([f'<div class="{_NO_FORMULAS}">', f"<p><b>{_text(title)}</b></p>", *parts, "</div>"])
 
@@ -122,7 +122,7 @@ def paragraph(text: str) -> str:
     return f"<p>{_text(text)}</p>"
 
 
-def listed(notes: Sequence[str]) -> list[str]:
+def html_list(notes: Sequence[str]) -> list[str]:
     """The first notes as a list; nothing where there are none."""
     more = [f"{len(notes) - MOST_NOTES} more"] * (len(notes) > MOST_NOTES)
     items = [f"<li>{_text(note)}</li>" for note in [*notes[:MOST_NOTES], *more]]
@@ -147,10 +147,10 @@ def result_html(result: TaskResult, folder: Path) -> str:
         tables.html(tables.Table(("metric", "value", "95 % interval", "n"), rows, numbers=3), MOST_ROWS),
         paragraph(f"{how_many}; status: {result.status}"),
         *(f"<p><b>{_text(line)}</b></p>" for line in not_reportable(result)),
-        *listed(result.validity.notes),
+        *html_list(result.validity.notes),
         paragraph(f"results: {folder}"),
     ]
-    return block(f"{result.task}, {result.provenance.target}", parts)
+    return html_block(f"{result.task}, {result.provenance.target}", parts)
 
 
 def not_reportable(result: TaskResult) -> list[str]:

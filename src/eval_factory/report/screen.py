@@ -17,7 +17,7 @@ MOST_CAUSES = 5
 MOST_DEVIATIONS = 3
 
 
-def summary(result: TaskResult, rundir: RunDir) -> str:
+def result_summary(result: TaskResult, rundir: RunDir) -> str:
     """The main score, how sure it is, what went wrong and what to do, where the rest is."""
     validity = result.validity
     lines = [

@@ -82,7 +82,7 @@ def amount(value: float, score: Scaled) -> str:
     return formats.short(value)
 
 
-def interval(score: Score) -> str:
+def interval_text(score: Score) -> str:
     low, high = score.stats.ci_low, score.stats.ci_high
     if low is None or high is None:
         return ""
@@ -129,9 +129,9 @@ def how_sure(result: TaskResult) -> str:
     score = result.scores.get(result.main_metric)
     if score is None:
         return ""
-    if not interval(score):
+    if not interval_text(score):
         return "There are too few instances for an interval: how far chance moved this score is not known."
-    between = interval(score).replace(" to ", " and ")
+    between = interval_text(score).replace(" to ", " and ")
     return f"With 95 % confidence the score on all such questions is between {between}."
 
 
@@ -187,11 +187,11 @@ def chance_may_explain(result: TaskResult) -> bool:
     return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
 
 
-def corrected(result: TaskResult) -> Score | None:
+def corrected_score(result: TaskResult) -> Score | None:
     return result.scores.get(f"{result.main_metric}{CORRECTED}")
 
 
-def leaderboard(result: TaskResult) -> str:
+def leaderboard_sentence(result: TaskResult) -> str:
     record = result.comparability
     if record is None:
         return ""

@@ -8,12 +8,11 @@ import re
 from typing import Any
 
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
+from eval_factory.report.papers import OWN_FILES
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
 PUBLIC = "public"
-OWN_FILES = ("data_path", "benchmark")
-"""Values of `params.extra` that name files of the user."""
 
 
 def task_of(stored: StoredResult) -> Task | None:
@@ -70,7 +69,7 @@ def result_digest(stored: StoredResult) -> str:
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
-def why_not_reportable(stored: StoredResult) -> str:
+def stored_reasons(stored: StoredResult) -> str:
     """Empty for a result that may be reported."""
     result = stored.result
     if result.reportable:

@@ -19,10 +19,10 @@ from eval_factory.core.safe_files import atomic_file, renamed_together, write_at
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
 from eval_factory.report.markdown_report import markdown_report
-from eval_factory.report.page.document import Shown, page
+from eval_factory.report.page.document import ShownResult, page
 from eval_factory.report.page.instance_data import InstancePacker
 from eval_factory.report.papers import methods_text
-from eval_factory.report.reader import result_of
+from eval_factory.report.reader import result_in
 
 
 def write_reports(
@@ -45,18 +45,20 @@ def write_reports(
     safe: Any = redactor.tree(config)
     command = redactor.text(command)
     document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
         packed = _write_lines(rundir, result, redactor)
         _write_responses(rundir, responses, redactor)
-        stored = result_of(document, ())  # the page says what the folder says, digit by digit
+        stored = result_in(document, ())  # the page says what the folder says, digit by digit
         methods = methods_text(stored, safe["config"], safe["target"])
         write_atomic(
-            rundir.report_html, page([Shown(stored, command, packed.finish(), methods)], redactor.text), mode=PRIVATE
+            rundir.report_html,
+            page([ShownResult(stored, command, packed.finish(), methods)], redactor.text),
+            mode=PRIVATE,
         )
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         results = documents.results_yml(result, safe, command)
-        documents.check(results, documents.RESULTS_SCHEMA)
+        documents.check_document(results, documents.RESULTS_SCHEMA)
         write_atomic(rundir.results_yml, documents.to_yaml(results))
         write_atomic(rundir.evaluation_config, documents.to_yaml(document))
     return stored

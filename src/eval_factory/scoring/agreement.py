@@ -172,7 +172,7 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
     twice = [unit for unit in units if len(unit) > 1]
     raters = sorted({rater for unit in twice for rater in unit})
     whole = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
-    places = [[place_of(value, scale) for value in unit.values()] for unit in twice]
+    places = [[nearest_rating(value, scale) for value in unit.values()] for unit in twice]
     return Agreement(
         n=len(twice),
         alpha=ordinal_alpha(places),
@@ -197,7 +197,7 @@ def agreement_with(marks: Sequence[tuple[float, Sequence[float]]], scale: Sequen
         marks: of each question about an answer the judge's mark and the people's ratings.
     """
     pairs = [(mark, said) for mark, ratings in marks if (said := consensus(ratings, scale)) is not None]
-    places = [(place_of(mark, scale), place_of(said, scale)) for mark, said in pairs]
+    places = [(nearest_rating(mark, scale), nearest_rating(said, scale)) for mark, said in pairs]
     return Agreement(
         n=len(pairs),
         alpha=ordinal_alpha(places),
@@ -217,7 +217,7 @@ def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
     return None if mean == middle else high if mean > middle else low
 
 
-def place_of(value: float, scale: Sequence[float]) -> int:
+def nearest_rating(value: float, scale: Sequence[float]) -> int:
     """The number of the rating that is nearest, from 0; of two that are as near, the lower one's."""
     return min(range(len(scale)), key=lambda place: abs(scale[place] - value))
 

@@ -18,8 +18,8 @@ from eval_factory.scoring.intervals import PROPORTION, describe
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
-from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, counted, score_of
-from eval_factory.tasks.choice_question import order_of, why_kept
+from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, score_of, with_missing_counted
+from eval_factory.tasks.choice_question import number_of_order, why_kept
 
 NO_OPTION = "no option"
 """What an answer is counted as that names none."""
@@ -54,12 +54,14 @@ class ChoiceOrderCheck(Part):
         if wanted is None:
             return cls(None, None, ()), list(metrics)
         original = [metric for metric in metrics if metric.perturbation is None]
-        others = [metric for metric in metrics if metric.perturbation is not None and order_of(metric.perturbation)]
+        others = [
+            metric for metric in metrics if metric.perturbation is not None and number_of_order(metric.perturbation)
+        ]
         return cls(wanted, run.run_spec.adapter_spec.output_mapping_pattern, others), original
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         """One request and its answer."""
-        order = order_of(key[2])
+        order = number_of_order(key[2])
         if self.wanted is None or order is None:
             return
         unit = key[:2]
@@ -76,7 +78,7 @@ class ChoiceOrderCheck(Part):
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Order -> the main metric's values in it."""
-        found = {order_of(metric.perturbation): metric for metric in self.by_order if _is_same(metric, main)}
+        found = {number_of_order(metric.perturbation): metric for metric in self.by_order if _is_same(metric, main)}
         return {1: main, **{order: metric for order, metric in sorted(found.items(), key=str) if order is not None}}
 
     def complete(self, draft: Draft) -> None:
@@ -86,7 +88,7 @@ class ChoiceOrderCheck(Part):
         if self.wanted is None or main is None:
             return
         whole = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
-        metric = _of_questions(main, counted(whole, missing & whole.keys(), failed_as_zero=draft.as_zero))
+        metric = _of_questions(main, with_missing_counted(whole, missing & whole.keys(), failed_as_zero=draft.as_zero))
         score = score_of(metric, set(), failed_as_zero=draft.as_zero) if metric.values else None
         if score is None:
             return

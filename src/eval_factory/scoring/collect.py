@@ -25,9 +25,9 @@ from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.floors import FloorScores
 from eval_factory.scoring.groups import scores_by_group
-from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_of, score_of_all_judges
+from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.parts import Draft, Part, Then
+from eval_factory.scoring.parts import Draft, LaterStep, Part
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
@@ -77,7 +77,7 @@ def collect(
     draft = Draft(plan, run, run_id, split, tally, metrics, with_costs(usage, plan, run_id))
     own = _Own(corrections, readability, jury, rubric, orders, floors, stated, changes)
     parts = own.in_order(() if remembered is None else remembered.notes)
-    seeing = [tally.add, *(part.add for part in parts if not isinstance(part, Then))]
+    seeing = [tally.add, *(part.add for part in parts if not isinstance(part, LaterStep))]
     for state in run.request_states():
         key = key_of(state)
         for add in seeing:
@@ -112,34 +112,34 @@ class _Own:
         """
         corrections, readability, jury, rubric = self.corrections, self.readability, self.jury, self.rubric
         parts: list[Part | None] = [
-            Then(jury.count),  # notes, reasons and causes name who failed to judge
+            LaterStep(jury.count),  # notes, reasons and causes name who failed to judge
             rubric,  # cases that nobody decided are no values; tags make groups
-            Then(_keep_places),  # in HELM's metrics alone, and before others are made of them
+            LaterStep(_keep_places),  # in HELM's metrics alone, and before others are made of them
             corrections,  # before the jury's marks: corrected values of a jury's metric get them too
             readability,  # its lenient metrics stand after the corrected ones
             jury,  # marks of empty answers: the last change of a value
-            Then(_keep_sources),  # of all metrics that there are
-            Then(_about),  # true before anything was asked
-            Then(_score),  # all values are there
-            rubric and Then(rubric.publish),  # the published score takes the place of HELM's mean
-            Then(_choose_main),  # all that follows asks which values the main metric lacks
+            LaterStep(_keep_sources),  # of all metrics that there are
+            LaterStep(_about),  # true before anything was asked
+            LaterStep(_score),  # all values are there
+            rubric and LaterStep(rubric.publish),  # the published score takes the place of HELM's mean
+            LaterStep(_choose_main),  # all that follows asks which values the main metric lacks
             self.orders,  # its score over all orders: none that could be the main one
-            Then(_tell_requests),  # what failed comes before what is odd
-            Then(lambda draft: draft.notes.extend(notes_on_data(draft.plan, told))),  # what was never asked
-            Then(readability.tell),  # the first reason against reporting: a setting may mend it
-            Then(jury.hold),  # the second: the same command may
-            rubric and Then(rubric.tell),  # no run has both, jury and rubric
-            Then(partial(_tell_changes, self.changes)),  # before what answered is told
-            Then(partial(_tell_models, self.stated)),  # the last reason against reporting
+            LaterStep(_tell_requests),  # what failed comes before what is odd
+            LaterStep(lambda draft: draft.notes.extend(notes_on_data(draft.plan, told))),  # what was never asked
+            LaterStep(readability.tell),  # the first reason against reporting: a setting may mend it
+            LaterStep(jury.hold),  # the second: the same command may
+            rubric and LaterStep(rubric.tell),  # no run has both, jury and rubric
+            LaterStep(partial(_tell_changes, self.changes)),  # before what answered is told
+            LaterStep(partial(_tell_models, self.stated)),  # the last reason against reporting
             self.floors,  # finished scores are held against them
-            Then(_tell_labels),  # the other end: as high as labels allow
-            Then(jury.tell),  # how far a score by judges can be trusted
-            Then(_tell_clusters),  # how large the sample is
-            Then(_group),  # of the main metric's values
-            rubric and Then(rubric.group),  # groups by tags: they take no name of a field's group
-            Then(lambda draft: draft.notes.extend(draft.groups.notes())),  # all groups are there
-            Then(lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes())),  # the longest notes
-            Then(_tell_main),  # where there is no main score, other reasons come first
+            LaterStep(_tell_labels),  # the other end: as high as labels allow
+            LaterStep(jury.tell),  # how far a score by judges can be trusted
+            LaterStep(_tell_clusters),  # how large the sample is
+            LaterStep(_group),  # of the main metric's values
+            rubric and LaterStep(rubric.group),  # groups by tags: they take no name of a field's group
+            LaterStep(lambda draft: draft.notes.extend(draft.groups.notes())),  # all groups are there
+            LaterStep(lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes())),  # the longest notes
+            LaterStep(_tell_main),  # where there is no main score, other reasons come first
         ]
         return [part for part in parts if part is not None]
 
@@ -172,7 +172,7 @@ def _score(draft: Draft) -> None:
     of_all_judges = {}
     for metric in draft.metrics:
         judged = is_judged(metric, jury_metric)
-        missing, as_zero = missing_of(metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero)
+        missing, as_zero = missing_judgements(metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero)
         score = score_of(metric, missing, failed_as_zero=as_zero)
         if score is None:
             unheard = judged and not tally.failed
@@ -196,7 +196,7 @@ def _choose_main(draft: Draft) -> None:
     tally, as_zero = draft.tally, draft.failed_as_zero
     draft.missing, draft.as_zero = tally.failed | tally.undecided, as_zero
     if draft.main_values is not None:
-        found = missing_of(draft.main_values, draft.jury_metric, tally, failed_as_zero=as_zero)
+        found = missing_judgements(draft.main_values, draft.jury_metric, tally, failed_as_zero=as_zero)
         draft.missing, draft.as_zero = found
     draft.instances = tally.counts(draft.missing)
 
@@ -216,7 +216,7 @@ def _tell_changes(changes: Sequence[str], draft: Draft) -> None:
 def _tell_models(stated: StatedModels, draft: Draft) -> None:
     run, plan = draft.run, draft.plan
     annotation = run.jury.annotation if run.jury else ANNOTATION
-    prompts = output.judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
+    prompts = output.stored_judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
     draft.asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
     draft.notes.extend(notes_on_models(draft.asked, draft.tally.judges))
     most = plan.evaluation.run.config.params.extra.max_model_mismatch

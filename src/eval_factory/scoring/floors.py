@@ -30,7 +30,7 @@ from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
-from eval_factory.scoring.readability import Form
+from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_scores import known_floors
@@ -80,7 +80,7 @@ class _Strategy:
     corrections: Corrections
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
 
-    def add(self, number: int, key: InstanceKey, state: output.RequestState, form: Form | None) -> None:
+    def add(self, number: int, key: InstanceKey, state: output.RequestState, form: AnswerForm | None) -> None:
         answer = self.scored.answer_to(number)  # None: any, each as likely; only HELM's values of it are known
         if self.scored.annotation is not None:
             known = (state.annotations or {}).get("ehr_sql", {})
@@ -101,7 +101,7 @@ class FloorScores(Part):
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
     def __init__(
-        self, trivial: TrivialScores | None, strategies: list[_Strategy], form: Form | None, limit: TimeLimit
+        self, trivial: TrivialScores | None, strategies: list[_Strategy], form: AnswerForm | None, limit: TimeLimit
     ) -> None:
         self._trivial, self._strategies, self._form, self._limit = trivial, strategies, form, limit
         questions = trivial.questions if trivial is not None else []
@@ -111,7 +111,7 @@ class FloorScores(Part):
 
     @classmethod
     def of(
-        cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: Form | None,
+        cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None,
         clock: Clock = time.thread_time,
     ) -> FloorScores:  # fmt: skip
         """`metrics`: HELM's own. `form`: of the answers, where they have one."""

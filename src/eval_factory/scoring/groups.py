@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.results import Score
 from eval_factory.scoring.intervals import effective_clusters, holm, is_shared, variance_of
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.scores import InstanceKey, MetricValues, counted, mean_score, sample_of
+from eval_factory.scoring.scores import InstanceKey, MetricValues, mean_score, sample_of, with_missing_counted
 
 _Sample = tuple[Sequence[float], Sequence[Hashable] | None]
 """One value per instance, and of each the source that it shares with others; None where none is known."""
@@ -82,7 +82,7 @@ MOST_GROUPS = 60
 SMALLEST_GROUP = 10
 """Instances below which a group is not shown: its score would say next to nothing."""
 
-Values = Mapping[InstanceKey, float]
+_Values = Mapping[InstanceKey, float]
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,9 @@ def _scores_by_value(
     failed_as_zero: bool,
 ) -> dict[str, Score]:
     """Without the values of which no instance counts."""
-    values_that_count = counted(metric.values, missing & metric.values.keys(), failed_as_zero=failed_as_zero)
+    values_that_count = with_missing_counted(
+        metric.values, missing & metric.values.keys(), failed_as_zero=failed_as_zero
+    )
     values = {
         value: {key: values_that_count[key] for key in keys if key in values_that_count}
         for value, keys in sorted(by_value.items())
@@ -159,7 +161,7 @@ def _scores_by_value(
     return _tested(metric, scores, values)
 
 
-def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[str, Values]) -> dict[str, Score]:
+def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[str, _Values]) -> dict[str, Score]:
     """With the p-values of the groups that are large enough; of two groups there is one difference, and one test, where
     no instance is in both."""
     tested = [value for value, score in scores.items() if score.stats.count >= SMALLEST_GROUP]
@@ -173,7 +175,7 @@ def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[s
     return found
 
 
-def _p_value(metric: MetricValues, group: str, values: Mapping[str, Values]) -> float | None:
+def _p_value(metric: MetricValues, group: str, values: Mapping[str, _Values]) -> float | None:
     """An instance that is in several groups is no part of the rest of any of them."""
     rest = {key: one for kept in values.values() for key, one in kept.items() if key not in values[group]}
     return p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))

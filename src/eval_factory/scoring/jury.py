@@ -99,7 +99,7 @@ class Jury(Part):
             draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
 
 
-def judge_names(plan: Plan, jury: output.Jury | None) -> dict[str, str]:
+def judge_names(plan: Plan, jury: output.JuryNames | None) -> dict[str, str]:
     """Judge's role -> its name in HELM's annotations."""
     roles = roles_by_deployment(plan.judges)
     return {} if jury is None else {roles.get(deployment, name): name for name, deployment in jury.judges.items()}
@@ -124,7 +124,7 @@ def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: T
     return found
 
 
-def missing_of(
+def missing_judgements(
     metric: MetricValues, jury_metric: str | None, tally: Tally, *, failed_as_zero: bool
 ) -> tuple[set[InstanceKey], bool]:
     """(instances without a value that counts, whether they count as 0: it is no mark of a jury's)."""

@@ -78,7 +78,7 @@ class Part:
         """Once, after all requests and after the parts that stand before this one."""
 
 
-class Then(Part):
+class LaterStep(Part):
     """A step that needs no request, or a later one of a part that stands before it."""
 
     def __init__(self, step: Callable[[Draft], None]) -> None:

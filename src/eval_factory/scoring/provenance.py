@@ -221,7 +221,7 @@ def _patches(plan: Plan) -> tuple[str, ...] | None:
 
 
 def _code_execution(plan: Plan) -> dict[str, Any] | None:
-    found = output.code_execution(plan.rundir.helm)
+    found = output.stored_code_execution(plan.rundir.helm)
     if found is None or plan.evaluation.task.helm.run_spec not in found.run_specs:
         return None
     before = {} if found.still_can is None else {"still_can": found.still_can}

@@ -26,7 +26,7 @@ from eval_factory.scoring.corrections import CORRECT, DATE_FORMATS
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
-from eval_factory.scoring.reportable import unreadable
+from eval_factory.scoring.reportable import why_unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import options_shown
@@ -43,7 +43,7 @@ _QUERY = re.compile(r"(?:[\s(]|--[^\n]*\n)*(?:select|with)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Form:
+class AnswerForm:
     """What an answer has to look like for HELM to find something in it."""
 
     about: str
@@ -77,7 +77,7 @@ def right_answers(state: output.RequestState) -> list[str]:
     return [ref.output.text for ref in state.instance.references if output.CORRECT_TAG in ref.tags]
 
 
-def form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> Form | None:
+def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> AnswerForm | None:
     """The form that a run's answers are asked for in; None for open text, and for what is no text.
 
     Args:
@@ -98,13 +98,13 @@ def form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> Form | N
     return None
 
 
-def _options(pattern: str | None) -> Form:
+def _options(pattern: str | None) -> AnswerForm:
     """HELM looks the answer up among the labels, or what its pattern finds in it."""
 
     def reads(state: output.RequestState, answer: str) -> bool:
         return option_read(answer, pattern) in (state.output_mapping or {})
 
-    return Form("the letter of an option alone", reads, lambda state: state.output_mapping or {})
+    return AnswerForm("the letter of an option alone", reads, lambda state: state.output_mapping or {})
 
 
 def option_read(answer: str, pattern: str | None) -> str:
@@ -116,10 +116,10 @@ def option_read(answer: str, pattern: str | None) -> str:
     return "" if match is None else match[1] if match.groups() else match[0]
 
 
-def _one_of(labels: Sequence[str]) -> Form:
+def _one_of(labels: Sequence[str]) -> AnswerForm:
     known = {label: label for label in labels}
     about = f"one of {', '.join(labels)} alone"
-    return Form(about, lambda _state, answer: answer.strip() in known, lambda _state: known)
+    return AnswerForm(about, lambda _state, answer: answer.strip() in known, lambda _state: known)
 
 
 def _letters_of(run: output.HelmRun) -> tuple[str, ...]:
@@ -183,9 +183,9 @@ def _reads_query(state: output.RequestState, answer: str) -> bool:
 
 
 FORMS = {
-    "value": Form("the value alone, without its unit", _reads_value),
-    "sentence": Form("CORRECT, or the number of a sentence first", _reads_sentence),
-    "sql": Form("a query alone, or nothing", _reads_query),
+    "value": AnswerForm("the value alone, without its unit", _reads_value),
+    "sentence": AnswerForm("CORRECT, or the number of a sentence first", _reads_sentence),
+    "sql": AnswerForm("a query alone, or nothing", _reads_query),
 }
 
 
@@ -301,7 +301,7 @@ class EqualAnswers:
 class Readability(Part):
     """What was read from the answers of a run, counted request by request."""
 
-    form: Form | None
+    form: AnswerForm | None
     look_up: Callable[[output.RequestState], Raw | None]
     """The answer to a request as it was kept; None where it is not there any more."""
     unparsed: set[InstanceKey] = field(default_factory=set)
@@ -326,7 +326,7 @@ class Readability(Part):
     ) -> Readability:
         entry = plan.evaluation.task.helm
         main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])
-        return cls(form_of(entry, run, main), look_up)
+        return cls(answer_form_of(entry, run, main), look_up)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         """One request and its answer."""
@@ -344,7 +344,7 @@ class Readability(Part):
         extra = draft.plan.evaluation.run.config.params.extra
         draft.instances = self.counted(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
-        draft.not_reportable += unreadable(draft.instances, extra.max_unreadable)
+        draft.not_reportable += why_unreadable(draft.instances, extra.max_unreadable)
 
     def _read(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
         raw = self.look_up(state) or Raw()

@@ -64,7 +64,7 @@ class KeptAnswers:
         """Read when it is asked for: what models think is many times as long as what they answer."""
         if self.cache_db is None or answer is None or answer.thought_under is None:
             return None
-        kept = response_cache.read_answer(self.cache_db, answer.thought_under)
+        kept = response_cache.read_cached_answer(self.cache_db, answer.thought_under)
         return None if kept is None else raw_of(kept.response, self.model)[1]
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:

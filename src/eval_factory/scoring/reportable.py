@@ -38,7 +38,7 @@ def is_reportable(
     return main_metric in computed and instances.coverage >= min_coverage and not reasons_against
 
 
-def unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
+def why_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
     """How many answers say nothing, why, and what to set, the most frequent first; nothing where so many may.
 
     Args:

@@ -237,7 +237,7 @@ class RubricTally(Part):
         return cls(rubric.metric, tuple(rubric.judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        criteria = criteria_of(state)
+        criteria = _criteria_of(state)
         tags = tuple((state.instance.extra_data or {}).get(TAGS, ()))
         if has_failed(state):
             self.cases[key] = JudgedCase(criteria, None, tags)
@@ -348,7 +348,7 @@ class RubricTally(Part):
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
         """Each criterion of a case with what the judges said of it, for results.jsonl."""
-        criteria = criteria_of(state)
+        criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         said = said_of(state.annotations, len(criteria))
         found = []
@@ -372,5 +372,5 @@ class RubricTally(Part):
         return {judge: score for judge, score in by_judge.items() if score is not None}
 
 
-def criteria_of(state: output.RequestState) -> tuple[Criterion, ...]:
+def _criteria_of(state: output.RequestState) -> tuple[Criterion, ...]:
     return tuple(Criterion.from_dict(one) for one in (state.instance.extra_data or {}).get(RUBRICS, ()))

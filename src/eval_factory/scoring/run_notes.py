@@ -181,7 +181,7 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
         return [Note(Importance.DOUBTFUL, NOT_CONFINED)]
-    found = output.code_execution(plan.rundir.helm)
+    found = output.stored_code_execution(plan.rundir.helm)
     if found is None:
         return []
     notes = []

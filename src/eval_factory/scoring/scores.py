@@ -183,11 +183,11 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
         return metric.score(value, _stats(metric, metric.values, value))
     if not is_mean:
         return None
-    kept = counted(metric.values, touched, failed_as_zero=failed_as_zero)
+    kept = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
     return mean_score(metric, kept) if kept else None
 
 
-def counted(
+def with_missing_counted(
     values: Mapping[InstanceKey, float], missing: set[InstanceKey], *, failed_as_zero: bool
 ) -> dict[InstanceKey, float]:
     """Without the missing instances, or with 0 for each."""

@@ -72,7 +72,7 @@ def cost_of_all(tallies: Iterable[CostTally]) -> Cost | None:
     )
 
 
-def chosen(costs: Mapping[RunAndRole, CostTally], run_id: str | None, role: str | None) -> Cost | None:
+def chosen_cost(costs: Mapping[RunAndRole, CostTally], run_id: str | None, role: str | None) -> Cost | None:
     """Of one run, or of all (None), and of one role, or of all."""
     return cost_of_all(tally for (run, of), tally in costs.items() if run_id in (None, run) and role in (None, of))
 
@@ -128,8 +128,8 @@ def _priced(
     spent: SpentByRole, costs: Mapping[RunAndRole, CostTally], run_id: str | None, asked: Sequence[str]
 ) -> SpentByRole:
     order = [role for role in (*asked, *spent.roles) if role in spent.roles]
-    roles = {role: replace(spent.roles[role], cost=chosen(costs, run_id, role)) for role in order}
-    return SpentByRole(replace(spent.total, cost=chosen(costs, run_id, None)), roles)
+    roles = {role: replace(spent.roles[role], cost=chosen_cost(costs, run_id, role)) for role in order}
+    return SpentByRole(replace(spent.total, cost=chosen_cost(costs, run_id, None)), roles)
 
 
 def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-Row = Mapping[str, Any]
+DataRow = Mapping[str, Any]
 """Column -> what stands there: text, number, mapping, or None for nothing."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -78,7 +78,7 @@ def is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value)) or not str(value).strip()
 
 
-def text_of(row: Row, column: str) -> str:
+def cell_text(row: DataRow, column: str) -> str:
     """The text of a cell that has to be filled.
 
     Raises:
@@ -94,12 +94,14 @@ def text_of(row: Row, column: str) -> str:
     return value.strip()
 
 
-def groups_of(row: Row, columns: Iterable[str]) -> dict[str, str]:
+def groups_of(row: DataRow, columns: Iterable[str]) -> dict[str, str]:
     """Of those columns that are filled."""
     return {name: str(row[name]).strip() for name in columns if not is_blank(row.get(name))}
 
 
-def chosen(choices: Mapping[str, Any], right: str, answer_column: str, choices_column: str) -> tuple[list[str], int]:
+def chosen_options(
+    choices: Mapping[str, Any], right: str, answer_column: str, choices_column: str
+) -> tuple[list[str], int]:
     """The choices that are there, in order, and which of them is right.
 
     Args:
@@ -121,7 +123,7 @@ def chosen(choices: Mapping[str, Any], right: str, answer_column: str, choices_c
     return [text.strip() for text in kept.values()], list(kept).index(right)
 
 
-def lettered(row: Row, column: str) -> dict[str, Any]:
+def lettered(row: DataRow, column: str) -> dict[str, Any]:
     """A mapping from letters, in their order.
 
     Raises:
@@ -218,7 +220,7 @@ def name_of(order: int) -> str:
     return f"{NAME}{order}"
 
 
-def order_of(perturbation: str | None) -> int | None:
+def number_of_order(perturbation: str | None) -> int | None:
     """Of an instance, by the name of its perturbation: 1 where it has none; None where it is one of HELM's."""
     if perturbation is None:
         return 1

@@ -23,7 +23,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files, prompt_check
-from eval_factory.tasks.file_problems import Findings, shortened, unreadable
+from eval_factory.tasks.file_problems import Findings, shortened, unreadable_file
 from eval_factory.tasks.message_files import OWN, MessageFile, read_rubric_file
 from eval_factory.tasks.prompt_check import jury_keys
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC, RubricCase
@@ -170,7 +170,7 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         try:
             read = read_rubric_file(file, OWN)
         except OSError as error:
-            problems += unreadable(file, error, "dataset_file", path).problems
+            problems += unreadable_file(file, error, "dataset_file", path).problems
     problems += [f"{file}: {problem}" for problem in shortened(read.problems)]
     if problems or shape is None or file is None:
         raise ConfigError(problems)
@@ -321,9 +321,13 @@ def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) 
                 f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
                 " or the default jury"
             )
-    if 0 in metrics and names[0] in BERTSCORES:
+    _check_bertscore(path, names[0] if 0 in metrics else "", names, found)
+
+
+def _check_bertscore(path: Path, main: str, names: Sequence[str], found: Findings) -> None:
+    if main in BERTSCORES:
         found.problems.append(
-            f"{path}: metrics.0.name: HELM computes {names[0]} only where torch finds a GPU, so it cannot be the main"
+            f"{path}: metrics.0.name: HELM computes {main} only where torch finds a GPU, so it cannot be the main"
             " metric; put another one first"
         )
     elif set(names) & set(BERTSCORES):

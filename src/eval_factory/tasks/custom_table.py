@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,9 +19,9 @@ from eval_factory.tasks.file_problems import (
     not_utf8,
     other_form,
     other_kind,
-    rows_of,
     shortened,
-    unreadable,
+    table_rows,
+    unreadable_file,
 )
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
@@ -56,9 +56,9 @@ def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | No
     """The names of the columns; None where the table cannot be read."""
     try:
         form = other_kind(dataset_file) or other_form(dataset_file)
-        header = None if form else next((row for _, row in rows_of(dataset_file)), None)
+        header = None if form else next((row for _, row in table_rows(dataset_file)), None)
     except OSError as error:
-        found.problems += unreadable(dataset_file, error, "dataset_file", path).problems
+        found.problems += unreadable_file(dataset_file, error, "dataset_file", path).problems
         return None
     except UnicodeDecodeError:
         found.problems += not_utf8(dataset_file).problems
@@ -149,7 +149,7 @@ def check_rows(
     shown = [header.index(name) for name in columns if name in header]
     count = 0
     try:
-        for count, (line, row) in enumerate(islice(rows_of(file), 1, None), start=1):
+        for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
             where = f"{file}: row {count} (line {line})"
             if len(row) != len(header):
                 problems.append(
@@ -161,32 +161,46 @@ def check_rows(
             wrong = (*_row_problems(cells), *_id_problems(cells, named, count), *_prompt_problems(cells, columns))
             problems += [f"{where}, {problem}" for problem in wrong]
             asked.add(hash(tuple(row[index] for index in shown)), count)
-            if prompt is not None and CORRECT in cells and not wrong:
-                filled = prompt.format_map({name: cells.get(name, "") for name in columns})
-                wrong_ones = json.loads(cells.get(INCORRECT, "[]"))
-                problems += answers.problems_of(f"{where}, column ", filled, cells.get(CORRECT, ""), wrong_ones)
+            if not wrong:
+                problems += _answer_problems(cells, prompt, columns, answers, where)
             if prompt is not None and becomes_nothing(cells.get(CORRECT, "")):
                 nothing.append(count)
     except UnicodeDecodeError:
         problems += not_utf8(file).problems
     except TableError as error:
-        column = error.column
-        has_name = column is not None and column < len(header)
-        cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
-        problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
+        problems.append(f"{file}: row {count + 1} (line {error.line}){_cell_of(error, header)}: {error}")
     problems += answers.in_other_words()
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
     found.problems += shortened(problems, f"{file}: ", "its rows")
-    if asked.pairs and shown:
-        first, second = asked.pairs[0]
-        rows = "1 row gives" if len(asked.pairs) == 1 else f"{len(asked.pairs)} rows give"
-        found.notes.append(
-            f"{rows} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
-        )
+    found.notes += _same_prompts(asked.pairs if shown else (), file)
     if nothing:
         found.notes.append(note_on_quasi(f"{len(nothing)} of {count} rows of {file.name} (first: row {nothing[0]})"))
     return count
+
+
+def _answer_problems(
+    cells: Mapping[str, str], prompt: str | None, columns: Sequence[str], answers: RightAnswers, where: str
+) -> Iterable[str]:
+    if prompt is None or CORRECT not in cells:
+        return ()
+    filled = prompt.format_map({name: cells.get(name, "") for name in columns})
+    wrong_ones = json.loads(cells.get(INCORRECT, "[]"))
+    return answers.problems_of(f"{where}, column ", filled, cells.get(CORRECT, ""), wrong_ones)
+
+
+def _cell_of(error: TableError, header: Sequence[str]) -> str:
+    if error.column is not None and error.column < len(header):
+        return f", column {printable(header[error.column])}"
+    return _number_of(error.column)
+
+
+def _same_prompts(pairs: Sequence[tuple[int, int]], file: Path) -> Iterator[str]:
+    if not pairs:
+        return
+    first, second = pairs[0]
+    rows = "1 row gives" if len(pairs) == 1 else f"{len(pairs)} rows give"
+    yield f"{rows} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
 
 
 @dataclass

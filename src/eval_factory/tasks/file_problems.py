@@ -52,7 +52,7 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise unreadable(path, error, what, named_in) from None
+        raise unreadable_file(path, error, what, named_in) from None
     except UnicodeDecodeError:
         raise not_utf8(path) from None
     if "\0" in text:
@@ -65,14 +65,14 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     return text
 
 
-def unreadable(path: Path, error: OSError, what: str, named_in: Path) -> ConfigError:
+def unreadable_file(path: Path, error: OSError, what: str, named_in: Path) -> ConfigError:
     if isinstance(error, FileNotFoundError):
         return ConfigError(f"{path}: there is no such file; {named_in} names it as {what} (relative to its own folder)")
     return ConfigError(f"{path}: cannot be read: {error.strerror} ({named_in} names it as {what})")
 
 
 def other_kind(path: Path) -> str | None:
-    """What a file is that is no text in UTF-8, told by its first bytes, in words that end with what to do instead."""
+    """What a file is that is no text in UTF-8, known by its first bytes, in words that end with what to do instead."""
     with path.open("rb") as file:
         beginning = file.read(8)
     return next((f"{kind}, not {then}" for magic, (kind, then) in _KINDS.items() if beginning.startswith(magic)), None)
@@ -114,7 +114,7 @@ class TableError(ValueError):
         """Index of the cell in its row, where it is one cell's fault."""
 
 
-def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
+def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """(number of the line where it ends, cells) of the first line and of each row below it; empty lines are no rows.
 
     Raises:
@@ -137,9 +137,9 @@ def rows_of(file: Path) -> Iterator[tuple[int, list[str]]]:
             raise _explained(file, begins, reader.line_num, error) from None
 
 
-def columns_of(file: Path) -> list[str]:
+def table_columns(file: Path) -> list[str]:
     """What the first line names. Raises as `rows_of`, and TableError where there is none."""
-    for _, header in rows_of(file):
+    for _, header in table_rows(file):
         return header
     raise TableError(1, "is empty; its first line names the columns")
 
@@ -147,7 +147,7 @@ def columns_of(file: Path) -> list[str]:
 def rows_below(file: Path) -> Iterator[list[str]]:
     """The rows below the names of the columns. Raises as `rows_of`, and TableError where a row has other cells."""
     header: list[str] = []
-    for line, row in rows_of(file):
+    for line, row in table_rows(file):
         if not header:
             header = row
         elif len(row) != len(header):

@@ -265,7 +265,7 @@ class Task(_Part):
 
 
 @dataclass(frozen=True)
-class Defaults(_Part):
+class _Defaults(_Part):
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
@@ -280,7 +280,7 @@ class Framework(_Part):
     """The whole file."""
 
     framework: FrameworkInfo
-    defaults: Defaults
+    defaults: _Defaults
     judges: dict[str, JudgeDefault]
     oauth: dict[str, OAuthService]
     evaluations: tuple[Task, ...]
@@ -314,7 +314,7 @@ def load_framework() -> Framework:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 
-def framework_of(told: Mapping[str, Any]) -> Framework:
+def framework_of(record: Mapping[str, Any]) -> Framework:
     """The records of a document.
 
     Raises:
@@ -322,35 +322,35 @@ def framework_of(told: Mapping[str, Any]) -> Framework:
         ValueError: a cluster is declared wrongly.
     """
     parts = {
-        "framework": FrameworkInfo(**told["framework"]),
-        "defaults": Defaults(**told["defaults"]),
-        "judges": {name: JudgeDefault(**judge) for name, judge in told["judges"].items()},
-        "oauth": {name: OAuthService(**service) for name, service in told["oauth"].items()},
-        "evaluations": tuple(_task(task) for task in told["evaluations"]),
+        "framework": FrameworkInfo(**record["framework"]),
+        "defaults": _Defaults(**record["defaults"]),
+        "judges": {name: JudgeDefault(**judge) for name, judge in record["judges"].items()},
+        "oauth": {name: OAuthService(**service) for name, service in record["oauth"].items()},
+        "evaluations": tuple(_task(task) for task in record["evaluations"]),
     }
-    framework = Framework(**{**told, **parts})
+    framework = Framework(**{**record, **parts})
     for task in framework.evaluations:
         if task.helm.cluster is not None:
             task.helm.cluster.check()
     return framework
 
 
-def _task(told: Mapping[str, Any]) -> Task:
-    helm = _unchanging(told["helm"])
+def _task(record: Mapping[str, Any]) -> Task:
+    helm = _unchanging(record["helm"])
     if "cluster" in helm:
         helm["cluster"] = ClusterRule(**helm["cluster"])
     if "parameters" in helm:
         helm["parameters"] = {name: _parameter(rule) for name, rule in helm["parameters"].items()}
-    return Task(**{**told, "helm": HelmEntry(**helm), "about": About(**_unchanging(told["about"]))})
+    return Task(**{**record, "helm": HelmEntry(**helm), "about": About(**_unchanging(record["about"]))})
 
 
-def _parameter(told: Mapping[str, Any]) -> ScenarioParameter:
-    return ScenarioParameter(**{**told, "layout": tuple(file_layout(entry) for entry in told.get("layout", ()))})
+def _parameter(record: Mapping[str, Any]) -> ScenarioParameter:
+    return ScenarioParameter(**{**record, "layout": tuple(file_layout(entry) for entry in record.get("layout", ()))})
 
 
-def file_layout(told: Mapping[str, Any]) -> FileLayout:
+def file_layout(record: Mapping[str, Any]) -> FileLayout:
     """The record of what `FileLayout.given` says."""
-    given = _unchanging(told)
+    given = _unchanging(record)
     if "one_per" in given:
         given["one_per"] = NumbersOf(**given["one_per"])
     return FileLayout(**given)

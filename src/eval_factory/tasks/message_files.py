@@ -24,7 +24,7 @@ from eval_factory.tasks.custom_table import (
     becomes_nothing,
     note_on_quasi,
 )
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable_file
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
@@ -34,9 +34,9 @@ ENDING = ".jsonl"
 MESSAGES = "messages"
 MAX_NAME_LENGTH = 200
 
-Form = Literal["rubric", "healthbench"]
-OWN: Form = "rubric"
-HEALTHBENCH: Form = "healthbench"
+FileForm = Literal["rubric", "healthbench"]
+OWN: FileForm = "rubric"
+HEALTHBENCH: FileForm = "healthbench"
 _ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
 _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt"}
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags"}
@@ -166,7 +166,7 @@ def check_conversations(
     try:
         read = read_conversations(file)
     except OSError as error:
-        found.problems += unreadable(file, error, "dataset_file", path).problems
+        found.problems += unreadable_file(file, error, "dataset_file", path).problems
         return []
     problems, rows = list(read.problems), list(zip(read.rows, read.lines, strict=True))
     if needing is not None:
@@ -195,8 +195,8 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
     )
 
 
-def _messages(told: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
-    return tuple({"role": one["role"], "content": one["content"]} for one in told)
+def _messages(record: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+    return tuple({"role": one["role"], "content": one["content"]} for one in record)
 
 
 def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -228,7 +228,7 @@ def _notes(rows: list[tuple[Conversation, int]], name: str, *, quasi: bool) -> I
         yield note_on_quasi(f"{len(nothing)} of {len(rows)} lines of {name} (first: line {nothing[0]})")
 
 
-def read_rubric_file(path: Path, form: Form) -> MessageFile[RubricCase]:
+def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
     """Raises OSError: it cannot be read."""
     found = _read(
         path,
@@ -244,7 +244,7 @@ def read_rubric_file(path: Path, form: Form) -> MessageFile[RubricCase]:
     return found
 
 
-def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
+def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
     own, canary = form == OWN, row.get("canary")
     return RubricCase(
         row[_ID[form]],
@@ -257,7 +257,7 @@ def _case(row: Mapping[str, Any], form: Form) -> RubricCase:
     )
 
 
-def _case_problems(row: Mapping[str, Any], form: Form) -> Iterator[str]:
+def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     own = form == OWN
     yield from name_problems(_ID[form], row.get(_ID[form]))
     yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=own)
@@ -312,7 +312,7 @@ def name_problems(where: str, value: Any) -> Iterator[str]:
 
 
 def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
-    """`own`: a file of the user's own, in which whatever looks like a slip is told."""
+    """`own`: a file of the user's own, in which whatever looks like a slip is reported."""
     if not isinstance(value, list) or not value:
         yield f'{where}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
         return

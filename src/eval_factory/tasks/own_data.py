@@ -23,14 +23,14 @@ GZIP = b"\x1f\x8b"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 ROWS_AT_ONCE = 5000
 
-Row = Mapping[str, str | None]
+_Row = Mapping[str, str | None]
 """Column -> text: "" for an empty cell, None where the row has no such cell."""
 
 
 @dataclass(frozen=True)
-class Table:
+class _Table:
     columns: list[str]
-    rows: Iterator[tuple[str, Row]]
+    rows: Iterator[tuple[str, _Row]]
     """Where a row stands, as a user would look for it, and its cells."""
 
 
@@ -39,7 +39,7 @@ def one_of(values: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(values[:-1]), *values[-1:]]))
 
 
-def kind_of(file: Path, entry: FileLayout) -> str:
+def _kind_of(file: Path, entry: FileLayout) -> str:
     """The name of a format: what the layout says, else the suffix."""
     suffixes = [suffix.lower().lstrip(".") for suffix in file.suffixes]
     if suffixes[-1:] == ["gz"] and entry.read_by == "pandas":
@@ -82,7 +82,7 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 
 
 def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
-    kind = kind_of(file, entry)
+    kind = _kind_of(file, entry)
     if kind in ("parquet", "feather"):
         yield from _arrow_faults(file, entry, kind)
         return
@@ -91,7 +91,7 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if entry.read_by == "csv" and is_gzip:
         yield "is compressed with gzip, and HELM reads this one as it is: unpack it"
         return
-    table = table_of(file, entry)
+    table = _table_of(file, entry)
     missing = [name for name in entry.columns if name not in table.columns]
     if missing and table.columns and table.columns[0].removeprefix(BYTE_ORDER_MARK) in missing:
         yield f"starts with a byte-order mark, and HELM then finds no column {missing[0]}: save it as UTF-8 without one"
@@ -105,7 +105,7 @@ def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
     return f"has no column {', '.join(missing)}; it has {', '.join(map(str, columns)) or 'none'}"
 
 
-def _row_faults(table: Table, entry: FileLayout) -> Iterator[str]:
+def _row_faults(table: _Table, entry: FileLayout) -> Iterator[str]:
     asked = 0
     for where, row in table.rows:
         absent = [name for name in entry.columns if row.get(name) is None]
@@ -126,7 +126,7 @@ def _row_faults(table: Table, entry: FileLayout) -> Iterator[str]:
         yield f"has {asked} rows, and HELM takes {entry.at_least:,}"
 
 
-def _is_asked(row: Row, entry: FileLayout) -> bool:
+def _is_asked(row: _Row, entry: FileLayout) -> bool:
     if any((row[name] or "").strip() not in values for name, values in entry.counted.items()):
         return False
     return all(row[name] for name in entry.skipped_if_empty)
@@ -138,16 +138,16 @@ def _which(entry: FileLayout) -> str:
     return f" ({' and '.join(named)})" if named else ""
 
 
-def table_of(file: Path, entry: FileLayout) -> Table:
+def _table_of(file: Path, entry: FileLayout) -> _Table:
     """Raises what its reader raises, ValueError for a format that nothing reads."""
-    kind = kind_of(file, entry)
+    kind = _kind_of(file, entry)
     if kind == "jsonl":
-        return Table(list(entry.columns), _json_rows(file, entry.columns))
+        return _Table(list(entry.columns), _json_rows(file, entry.columns))
     if kind == "xlsx":
         import pandas as pd
 
         frame = pd.read_excel(file, dtype=str)
-        return Table([str(name) for name in frame.columns], _frame_rows([frame], entry.columns, below=2))
+        return _Table([str(name) for name in frame.columns], _frame_rows([frame], entry.columns, below=2))
     if kind not in SEPARATORS:
         raise ValueError(f"no reader for {kind!r}")
     if entry.read_by == "pandas":
@@ -155,21 +155,21 @@ def table_of(file: Path, entry: FileLayout) -> Table:
     return _csv_table(file, SEPARATORS[kind])
 
 
-def _csv_table(file: Path, separator: str) -> Table:
+def _csv_table(file: Path, separator: str) -> _Table:
     csv.field_size_limit(MAX_CELL_LENGTH)
     with file.open(encoding="utf-8", newline="") as opened:
         columns = list(csv.DictReader(opened, delimiter=separator).fieldnames or [])
 
-    def rows() -> Iterator[tuple[str, Row]]:
+    def rows() -> Iterator[tuple[str, _Row]]:
         with file.open(encoding="utf-8", newline="") as opened:
             reader = csv.DictReader(opened, delimiter=separator)
             for number, row in enumerate(reader, start=1):
                 yield f"row {number} (line {reader.line_num})", row
 
-    return Table(columns, rows())
+    return _Table(columns, rows())
 
 
-def _pandas_table(file: Path, entry: FileLayout, separator: str) -> Table:
+def _pandas_table(file: Path, entry: FileLayout, separator: str) -> _Table:
     import pandas as pd
 
     columns = [str(name) for name in pd.read_csv(file, sep=separator, nrows=0).columns]
@@ -179,10 +179,10 @@ def _pandas_table(file: Path, entry: FileLayout, separator: str) -> Table:
         with pd.read_csv(file, sep=separator, dtype=str, usecols=wanted, chunksize=ROWS_AT_ONCE) as parts:
             yield from parts
 
-    return Table(columns, _frame_rows(frames(), entry.columns, below=1))
+    return _Table(columns, _frame_rows(frames(), entry.columns, below=1))
 
 
-def _frame_rows(frames: Iterable[Any], columns: Iterable[str], below: int) -> Iterator[tuple[str, Row]]:
+def _frame_rows(frames: Iterable[Any], columns: Iterable[str], below: int) -> Iterator[tuple[str, _Row]]:
     number = below
     for frame in frames:
         for row in frame[list(columns)].fillna("").to_dict("records"):
@@ -190,7 +190,7 @@ def _frame_rows(frames: Iterable[Any], columns: Iterable[str], below: int) -> It
             number += 1
 
 
-def _json_rows(file: Path, columns: Iterable[str]) -> Iterator[tuple[str, Row]]:
+def _json_rows(file: Path, columns: Iterable[str]) -> Iterator[tuple[str, _Row]]:
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1 and line.startswith(BYTE_ORDER_MARK):
@@ -267,10 +267,10 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
 
 def number_named_by(file: Path) -> int | None:
     """The whole number that a file's name begins with, as HELM finds it: `3` of `3.xml`."""
-    return whole(file.name.split(".")[0])
+    return _whole(file.name.split(".")[0])
 
 
-def whole(text: str) -> int | None:
+def _whole(text: str) -> int | None:
     """A whole number, which pandas may have written as 3.0."""
     try:
         return int(text.removesuffix(".0"))
@@ -282,17 +282,17 @@ def missing_numbers(
     table_file: Path, table: FileLayout, column: str, there: frozenset[int]
 ) -> Iterator[tuple[str, str]]:
     """(Where, what stands there) of rows whose number no file is named by."""
-    for where, row in table_of(table_file, table).rows:
+    for where, row in _table_of(table_file, table).rows:
         cell = row.get(column) or ""
-        number = whole(cell)
+        number = _whole(cell)
         if number is None or number not in there:
             yield where, "no whole number" if number is None else str(number)
 
 
-Values = Mapping[str, str | None]
+_Values = Mapping[str, str | None]
 
 
-def described(layout: Sequence[FileLayout], values: Values) -> list[str]:
+def described_layout(layout: Sequence[FileLayout], values: _Values) -> list[str]:
     """The layout, a line a file; parameters that have no value yet stay in braces."""
     return [_line(entry.named(values)) for entry in layout if entry.may_apply(values)]
 
@@ -303,8 +303,8 @@ def _line(entry: FileLayout) -> str:
     columns = [f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name for name in entry.columns]
     parts = [f"with the columns {', '.join(columns)}"] if columns else []
     for path, attributes in entry.elements.items():
-        told = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
-        parts.append(f"with an element {path}{f' ({told})' if told else ''}")
+        values = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+        parts.append(f"with an element {path}{f' ({values})' if values else ''}")
     if entry.at_least > 1:
         when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
         parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
@@ -319,7 +319,7 @@ def _line(entry: FileLayout) -> str:
     return f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}"
 
 
-def files_of(layout: Sequence[FileLayout], path: Path, values: Values) -> dict[str, Path]:
+def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:
     """`data_path/<name>` (or `data_path` itself) -> each file that is read, in order; what is not there is left out."""
     found: dict[str, Path] = {}
     for entry in _applying(layout, values):
@@ -331,7 +331,7 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: Values) -> dict[s
     return found
 
 
-def faults(layout: Sequence[FileLayout], path: Path, values: Values) -> list[str]:
+def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[str]:
     """What of the layout is not there, or has another form; empty where all is well."""
     found = []
     entries = list(_applying(layout, values))
@@ -350,7 +350,7 @@ def faults(layout: Sequence[FileLayout], path: Path, values: Values) -> list[str
     return list(dict.fromkeys(found))
 
 
-def _applying(layout: Sequence[FileLayout], values: Values) -> Iterator[FileLayout]:
+def _applying(layout: Sequence[FileLayout], values: _Values) -> Iterator[FileLayout]:
     return (entry.named(values) for entry in layout if entry.may_apply(values))
 
 

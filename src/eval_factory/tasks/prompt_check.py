@@ -20,7 +20,7 @@ from eval_factory.core.jury_form import (
     SCALE,
     SCALE_PLACE,
     JuryForm,
-    form_of,
+    jury_form_of,
 )
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
@@ -48,7 +48,7 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
         *([] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)),
     ]
     problems += found
-    return HELMS_FORM if found else form_of({SCALE: scale, CRITERIA: criteria})
+    return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
 
 
 def _of_scale(where: str, scale: Any) -> Iterator[str]:
@@ -95,10 +95,10 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
             if key not in _KEYS:
                 hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
                 yield f"{where}.{number}: unknown key {key}{hint}"
-        name, told = one.get("name"), one.get("description", "")
+        name, text = one.get("name"), one.get("description", "")
         yield from _of_text(f"{where}.{number}.name", name, MAX_NAME_LENGTH)
-        if told != "":
-            yield from _of_text(f"{where}.{number}.description", told, MAX_TEXT_LENGTH)
+        if text != "":
+            yield from _of_text(f"{where}.{number}.description", text, MAX_TEXT_LENGTH)
         names[str(name)] += 1
     yield from (f"{where}: {name} is listed {times} times" for name, times in names.items() if times > 1)
 
@@ -155,21 +155,8 @@ def _line_of(text: str, part: str) -> int:
 
 def _line_of_lone_brace(text: str) -> int:
     """Where a brace stands that opens nothing or closes nothing."""
-    opened: int | None = None
-    position = 0
-    while position < len(text):
-        character = text[position]
-        doubled = opened is None and text[position : position + 2] in ("{{", "}}")
-        if character == "{" and not doubled:
-            if opened is not None:
-                break
-            opened = position
-        elif character == "}" and not doubled:
-            if opened is None:
-                return text.count("\n", 0, position) + 1
-            opened = None
-        position += 2 if doubled else 1
-    return text.count("\n", 0, opened if opened is not None else position) + 1
+    without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
+    return text.count("\n", 0, re.search(r"[{}]|\Z", without_pairs).start()) + 1  # type: ignore[union-attr]
 
 
 def check_judge_prompt(
@@ -192,12 +179,18 @@ def check_judge_prompt(
         found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
     if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
         found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
-    for name in re.findall(r"\{([^{}\n]+)\}", text):
-        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in (header or ())
-        if meant and name not in (*JUDGE_PLACES, *form.places):
-            why = _why_not_filled(name, (*JUDGE_PLACES, *form.places))
-            found.problems.append(f"{file}: line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}")
+    found.problems += [f"{file}: {problem}" for problem in _not_filled(text, header or (), form)]
     found.problems += [f"{file}: {problem}" for problem in _form_problems(text, form)]
+
+
+def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
+    """What stands in braces, is meant as a placeholder, and is none."""
+    places = (*JUDGE_PLACES, *form.places)
+    for name in re.findall(r"\{([^{}\n]+)\}", text):
+        meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in header
+        if meant and name not in places:
+            why = _why_not_filled(name, places)
+            yield f"line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}"
 
 
 def _why_not_filled(name: str, known: Sequence[str]) -> str:

@@ -16,13 +16,13 @@ from typing import Any
 
 from eval_factory.tasks.choice_question import (
     ChoiceQuestion,
-    Row,
+    DataRow,
     RowFaultError,
-    chosen,
+    cell_text,
+    chosen_options,
     groups_of,
     is_blank,
     lettered,
-    text_of,
 )
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
 
@@ -37,16 +37,16 @@ class PublishedForm:
     name: str
     columns: tuple[str, ...]
     """Without which no question can be read."""
-    convert: Callable[[Row], ChoiceQuestion | None]
+    convert: Callable[[DataRow], ChoiceQuestion | None]
 
 
-def medxpertqa(row: Row) -> ChoiceQuestion:
+def medxpertqa(row: DataRow) -> ChoiceQuestion:
     """MedXpertQA Text (Zuo et al. 2025, arXiv 2501.18362): ten choices, which the question repeats at its end."""
     options = lettered(row, "options")
-    choices, right = chosen(options, text_of(row, "label"), "label", "options")
-    question = _without_choices(text_of(row, "question"), options)
+    choices, right = chosen_options(options, cell_text(row, "label"), "label", "options")
+    question = _without_choices(cell_text(row, "question"), options)
     groups = groups_of(row, ("medical_task", "body_system", "question_type"))
-    return ChoiceQuestion(text_of(row, "id"), question, tuple(choices), right, groups)
+    return ChoiceQuestion(cell_text(row, "id"), question, tuple(choices), right, groups)
 
 
 def _without_choices(question: str, options: Mapping[str, Any]) -> str:
@@ -56,44 +56,44 @@ def _without_choices(question: str, options: Mapping[str, Any]) -> str:
     return stem.strip() if mark and stem.strip() and rest.split() == listed.split() else question
 
 
-def careqa(row: Row) -> ChoiceQuestion:
+def careqa_question(row: DataRow) -> ChoiceQuestion:
     """CareQA (Arias-Duart et al. 2025, arXiv 2502.06666): four choices; `cop` is the right one, from 1."""
     columns = ("op1", "op2", "op3", "op4")
     options = {str(number): row.get(name) for number, name in enumerate(columns, start=1)}
-    choices, right = chosen(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
-    name = text_of(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
-    return ChoiceQuestion(name, text_of(row, "question"), tuple(choices), right, groups_of(row, ("category", "year")))
+    choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
+    name = cell_text(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
+    return ChoiceQuestion(name, cell_text(row, "question"), tuple(choices), right, groups_of(row, ("category", "year")))
 
 
-def afrimed_qa(row: Row) -> ChoiceQuestion | None:
+def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     """AfriMed-QA v2 (Olatunji et al. 2025, arXiv 2411.15640): of several kinds of question the multiple-choice ones.
 
     As in the authors' program, a choice that is N/A is none. One with several right choices has no one letter as its
     answer, and is none of the questions.
     """
-    if text_of(row, "question_type").lower() != "mcq":
+    if cell_text(row, "question_type").lower() != "mcq":
         return None
-    right = {part.strip() for part in text_of(row, "correct_answer").split(",")} - {""}
+    right = {part.strip() for part in cell_text(row, "correct_answer").split(",")} - {""}
     if len(right) > 1:
         return None
     options = {name: None if str(text).strip().upper() == "N/A" else text for name, text in _named_options(row).items()}
-    choices, index = chosen(options, next(iter(right), ""), "correct_answer", "answer_options")
+    choices, index = chosen_options(options, next(iter(right), ""), "correct_answer", "answer_options")
     question = row.get("question_clean")
     return ChoiceQuestion(
-        text_of(row, "sample_id"),
-        text_of(row, "question" if is_blank(question) else "question_clean"),
+        cell_text(row, "sample_id"),
+        cell_text(row, "question" if is_blank(question) else "question_clean"),
         tuple(choices),
         index,
         groups_of(row, ("specialty", "country", "tier")),
     )
 
 
-def _named_options(row: Row) -> dict[str, Any]:
+def _named_options(row: DataRow) -> dict[str, Any]:
     """`{"option1": "...", ...}`, written as JSON in one cell; a table of typed columns may hold the object itself."""
     value = row.get("answer_options")
     if not isinstance(value, Mapping):
         try:
-            value = json.loads(text_of(row, "answer_options"))
+            value = json.loads(cell_text(row, "answer_options"))
         except (json.JSONDecodeError, RecursionError):
             value = None
     if not isinstance(value, Mapping):
@@ -101,29 +101,29 @@ def _named_options(row: Row) -> dict[str, Any]:
     return dict(value)
 
 
-def metamedqa(row: Row) -> ChoiceQuestion:
+def metamedqa_question(row: DataRow) -> ChoiceQuestion:
     """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among them."""
-    choices, right = chosen(lettered(row, "options"), text_of(row, "answer_idx"), "answer_idx", "options")
+    choices, right = chosen_options(lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options")
     return ChoiceQuestion(
-        "", text_of(row, "question"), tuple(choices), right, groups_of(row, ("kind", "meta_info"))
+        "", cell_text(row, "question"), tuple(choices), right, groups_of(row, ("kind", "meta_info"))
     )  # fmt: skip
 
 
-def longhealth(row: Row) -> ChoiceQuestion:
+def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """LongHealth (Adams et al. 2024, arXiv 2401.14490), task 1: a question to all documents of one patient.
 
     The row is a question with its patient's documents (`published_files.py`); `correct` is the right choice's text.
     """
     columns = ("answer_a", "answer_b", "answer_c", "answer_d", "answer_e")
     options = {name: row.get(name) for name in columns}
-    right = _plain(text_of(row, "correct"))
+    right = _plain(cell_text(row, "correct"))
     equal = next((name for name, text in options.items() if not is_blank(text) and _plain(str(text)) == right), "")
-    choices, index = chosen(options, equal, "correct", "answer_a to answer_e")
-    patient = text_of(row, "patient")
+    choices, index = chosen_options(options, equal, "correct", "answer_a to answer_e")
+    patient = cell_text(row, "patient")
     number = "" if is_blank(row.get("No")) else f"-{row['No']}"
     return ChoiceQuestion(
         f"{patient}{number}" if number else "",
-        f"{_documents(row)}\n\n{text_of(row, 'question')}",
+        f"{_documents(row)}\n\n{cell_text(row, 'question')}",
         tuple(choices),
         index,
         cluster=("patient", patient),
@@ -135,7 +135,7 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).rstrip(".").casefold()
 
 
-def _documents(row: Row) -> str:
+def _documents(row: DataRow) -> str:
     texts = row.get("texts")
     if not isinstance(texts, Mapping) or not texts or any(not isinstance(text, str) for text in texts.values()):
         raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
@@ -147,14 +147,14 @@ FORMS = {
     form.name: form
     for form in (
         PublishedForm("medxpertqa", ("id", "question", "options", "label"), medxpertqa),
-        PublishedForm("careqa", ("question", "op1", "op2", "op3", "op4", "cop"), careqa),
+        PublishedForm("careqa", ("question", "op1", "op2", "op3", "op4", "cop"), careqa_question),
         PublishedForm(
             "afrimed_qa",
             ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier"),
-            afrimed_qa,
+            afrimed_question,
         ),
-        PublishedForm("metamedqa", ("question", "options", "answer_idx"), metamedqa),
-        PublishedForm("longhealth", ("patient", "texts", "question", "correct"), longhealth),
+        PublishedForm("metamedqa", ("question", "options", "answer_idx"), metamedqa_question),
+        PublishedForm("longhealth", ("patient", "texts", "question", "correct"), longhealth_question),
     )
 }
 
@@ -219,7 +219,7 @@ def read_choice_file(path: Path, form: str) -> ChoiceFile:
     return found
 
 
-def _add_row(found: ChoiceFile, form: PublishedForm, where: str, row: Row) -> None:
+def _add_row(found: ChoiceFile, form: PublishedForm, where: str, row: DataRow) -> None:
     try:
         question = form.convert(row)
     except RowFaultError as fault:
@@ -241,7 +241,7 @@ def _named_apart(questions: list[ChoiceQuestion]) -> list[ChoiceQuestion]:
     return found
 
 
-def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, Row]]:
+def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, DataRow]]:
     """Where a row stands, as a user would look for it, and the row."""
     kind = path.suffix.lower()
     if kind == ".parquet":
@@ -253,7 +253,7 @@ def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, Row]]:
     return _json_rows(path)
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def _parquet_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
     import pyarrow.parquet
 
     number = 0
@@ -263,14 +263,14 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Row]]:
             yield f"row {number}", row
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def _csv_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
     csv.field_size_limit(MAX_CELL_LENGTH)
     with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.DictReader(file), start=1):
             yield f"row {number}", {name: cell for name, cell in row.items() if name is not None}
 
 
-def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
+def _json_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
     """A list of objects, or an object a line."""
     text = path.read_text(encoding="utf-8-sig")
     if text.lstrip().startswith("["):
@@ -282,7 +282,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
             yield f"line {number}", _object(_json(line, f"line {number}"), f"line {number}")
 
 
-def _patient_rows(patients: Any) -> Iterator[tuple[str, Row]]:
+def _patient_rows(patients: Any) -> Iterator[tuple[str, DataRow]]:
     """LongHealth's file is an object: patient -> documents and questions."""
     for name, patient in _object(patients, "it").items():
         if not isinstance(patient, Mapping):

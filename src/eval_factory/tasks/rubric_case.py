@@ -37,8 +37,8 @@ class Criterion:
         return {"criterion": self.text, "points": self.points, "tags": list(self.tags)}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Criterion:
-        return cls(told["criterion"], told["points"], tuple(told["tags"]))
+    def from_dict(cls, record: Mapping[str, Any]) -> Criterion:
+        return cls(record["criterion"], record["points"], tuple(record["tags"]))
 
 
 @dataclass(frozen=True)

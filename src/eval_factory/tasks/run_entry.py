@@ -66,7 +66,7 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
     """The task that runs `name`, or None and what is wrong with it added to `problems`."""
     index = load_index()
     found: list[str] = []
-    entry = parse(name.removeprefix(prefix_of(framework)), found)
+    entry = parse_run_entry(name.removeprefix(prefix_of(framework)), found)
     spec = index.run_specs.get(entry.name)
     if spec is None:
         found.append(_no_such_run_spec(entry.name, framework, index))
@@ -76,7 +76,7 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
     return None if found or spec is None else _task(entry, spec, framework)
 
 
-def parse(text: str, problems: list[str]) -> RunEntry:
+def parse_run_entry(text: str, problems: list[str]) -> RunEntry:
     """Split as HELM does: at the first colon, at commas, at the first equals sign of each."""
     name, colon, rest = text.partition(":")
     arguments: dict[str, str] = {}
@@ -130,10 +130,10 @@ def given_twice(task: Task, params: Any) -> list[str]:
 
 def parameters_of(name: str, spec: RunSpec) -> str:
     """A sentence with each parameter, its default, and which are needed."""
-    told = [signature(parameter, known) for parameter, known in spec.known_parameters.items() if parameter not in OURS]
+    shown = [signature(parameter, known) for parameter, known in spec.known_parameters.items() if parameter not in OURS]
     if spec.any_parameter:
         return f"{name} takes any parameter"
-    return f"its parameters: {', '.join(told)}" if told else f"{name} has no parameters of its own"
+    return f"its parameters: {', '.join(shown)}" if shown else f"{name} has no parameters of its own"
 
 
 def for_every_run_spec(index: RunSpecIndex) -> list[str]:
@@ -141,11 +141,11 @@ def for_every_run_spec(index: RunSpecIndex) -> list[str]:
     return [name for name in index.expanders if name not in OURS]
 
 
-def signature(name: str, told: Any) -> str:
+def signature(name: str, rule: Any) -> str:
     """`name=default`, or `name` with what it needs."""
-    if "default" in told:
-        return f"{name}={told['default']}"
-    return f"{name} ({told['type']}, needed)" if "type" in told else f"{name} (needed)"
+    if "default" in rule:
+        return f"{name}={rule['default']}"
+    return f"{name} ({rule['type']}, needed)" if "type" in rule else f"{name} (needed)"
 
 
 def near_name(name: str, framework: Framework) -> str:

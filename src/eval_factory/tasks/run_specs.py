@@ -6,7 +6,7 @@ scripts/make_helm_index.py makes the index; HELM itself is not imported.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,7 +53,7 @@ class RunSpec:
 
     @property
     def required(self) -> list[str]:
-        return [name for name, told in self.known_parameters.items() if "default" not in told]
+        return [name for name, record in self.known_parameters.items() if "default" not in record]
 
     @property
     def prescribed_judges(self) -> tuple[str, ...]:
@@ -84,35 +84,16 @@ def load_index() -> RunSpecIndex:
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
         packages=content["packages"],
-        run_specs=_RunSpecs(content["run_specs"]),
+        run_specs={name: _run_spec(record) for name, record in content["run_specs"].items()},
     )
-
-
-class _RunSpecs(Mapping[str, RunSpec]):
-    """Each made when it is asked for: most commands look at one of hundreds."""
-
-    def __init__(self, told: Mapping[str, dict[str, Any]]) -> None:
-        self._told = told
-        self._made: dict[str, RunSpec] = {}
-
-    def __getitem__(self, name: str) -> RunSpec:
-        if name not in self._made:
-            self._made[name] = _run_spec(self._told[name])
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._told)
-
-    def __len__(self) -> int:
-        return len(self._told)
 
 
 _LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")
 
 
-def _run_spec(told: dict[str, Any]) -> RunSpec:
-    lists: dict[str, Any] = {name: tuple(told[name]) for name in _LISTS if name in told}
-    return RunSpec(**(told | lists))
+def _run_spec(record: dict[str, Any]) -> RunSpec:
+    lists: dict[str, Any] = {name: tuple(record[name]) for name in _LISTS if name in record}
+    return RunSpec(**(record | lists))
 
 
 FLAG = "--allow_code_execution"

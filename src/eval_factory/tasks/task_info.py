@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 Scoring = Literal["rule", "jury", "either"]
 _BENCHMARK = "benchmark"
 """The parameter that names a benchmark of one's own, which may be scored by either."""
+_ABOUT = (
+    "access", "source", "licence", "revision", "instances", "size_mb", "published", "answers_public", "label_noise",
+    "tags", "tried", "notes",
+)  # fmt: skip
+"""What is as `framework.yml` has it under `about`."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def task_info(task: Task) -> TaskInfo:
     """All that `framework.yml` and the errata say of a task."""
     from eval_factory.tasks.errata import load_errata  # a list of names is quicker without
 
-    helm, about = task.helm, task.about
+    helm = task.helm
     return TaskInfo(
         name=task.name,
         type=f"helm.{task.name}",
@@ -98,21 +103,10 @@ def task_info(task: Task) -> TaskInfo:
         judges=helm.judges,
         main_metric=helm.main_metric,
         run_spec=helm.run_spec,
-        access=about.access,
-        source=about.source,
-        licence=about.licence,
-        revision=about.revision,
-        instances=about.instances,
-        size_mb=about.size_mb,
-        published=about.published,
-        answers_public=about.answers_public,
-        label_noise=about.label_noise,
-        tags=about.tags,
         parameters={name: _parameter(task, name) for name in helm.parameters},
-        tried=about.tried,
-        notes=about.notes,
         errata=tuple(erratum_record(erratum) for erratum in load_errata().of(helm.run_spec, helm.fixed)),
         executes=dict(executed_by(helm.run_spec, helm.arguments)),
+        **{name: getattr(task.about, name) for name in _ABOUT},
     )
 
 
@@ -123,14 +117,9 @@ def erratum_record(erratum: Erratum) -> dict[str, Any]:
 def _parameter(task: Task, name: str) -> ParameterInfo:
     rule = task.helm.parameters[name]
     return ParameterInfo(
-        required=rule.required,
-        fixed=rule.fixed,
-        allowed=rule.allowed,
-        path=rule.path,
-        other_name=rule.other_name,
-        about=rule.about,
         layout=tuple(entry.given() for entry in rule.layout),
         default=task.default_of(name),
+        **{key: getattr(rule, key) for key in ("required", "fixed", "allowed", "path", "other_name", "about")},
     )
 
 

@@ -19,14 +19,14 @@ from eval_factory.analysis.annotation_sheets import (
     Layer,
     csv_sheet,
     drawn,
+    drawn_sample,
     group_field,
     layers_of,
-    order_of,
+    rater_order,
     read_returns,
-    sample_of,
 )
 from eval_factory.core import formats
-from eval_factory.core.annotations import AnswerKey, Asked, Sample, Shown, asked_of, read_annotations, read_sample
+from eval_factory.core.annotations import AnswerKey, Asked, Sample, ShownAnswer, asked_of, read_annotations, read_sample
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Clinicians, InstanceRecord, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
@@ -38,7 +38,7 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
 from eval_factory.scoring.prediction_powered import LEAST_RATED, Expected, half_width_of, needed_for
-from eval_factory.workflows.recollect import recollected, state_of
+from eval_factory.workflows.recollect import last_state, recollected
 from eval_factory.workflows.resume import remember_result
 
 MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
@@ -53,7 +53,7 @@ LEAST_FOR_CORRELATION = 10
 
 @dataclass(frozen=True)
 class SheetOptions:
-    """What `annotate export` was told."""
+    """The options of `annotate export`."""
 
     out: Path
     count: int = 100
@@ -123,7 +123,7 @@ def export_sheets(folder: Path, options: SheetOptions) -> Exported:
         if before := _listed(rundir):
             _write_checksums_of(rundir, [kept], before, stored.result.provenance)
     for name in names:
-        order = order_of([one.code for one in chosen.sample.answers], chosen.sample.id, name)
+        order = rater_order([one.code for one in chosen.sample.answers], chosen.sample.id, name)
         for kind, write in (("csv", csv_sheet), ("html", rater_form)):
             text = write(chosen.sample, name, order, chosen.shown, with_reference=options.with_reference)
             write_atomic(options.out / f"rater_{name}.{kind}", text, mode=PRIVATE)
@@ -133,7 +133,7 @@ def export_sheets(folder: Path, options: SheetOptions) -> Exported:
 @dataclass(frozen=True)
 class _Chosen:
     sample: Sample
-    shown: dict[str, Shown] = field(repr=False)
+    shown: dict[str, ShownAnswer] = field(repr=False)
     """Code -> what a rater sees."""
 
 
@@ -145,8 +145,8 @@ def _chosen(stored: StoredResult, options: SheetOptions, draw: Draw, rated: froz
     places = {key: (number, chance) for key, number, chance in drawn(layers, rated, draw)}
     picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
     chosen = [(asked.shown(picked[key]), *place) for key, place in places.items()]
-    sample = sample_of(asked, layers, chosen, draw)
-    return _Chosen(sample, {one.code: told for one, (told, _, _) in zip(sample.answers, chosen, strict=True)})
+    sample = drawn_sample(asked, layers, chosen, draw)
+    return _Chosen(sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)})
 
 
 def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[Layer]:
@@ -254,7 +254,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
     """
     names = {rundir.attestation.name, *(path.relative_to(rundir.root).as_posix() for path in changed)}
     known = {name: digest for name, digest in before.items() if name not in names}
-    state, result = state_of(rundir), load_result(rundir.root).result
+    state, result = last_state(rundir), load_result(rundir.root).result
     runs = [rundir.root / name for name in state.runs]
     digests = {**known, **digests_of(rundir, runs, known)}
     if state.inputs == state.digest_of_inputs(vars(then)):
@@ -376,14 +376,11 @@ def known_of(folder: Path) -> Known:
     result = stored.result
     score = result.scores.get(result.main_metric)
     metric = result.main_metric if score is None else score.metric or result.main_metric
-    values: dict[AnswerKey, float] = {}
-    sources, lowest = [], []
-    for one in result.instances:
-        wanted = score is None or score.split in (None, one.split)
-        if wanted and one.error is None and one.perturbation is None and metric in one.metrics:
-            values[AnswerKey(one.id, one.trial)] = one.metrics[metric]
-            sources.append(one.cluster or one.id)
-            lowest += [] if one.lowest_score is None else [one.lowest_score]
+    split = None if score is None else score.split
+    scored = [one for one in result.instances if _has_score(one, metric, split)]
+    values = {AnswerKey(one.id, one.trial): one.metrics[metric] for one in scored}
+    sources = [one.cluster or one.id for one in scored]
+    lowest = [one.lowest_score for one in scored if one.lowest_score is not None]
     judged = list(values.values())
     if len(judged) < 2:
         raise ConfigError(f"{stored.folder}: fewer than two answers have a score by {metric}: nothing can be planned")
@@ -398,6 +395,10 @@ def known_of(folder: Path) -> Known:
     effect, sharing = design_effect(judged, scale, sources), len(sources) / effective_clusters(sources)
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
     return Known(result.main_metric, expected, high - low, len(people), correlation)
+
+
+def _has_score(one: InstanceRecord, metric: str, split: str | None) -> bool:
+    return split in (None, one.split) and one.error is None and one.perturbation is None and metric in one.metrics
 
 
 def _of_people(people: dict[AnswerKey, float], values: dict[AnswerKey, float]) -> tuple[float, float, float | None]:

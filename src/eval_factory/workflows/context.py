@@ -27,7 +27,7 @@ HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
 
 @dataclass(frozen=True)
 class RunContext:
-    """An output folder that this process holds, and where what happens is told."""
+    """An output folder that this process holds, and where what happens is reported."""
 
     rundir: RunDir
     lock: Lock
@@ -66,7 +66,7 @@ def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
 
 
 @contextmanager
-def hold(
+def lock_folder(
     plan: Plan,
     env: Mapping[str, str],
     screen: TextIO,
@@ -106,7 +106,7 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
         ConfigError: it is not, and holds files that a run would replace or delete.
         PrerequisiteError: it cannot be made or written to.
     """
-    if not is_ours(rundir):
+    if not is_our_folder(rundir):
         at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in _at_risk(rundir, fresh=fresh))
         if at_risk:
             more = f" and {len(at_risk) - SHOWN_FILES} more" if len(at_risk) > SHOWN_FILES else ""
@@ -118,13 +118,13 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
     rundir.create()
 
 
-def is_ours(rundir: RunDir) -> bool:
+def is_our_folder(rundir: RunDir) -> bool:
     """Whether eval-factory has used the folder before; earlier versions left no marker, but a log and a cache."""
     from eval_factory.endpoint import response_cache  # opens SQLite, which a dry run does without
 
     if any(path.is_file() for path in (rundir.marker, rundir.program_log, rundir.run_state)):
         return True
-    return response_cache.is_ours(rundir.cache_db)
+    return response_cache.is_our_cache(rundir.cache_db)
 
 
 def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
@@ -154,6 +154,6 @@ def start_over(rundir: RunDir) -> None:
         rundir.packages,
         rundir.helm / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
         *rundir.results,
-        *(rundir.answers if response_cache.is_ours(rundir.cache_db) else ()),
+        *(rundir.answers if response_cache.is_our_cache(rundir.cache_db) else ()),
     ):
         path.unlink(missing_ok=True)

@@ -28,7 +28,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
-from eval_factory.endpoint.openai_api import usage_of
+from eval_factory.endpoint.openai_api import tokens_of
 from eval_factory.endpoint.paid_answers import USAGE, told_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
@@ -39,7 +39,7 @@ from eval_factory.report.reader import load_result
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
-from eval_factory.workflows.prepare import find_bundle, place_data, settings_of
+from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
 
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
 BYTES_A_TOKEN = 4
@@ -71,7 +71,7 @@ class Estimated(Protocol):
     def hours(self) -> float | None: ...
 
 
-def sum_of(parts: Iterable[float | None]) -> float | None:
+def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
     total = 0.0
     for part in parts:
@@ -119,7 +119,7 @@ class RoleEstimate:
 
     @property
     def tokens(self) -> float | None:
-        return sum_of([self.prompt_tokens, self.completion_tokens])
+        return sum_or_none([self.prompt_tokens, self.completion_tokens])
 
 
 @dataclass(frozen=True)
@@ -135,16 +135,16 @@ class Estimate:
 
     @property
     def requests(self) -> int | None:
-        total = sum_of([one.requests for one in self.roles])
+        total = sum_or_none([one.requests for one in self.roles])
         return None if total is None else int(total)
 
     @property
     def tokens(self) -> float | None:
-        return sum_of([one.tokens for one in self.roles])
+        return sum_or_none([one.tokens for one in self.roles])
 
     @property
     def cost(self) -> float | None:
-        return sum_of([one.cost for one in self.roles])
+        return sum_or_none([one.cost for one in self.roles])
 
     @property
     def hours(self) -> float | None:
@@ -152,7 +152,7 @@ class Estimate:
         judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
         known = [hours for hours in judges if hours is not None]
         slowest = None if len(known) < len(judges) else max(known, default=0.0)
-        return sum_of([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
+        return sum_or_none([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
 
     @property
     def beyond(self) -> dict[str, float]:
@@ -254,11 +254,11 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"
     trials = _trials(plan.evaluation)
-    told = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
+    how = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
     orders = plan.evaluation.run.config.params.extra.shuffle_choices
     if orders is not None:
-        told += f" x {orders} orders of the choices, at most"
-    return min(limit or instances, instances) * trials * (orders or 1), told
+        how += f" x {orders} orders of the choices, at most"
+    return min(limit or instances, instances) * trials * (orders or 1), how
 
 
 def _of_judges(
@@ -303,16 +303,16 @@ def _tokens(asked: _Asked) -> tuple[float | None, float | None, str]:
         return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
     if sizes is None or sizes.requests is None:
         return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
-    told = f"prompts in the data, {BYTES_A_TOKEN} bytes a token; answers at most, as many tokens as they may have"
-    return sizes.prompt_bytes / BYTES_A_TOKEN, float(sizes.most_tokens), told
+    source = f"prompts in the data, {BYTES_A_TOKEN} bytes a token; answers at most, as many tokens as they may have"
+    return sizes.prompt_bytes / BYTES_A_TOKEN, float(sizes.most_tokens), source
 
 
 def _cost(
     endpoint: EndpointPlan, asked: _Asked, prompt: float | None, completion: float | None, price: Price | None
 ) -> tuple[float | None, str]:
-    told, count = asked.figures.told_cost, asked.requests
-    if told is not None and count is not None:
-        return told * count, f"{BY_ENDPOINT}: what {asked.figures.answers:,} answers say they cost, each"
+    stated, count = asked.figures.told_cost, asked.requests
+    if stated is not None and count is not None:
+        return stated * count, f"{BY_ENDPOINT}: what {asked.figures.answers:,} answers say they cost, each"
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; config.params.extra.prices says it"
     if prompt is None or completion is None or not count:
@@ -359,7 +359,7 @@ def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
         with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
             rows = list(connection.execute(_KEPT, (role, model_id)))
     usages = [None if text is None else json.loads(text) for _, text in rows]
-    counts = [usage_of({"usage": usage}) for usage in usages]
+    counts = [tokens_of({"usage": usage}) for usage in usages]
     return KeptFigures(
         answers=len(rows),
         prompt_tokens=_mean([prompt for prompt, _ in counts]),
@@ -429,7 +429,7 @@ def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext,
 def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
     """The events of a helm-run that may contact nobody."""
     bundle = find_bundle(plan, context.env)
-    offline = settings_of(plan, bundle, context.env)
+    offline = data_settings(plan, bundle, context.env)
     settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
     own = own_scenarios(plan)
     if own.is_dir():

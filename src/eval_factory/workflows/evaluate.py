@@ -16,6 +16,7 @@ from eval_factory.config.rules import data_faults
 from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.formats import rounded
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
@@ -29,14 +30,14 @@ from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
-from eval_factory.report.documents import DIGITS_OF_SECONDS, rounded
+from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.result_views import ResultViews
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
-from eval_factory.workflows.context import RunContext, hold, show_warnings
-from eval_factory.workflows.helm_run import HelmRun, blocked_places, raise_for_failure, run_helm
+from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
+from eval_factory.workflows.helm_run import EndedHelmRun, blocked_places, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.prepare import data_read, find_bundle, place_data, prepare, settings_of
+from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
 from eval_factory.workflows.resume import (
     DataRead,
     Written,
@@ -102,10 +103,10 @@ def evaluate(
     look_for_prerequisites(evaluation, plan)
     refuse_what_cannot_be_held(plan)
     bundle = find_bundle(plan, env)
-    with hold(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
+    with lock_folder(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
-        settings = settings_of(plan, bundle, context.env)
+        settings = data_settings(plan, bundle, context.env)
         settings = replace(settings, limits=options.limits, budget=budget_of(plan))
         before = written_before(plan.rundir)
         forget_checksums(plan.rundir)
@@ -123,11 +124,11 @@ def evaluate(
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
             ended = run_helm(context, evaluation, argv, settings)
-            ran = checked(context, plan, ended, shared=options.limits is not None)
+            ran = checked_runs(context, plan, ended, shared=options.limits is not None)
         elif (kept := as_it_stands(context, plan, ran, before)) is not None:
             return kept
         with not_to_be_hung_up():
-            return report(context, plan, argv, ran, read)
+            return collect_and_report(context, plan, argv, ran, read)
 
 
 def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def probe_all(
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
-def checked(context: RunContext, plan: Plan, run: HelmRun, *, shared: bool = False) -> Ran:
+def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False) -> Ran:
     """The runs of a helm-run that did what it was to do.
 
     Raises:
@@ -241,7 +242,7 @@ def checked(context: RunContext, plan: Plan, run: HelmRun, *, shared: bool = Fal
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
 
 
-def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
+def collect_and_report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
     """Collect the result and write every report of it."""
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
@@ -275,9 +276,9 @@ def report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read:
 
 def _evaluated(context: RunContext, plan: Plan, result: TaskResult, written: TaskResult) -> Evaluated:
     """With a summary of the result as it was written: the screen says what the folder says, whenever it is shown."""
-    from eval_factory.report.screen import summary
+    from eval_factory.report.screen import result_summary
     from eval_factory.scoring.reportable import why_not_reportable
 
-    text = own_lines(context.redactor.text(summary(written, plan.rundir)))
+    text = own_lines(context.redactor.text(result_summary(written, plan.rundir)))
     minimum = plan.evaluation.run.config.params.extra.min_coverage
     return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))

@@ -8,10 +8,10 @@ import os
 import re
 import shlex
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import logs as event_names
@@ -30,7 +30,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.executors.process import Executor, ProcessSpec, child_environment, run_logged
+from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
@@ -75,7 +75,7 @@ Events = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class HelmRun:
+class EndedHelmRun:
     """A helm-run that has ended, well or not."""
 
     run_id: str
@@ -100,8 +100,8 @@ def run_helm(
     evaluation: Evaluation,
     argv: Sequence[str],
     settings: HelmRunSettings,
-    executor: Executor | None = None,
-) -> HelmRun:
+    run: Callable[[ProcessSpec, TextIO], Execution] | None = None,
+) -> EndedHelmRun:
     """Run helm-run to its end.
 
     Raises:
@@ -117,7 +117,7 @@ def run_helm(
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
     try:
-        ended = (executor or progress.LocalExecutor()).run(spec, context.screen)
+        ended = (run or progress.run_shown)(spec, context.screen)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(
@@ -127,11 +127,11 @@ def run_helm(
     for service in evaluation.oauth_services():  # helm-run may have had new ones
         from eval_factory.endpoint import sign_in
 
-        context.redactor.learn(sign_in.kept_token(oauth_of(evaluation, service), context.env) or "")
+        context.redactor.learn(sign_in.cached_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
     for place in blocked_places(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", place)
-    return HelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
+    return EndedHelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
 
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
@@ -154,7 +154,7 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
             return
         context.log.warning("helm-summarize ended with %d", finished.returncode)
     named = f"\n  log: {log}" if keeps_log else ""
-    raise HelmError(f"{how_it_ended('helm-summarize', finished.returncode, finished.tail)}{named}")
+    raise HelmError(f"{how_helm_run_ended('helm-summarize', finished.returncode, finished.tail)}{named}")
 
 
 def raise_if_limit_reached(plan: Plan, events: Events, log: logging.Logger, *, shared: bool = False) -> None:
@@ -216,7 +216,7 @@ def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
     return lines
 
 
-def explained(plan: Plan, error: str, phase: str) -> EvalFactoryError:
+def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
     """The failure of a run.
 
     Args:
@@ -269,14 +269,14 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
     error = raised_at_the_end(tail)
     kind = error.partition(":")[0] if error else ""
     if error is not None and (kind in PACKAGE_ERRORS or kind in DATA_ERRORS):
-        return explained(plan, error, event_names.LOADING)
+        return explained_failure(plan, error, event_names.LOADING)
     entry = plan.evaluation.task.helm
     if error is not None and entry.any_run_spec and kind in ARGUMENT_ERRORS:
         return ConfigError(_no_run_of(plan, error))
-    return HelmError(f"{how_it_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}")
+    return HelmError(f"{how_helm_run_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}")
 
 
-def how_it_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
+def how_helm_run_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
     """With its last words, if it had any."""
     ended = f"{program} was killed by signal {-returncode}" if returncode < 0 else f"{program} ended with {returncode}"
     said = [f"  | {line}" for line in tail if line.strip()]
@@ -345,7 +345,7 @@ def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
 
 
-def raise_for_failure(plan: Plan, run: HelmRun, log: logging.Logger, *, shared: bool) -> None:
+def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, shared: bool) -> None:
     """
     Args:
         shared: it ran within the limits of a suite.
@@ -365,7 +365,7 @@ def raise_for_failure(plan: Plan, run: HelmRun, log: logging.Logger, *, shared: 
             blocked = blocked_places(run.events)
             if blocked and not any(one.get("stopped") for one in run.events):
                 raise PrerequisiteError(_wanted_elsewhere(plan, blocked, event["error"]))
-            raise explained(plan, event["error"], phase)
+            raise explained_failure(plan, event["error"], phase)
     if run.returncode != 0:
         raise ended_before_it_ran(plan, run.returncode, run.tail)
 

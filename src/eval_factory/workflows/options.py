@@ -37,7 +37,7 @@ class Options:
     limits: SharedLimitsSettings | None = None
     """What this run shares with others; None: it has its limits for itself."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
-    """Is told what will be run and where, once the folder is held and before anything is asked."""
+    """Called with what will be run and where, once the folder is locked and before anything is asked."""
     only_collect: bool = False
     """Ask nobody: the run is complete, or it ends with an error. Of who collects what was run elsewhere."""
 
@@ -110,8 +110,8 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):
         message = "interrupted"
     redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
-    told = {"type": type(error).__name__, "message": own_lines(redactor.text(message or str(error)))}
-    return {"event": "end", "exit_code": code, "error": told}
+    described = {"type": type(error).__name__, "message": own_lines(redactor.text(message or str(error)))}
+    return {"event": "end", "exit_code": code, "error": described}
 
 
 def code_of_error(error: BaseException) -> int:

@@ -105,8 +105,8 @@ def data_read(context: RunContext, plan: Plan, bundle: BundleInUse | None) -> Da
     return DataRead(bundle.record() if bundle else None, own, takes_all_files(plan, context.env))
 
 
-def settings_of(plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
-    """What helm-run is told of its data: where they are, at which revision, what may be contacted."""
+def data_settings(plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
+    """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
     settings = HelmRunSettings(pins=pins_of(plan))
     is_offline = plan.evaluation.run.config.params.extra.offline
     if bundle is not None:

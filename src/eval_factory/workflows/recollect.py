@@ -54,7 +54,7 @@ class Recollected:
     """What could not be made again, or was made by another version."""
 
 
-def state_of(rundir: RunDir) -> RunState:
+def last_state(rundir: RunDir) -> RunState:
     """What the folder's last run left.
 
     Raises:
@@ -121,7 +121,7 @@ def _benchmark_path(document: Mapping[str, Any]) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def benchmark_files(dataset_files: Mapping[str, str]) -> dict[str, str]:
+def files_of_benchmark(dataset_files: Mapping[str, str]) -> dict[str, str]:
     """Those of the data of a custom benchmark's run that are its own files."""
     return {
         name: digest for name, digest in dataset_files.items() if name != DATA_PATH and not name.startswith(_OTHER_DATA)
@@ -129,7 +129,7 @@ def benchmark_files(dataset_files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmark, tuple[str, ...]]:
-    recorded = benchmark_files(result.provenance.dataset_files)
+    recorded = files_of_benchmark(result.provenance.dataset_files)
     try:
         own = load_benchmark(path)
     except (ConfigError, OSError):
@@ -183,7 +183,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     Raises:
         ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read.
     """
-    state = state_of(rundir)
+    state = last_state(rundir)
     evaluation, missing = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         shadow = RunDir(Path(name))
@@ -275,16 +275,16 @@ def _given_of(rundir: RunDir, config: Mapping[str, Any]) -> dict[str, Any]:
     every value that differs from it, is found.
     """
     document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
-    return {name: values_of(document.get(name), config[name]) for name in ("config", "target")}
+    return {name: values_at(document.get(name), config[name]) for name in ("config", "target")}
 
 
-def values_of(part: Any, whole: Any) -> Any:
+def values_at(part: Any, whole: Any) -> Any:
     """The values of `whole` at the keys of `part`; of a list of judges, at the keys of each."""
     if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
-        return [values_of(one, other) for one, other in zip(part, whole, strict=True)]
+        return [values_at(one, other) for one, other in zip(part, whole, strict=True)]
     if not isinstance(part, Mapping) or not isinstance(whole, Mapping):
         return whole
-    return {name: values_of(part[name], whole[name]) for name in part if name in whole}
+    return {name: values_at(part[name], whole[name]) for name in part if name in whole}
 
 
 def fields_of_the_program() -> tuple[str, ...]:

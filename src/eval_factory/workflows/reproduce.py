@@ -108,17 +108,17 @@ def _refuse_the_original(folder: Path, target: Path) -> None:
 
 def run_config_again(document: Mapping[str, Any], target: Path, stored: StoredResult) -> str:
     """All values that were used, but those that were left to the benchmark; `output_dir` is the new folder."""
-    config: dict[str, Any] = without_nulls({name: document[name] for name in ("config", "target")})
+    config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(target)
     identity = stored.result.provenance.run_identity
     return HEADER.format(folder=one_line(str(stored.folder), LONGEST_VALUE), identity=identity) + to_yaml(config)
 
 
-def without_nulls(tree: Any) -> Any:
+def without_unset(tree: Any) -> Any:
     """A null is the same as nothing, which is what a person would write; but that of a credential says: send no key."""
     if isinstance(tree, Mapping):
         return {
-            name: value if name.startswith(USERS_OWN) else without_nulls(value)
+            name: value if name.startswith(USERS_OWN) else without_unset(value)
             for name, value in tree.items()
             if value is not None or is_credential(name)
         }

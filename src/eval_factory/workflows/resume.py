@@ -32,7 +32,7 @@ OF_INPUTS = (
     "eval_factory", "python", "platform", "framework_sha256", "lock_sha256", "git_hash", "dataset_files", "started_at",
     "ended_at",
 )  # fmt: skip
-"""Fields of the provenance: the program, the machine, the data, and when helm-run told its first and last event."""
+"""Fields of the provenance: the program, the machine, the data, when helm-run sent its first and its last event."""
 
 
 @dataclass(frozen=True)
@@ -232,10 +232,10 @@ def unchanged_result(
     )
     if any(redactor.finds(text) for text in texts):  # a key that was not known when they were written
         return None
-    from eval_factory.report.reader import StoredInstances, result_of
+    from eval_factory.report.reader import StoredInstances, result_in
 
     document = parse_own(rundir.evaluation_config.read_text("utf-8"))  # this very program checked it
-    result = result_of(document, StoredInstances(rundir))
+    result = result_in(document, StoredInstances(rundir))
     write_atomic(rundir.attestation, before.statement)
     write_atomic(rundir.checksums, before.checksums)
     return replace(result, something_to_ask=False)  # else it would not be a run that is complete

@@ -19,13 +19,13 @@ from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import SCHEMA_VERSION
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files
-from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, statement
+from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, result_statement
 from eval_factory.report.field_differences import Difference, differences, differences_of_files
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.errata import CORRECTED
-from eval_factory.workflows.recollect import Recollected, recollected, state_of
+from eval_factory.workflows.recollect import Recollected, last_state, recollected
 from eval_factory.workflows.resume import read_state, versions
-from eval_factory.workflows.suite.suite_folder import is_suite
+from eval_factory.workflows.suite.suite_folder import suite_was_begun
 
 NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
@@ -94,7 +94,7 @@ def verify(folder: Path) -> Verified:
     if foreign:
         return Verified(folder, _once(foreign))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
-        if is_suite(SuiteDir(folder)):
+        if suite_was_begun(SuiteDir(folder)):
             from eval_factory.workflows.suite.suite_check import verify_suite  # it verifies each of its runs here
 
             return verify_suite(SuiteDir(folder))
@@ -110,7 +110,7 @@ def verify(folder: Path) -> Verified:
         with recollected(rundir, stored) as made:
             look.at_files(made, stored)
             complete = {"complete": not made.result.something_to_ask}
-            for one in differences({"complete": state_of(rundir).complete}, complete):
+            for one in differences({"complete": last_state(rundir).complete}, complete):
                 look.findings.append(_finding(rundir.run_state.name, one, "HELM's files"))
             look.notes += made.notes
     except (EvalFactoryError, *WRONG_FILES) as error:
@@ -153,7 +153,7 @@ class _Look:
             self.findings.append(Finding(rundir.checksums.name, "", str(error)))
             return
         self.findings += findings_of_checksums(rundir, listed)
-        runs = [rundir.root / name for name in state_of(rundir).runs]
+        runs = [rundir.root / name for name in last_state(rundir).runs]
         unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
         if rundir.attestation.is_file() and rundir.attestation.name not in listed:
             unlisted.append(rundir.attestation.name)
@@ -166,7 +166,7 @@ class _Look:
 
     def at_remembered(self, stored: StoredResult) -> None:
         """Every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again."""
-        state, name = state_of(self.rundir), self.rundir.run_state.name
+        state, name = last_state(self.rundir), self.rundir.run_state.name
         if state.files is None or state.inputs is None:
             self.notes.append(NOT_REMEMBERED)
             return
@@ -190,7 +190,7 @@ class _Look:
             elif again not in in_sentences:
                 for one in differences_of_files(rundir.root / name, again):
                     if then == now or not is_of_errata(one.field):
-                        self.findings.append(_finding(name, one, origin_of(one.field, name)))
+                        self.findings.append(_finding(name, one, origin_of_field(one.field, name)))
         for path in sorted(rundir.responses.glob("*.jsonl")):
             if not made.rundir.responses.joinpath(path.name).is_file():
                 name = f"{rundir.responses.name}/{path.name}"
@@ -275,7 +275,7 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
         yield Finding(name, "", f"cannot be read: {type(error).__name__}: {error}")
         return
     now = {file: _digest(rundir, file) for file in subjects}
-    again: Any = json.loads(json.dumps(statement(stored.result, now)))
+    again: Any = json.loads(json.dumps(result_statement(stored.result, now)))
     for file, digest in now.items():
         if subjects[file] != digest:
             yield Finding(file, "", f"its SHA-256 is another than in {name}")
@@ -311,7 +311,7 @@ def is_of_errata(field: str) -> bool:
     return CORRECTED in field or field.startswith(("provenance.errata_version", "validity.notes"))
 
 
-def origin_of(field: str, name: str) -> str:
+def origin_of_field(field: str, name: str) -> str:
     """What a field was made from, when it was made again."""
     if field.split(".")[0] in ("command", "config", "target") and name != "run_config.yml":
         return "run_config.yml"
@@ -328,7 +328,7 @@ def _finding(name: str, one: Difference, origin: str) -> Finding:
 
 def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """What the folder remembers, for the next run, of the one that made the result."""
-    provenance, state = stored.result.provenance, state_of(rundir)
+    provenance, state = stored.result.provenance, last_state(rundir)
     expected = {
         "identity": provenance.run_identity,
         "versions": {"eval_factory": provenance.eval_factory, "crfm-helm": provenance.helm},

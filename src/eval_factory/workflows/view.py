@@ -28,12 +28,12 @@ from eval_factory.workflows.view_site import (
     POLICY,
     SUITE,
     ViewedRun,
+    first_page,
     forget_place,
     front_end,
     installed,
     lay_out,
     make_tables,
-    page_of,
     summarize_command,
     viewed_runs,
     without_colons,
@@ -156,7 +156,7 @@ def _made(
     """
     look_for_helm()
     site = work / SITE
-    suite = write_site(site, front_end(), page_of([run.name for run in runs]))
+    suite = write_site(site, front_end(), first_page([run.name for run in runs]))
     lay_out(runs, suite, copies=copies)
     rundir = RunDir(work)
     rundir.create()

@@ -35,7 +35,7 @@ from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize
-from eval_factory.workflows.recollect import state_of
+from eval_factory.workflows.recollect import last_state
 
 NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
 OTHER = (names.SCENARIO_FILE,)
@@ -132,7 +132,7 @@ def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
 def _runs_of(stored: StoredResult) -> list[_Found]:
     rundir = RunDir(stored.folder)
     found = []
-    for folder in (rundir.root / name for name in state_of(rundir).runs):
+    for folder in (rundir.root / name for name in last_state(rundir).runs):
         missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
             raise PrerequisiteError(
@@ -298,7 +298,7 @@ def configuration(first_page: str) -> str:
     return "\n".join([*lines, f"if ({landing}) window.location.hash = {json.dumps(first_page)};"]) + "\n"
 
 
-def page_of(runs: list[str]) -> str:
+def first_page(runs: list[str]) -> str:
     """What is shown first: the run, or the tables where there are several."""
     return f"/runs/{quote(runs[0], safe='')}" if len(runs) == 1 else "/leaderboard"
 

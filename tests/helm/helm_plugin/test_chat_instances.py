@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, right_answers
+from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, right_replies
 
 
 def test_turns_are_kept_and_readable_as_one_text() -> None:
@@ -15,9 +15,9 @@ def test_turns_are_kept_and_readable_as_one_text() -> None:
 
 
 def test_a_right_answer_is_a_reference_and_none_is_none() -> None:
-    (reference,) = right_answers("water")
+    (reference,) = right_replies("water")
     assert (reference.output.text, reference.is_correct) == ("water", True)
-    assert right_answers(None) == []
+    assert right_replies(None) == []
 
 
 def test_nothing_is_put_around_the_turns() -> None:

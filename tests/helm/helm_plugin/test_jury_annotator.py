@@ -42,7 +42,7 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
         _annotation_criteria={"accuracy": {"score", "explanation"}},
     )
     state: Any = SimpleNamespace(result=result(answer))
-    return criterion_judge.annotate(annotator, state)
+    return criterion_judge.annotate_answer(annotator, state)
 
 
 def session(**given: Any) -> SimpleNamespace:
@@ -107,7 +107,7 @@ def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch:
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
     criterion_judge.ask_judges_in_parallel()
-    assert LLMAsJuryAnnotator.annotate is criterion_judge.annotate
+    assert LLMAsJuryAnnotator.annotate is criterion_judge.annotate_answer
 
 
 def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helm.common.request import Request
 
-from eval_factory.helm_plugin.runner import EvalRunner, MeasuringRunner, NoInstancesError, size_of
+from eval_factory.helm_plugin.runner import EvalRunner, MeasuringRunner, NoInstancesError, prompt_bytes
 
 
 def request(prompt: str = "", **fields: Any) -> Request:
@@ -16,8 +16,11 @@ def request(prompt: str = "", **fields: Any) -> Request:
 
 
 def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
-    assert size_of(request("Fieber über 39")) == len("Fieber über 39") + 1
-    assert size_of(request("", messages=[{"role": "system", "content": "ab"}, {"role": "user", "content": "cde"}])) == 5
+    assert prompt_bytes(request("Fieber über 39")) == len("Fieber über 39") + 1
+    assert (
+        prompt_bytes(request("", messages=[{"role": "system", "content": "ab"}, {"role": "user", "content": "cde"}]))
+        == 5
+    )
 
 
 @pytest.fixture

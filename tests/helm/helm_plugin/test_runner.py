@@ -188,7 +188,7 @@ def test_a_limit_is_told_at_the_end_of_a_run_however_it_ends(
     outcome: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patch_registry, "apply_patches", lambda _stage: None)
-    monkeypatch.setattr(patch_registry, "write_down", lambda _path: None)
+    monkeypatch.setattr(patch_registry, "record_patches", lambda _path: None)
     made, told = runner_of(tmp_path, {"a": outcome})
     with nullcontext() if outcome is None else pytest.raises(SystemExit):
         made.run_all(specs("a"))

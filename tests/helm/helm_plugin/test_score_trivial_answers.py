@@ -307,7 +307,7 @@ def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, mon
         rows = [(1,)] if text == "SELECT 1" else []
         return {"predicted_result": rows, "query_error": None if rows else "no", "query_written": bool(text)}
 
-    monkeypatch.setattr(sql_execution, "annotation_of", annotation_of)
+    monkeypatch.setattr(sql_execution, "query_annotation_of", annotation_of)
     monkeypatch.setattr(sql_execution, "database_state", lambda: "state")
     states = [
         state_of(question(number, "SELECT 1"), annotations={"ehr_sql": {"ground_truth_result": [(number,)]}})
@@ -333,12 +333,12 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkey
     monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
     for text in ("", "SELECT 1", "no query"):
         result = SimpleNamespace(completions=[SimpleNamespace(text=text)])
-        whole = sql_execution.annotate(None, replace(state_of(question(0, "SELECT 2")), result=result))
-        alone = sql_execution.annotation_of(text)
+        whole = sql_execution.annotate_query(None, replace(state_of(question(0, "SELECT 2")), result=result))
+        alone = sql_execution.query_annotation_of(text)
         assert alone == {name: whole[name] for name in alone}
     assert len(alone) == 3
     with pytest.raises(ValueError, match="not executed as it is written"):
-        sql_execution.annotation_of("SELECT current_time")
+        sql_execution.query_annotation_of("SELECT current_time")
     assert sql_execution.database_state().startswith(f"{(folder / 'eicu.sqlite').stat().st_size} bytes at ")
 
 

@@ -26,17 +26,16 @@ ASKS = """
 import json, sys, threading
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.connection import connection_to
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_at
+from eval_factory.endpoint.servers import servers_of
 from eval_factory.endpoint.shared_limits import SharedLimits
 
 shared, args, prompts = json.loads(sys.argv[1])
 settings = EndpointSettings.from_args(args)
-connection = connection_to(settings, env={}, redactor=Redactor(), say=print)
 limits = SharedLimits(SharedLimitsSettings(**shared))
-client = RetryingClient(settings, servers_at([connection], settings, shared=limits.admission))
+servers = servers_of(settings, env={}, redactor=Redactor(), say=print, shared=limits.admission)
+client = RetryingClient(settings, servers)
 
 def ask(prompt):
     body = {"model": "m", "messages": [{"role": "user", "content": prompt}], "max_tokens": 5}

@@ -11,10 +11,10 @@ from eval_factory.analysis.annotation_sheets import (
     Draw,
     Layer,
     drawn,
+    drawn_sample,
     layers_of,
-    order_of,
     parts_of,
-    sample_of,
+    rater_order,
     shares_of,
 )
 from eval_factory.core.annotations import AnswerKey, Asked, asked_of
@@ -108,15 +108,15 @@ def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:
     records = [instance(f"q{one}", 1.0) for one in range(30)]
     layers = layers_of([Candidate(AnswerKey(one.id, 0), 1.0) for one in records], 10)
     chosen = [(asked().shown(one), 0, 0.5) for one in records[:10]]
-    sample = sample_of(asked(), layers, chosen, DRAW)
-    assert sample == sample_of(asked(), layers, chosen, DRAW)
-    assert sample.id != sample_of(asked(), layers, chosen[:9], DRAW).id
+    sample = drawn_sample(asked(), layers, chosen, DRAW)
+    assert sample == drawn_sample(asked(), layers, chosen, DRAW)
+    assert sample.id != drawn_sample(asked(), layers, chosen[:9], DRAW).id
     codes = [one.code for one in sample.answers]
     assert len(set(codes)) == 10
     assert all(code.isalpha() and not set("aeiouy") & set(code) for code in [*codes, sample.id])
     assert len(sample.stratum_of) == 30
     assert sample.answers[3].shown_sha256 == asked().sha256_of(records[3])
-    orders = {tuple(order_of(codes, sample.id, rater)) for rater in "123"}
+    orders = {tuple(rater_order(codes, sample.id, rater)) for rater in "123"}
     assert len(orders) == 3
     assert all(sorted(one) == sorted(codes) for one in orders)
-    assert order_of(codes, sample.id, "1") == order_of(codes[::-1], sample.id, "1")
+    assert rater_order(codes, sample.id, "1") == rater_order(codes[::-1], sample.id, "1")

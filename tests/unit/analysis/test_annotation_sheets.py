@@ -17,39 +17,41 @@ from eval_factory.analysis.annotation_sheets import (
     LARGEST,
     LONGEST_CELL,
     Returned,
-    cell,
     choice_of,
     csv_sheet,
+    decoded_sheet,
     question_text,
     read_returns,
-    text_of,
+    sheet_cell,
 )
-from eval_factory.core.annotations import YES_NO, AnswerKey, Choice, Question, Rating, SampledAnswer, Shown
+from eval_factory.core.annotations import YES_NO, AnswerKey, Question, Rating, RatingChoice, SampledAnswer, ShownAnswer
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import ANSWER, SAMPLE
 
 FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20|%"
 
 
-def shown(answer: str = "a", question: str = "q") -> Shown:
+def shown(answer: str = "a", question: str = "q") -> ShownAnswer:
     turns = (("user", question), ("assistant", "b"))
-    return Shown(AnswerKey("secret-id", 0), turns, answer, ("ref",), (Question("first"), Question("=second")), "digest")
+    return ShownAnswer(
+        AnswerKey("secret-id", 0), turns, answer, ("ref",), (Question("first"), Question("=second")), "digest"
+    )
 
 
 @pytest.mark.parametrize("sign", FORMULAS)
 def test_a_cell_is_no_formula(sign: str) -> None:
-    assert cell(f"{sign}1+1") == f"'{sign}1+1"
-    assert cell(f' "{sign}1') == f"' \"{sign}1"
-    assert cell(f"so; {sign}1;x") == f"so;' {sign}1;x"
-    assert cell(f"a {sign} b, c") == f"a {sign} b, c"
+    assert sheet_cell(f"{sign}1+1") == f"'{sign}1+1"
+    assert sheet_cell(f' "{sign}1') == f"' \"{sign}1"
+    assert sheet_cell(f"so; {sign}1;x") == f"so;' {sign}1;x"
+    assert sheet_cell(f"a {sign} b, c") == f"a {sign} b, c"
 
 
 def test_a_cell_is_one_line() -> None:
-    assert cell("a\r\n\r\n=b\tc\u2028d") == "a \u23ce =b c \u23ce d"
-    assert cell("\n=b") == " \u23ce =b"
-    assert all(cell(f"x{odd}y").isprintable() for odd in ODD.values())
-    assert cell("x" * LONGEST_CELL) == "x" * LONGEST_CELL
-    assert cell("x" * (LONGEST_CELL + 1)) == "x" * LONGEST_CELL + CUT
+    assert sheet_cell("a\r\n\r\n=b\tc\u2028d") == "a \u23ce =b c \u23ce d"
+    assert sheet_cell("\n=b") == " \u23ce =b"
+    assert all(sheet_cell(f"x{odd}y").isprintable() for odd in ODD.values())
+    assert sheet_cell("x" * LONGEST_CELL) == "x" * LONGEST_CELL
+    assert sheet_cell("x" * (LONGEST_CELL + 1)) == "x" * LONGEST_CELL + CUT
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
@@ -80,7 +82,7 @@ def test_one_turn_is_shown_without_a_role() -> None:
     assert question_text([("user", "hi")]) == "hi"
 
 
-FIVE = tuple(Choice(float(one), str(one)) for one in range(1, 6))
+FIVE = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
 ALONE = SampledAnswer("qrstv", AnswerKey("b", 0), "b" * 64, 0, 0.5, (Question("alone"),))
 SHEET = replace(SAMPLE, choices=FIVE, answers=(ANSWER, ALONE))
 HEAD = "sheet,rater,item,number,rating,comment\n"
@@ -181,7 +183,7 @@ def test_ways_to_say_yes(text: str, value: float | None) -> None:
 
 
 def test_a_decimal_comma_and_what_is_no_number() -> None:
-    quarters = (Choice(0.25, "0.25"), Choice(0.5, "0.5"))
+    quarters = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
     assert [choice_of(text, quarters) for text in ("0,25", ".5", "nan", "inf", "1e400", "yes")] == [
         0.25,
         0.5,
@@ -190,7 +192,7 @@ def test_a_decimal_comma_and_what_is_no_number() -> None:
 
 
 def test_a_text_of_no_encoding_that_is_known_is_read_all_the_same() -> None:
-    assert text_of(b"\x81\xe4") == "\ufffd\xe4"
+    assert decoded_sheet(b"\x81\xe4") == "\ufffd\xe4"
 
 
 def test_a_sheet_is_a_regular_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from eval_factory.analysis.comparison_report import page_of_several
-from eval_factory.report.page.instance_data import unpacked
+from eval_factory.report.page.instance_data import readable_page
 from stored_results import right_or_wrong
 
 
@@ -17,7 +17,7 @@ def test_what_compare_says_stands_over_the_instances_of_both(tmp_path: Path) -> 
     assert '<h1 id="title">A, org/model and B, org/model, on pubmed_qa</h1>' in page
     assert "Difference in exact_match, B - A" in page
     assert "B org/model is better" in page
-    data = unpacked(page)
+    data = readable_page(page)
     assert data.count("What is q7?") == 3  # in both tables, and the whole prompt once
     assert page.count('data-part="index"') == 2
 

@@ -11,7 +11,13 @@ import pytest
 
 from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips, Model, Ranked, compare
 from eval_factory.analysis.comparison_reasons import Reason
-from eval_factory.analysis.comparison_report import document, markdown, sentences, text, texts_of_flips
+from eval_factory.analysis.comparison_report import (
+    comparison_document,
+    comparison_markdown,
+    comparison_text,
+    sentences,
+    texts_of_flips,
+)
 from eval_factory.analysis.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
 from eval_factory.core.nouns import Evidence
 from stored_results import instance, result, right_or_wrong, written
@@ -123,7 +129,7 @@ def test_what_a_margin_comes_to() -> None:
 
 def test_the_text_fits_80_columns() -> None:
     accepted = (Reason("prompts", "A and B were asked in different words: 4 of 500 prompts differ"),)
-    lines = text(replace(COMPARED, accepted=accepted)).splitlines()
+    lines = comparison_text(replace(COMPARED, accepted=accepted)).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[:2] == ["A  org/a  (results/a)", "B  org/b  (results/b)"]
     assert lines[2].startswith("  accepted (prompts): A and B were asked")
@@ -131,35 +137,35 @@ def test_the_text_fits_80_columns() -> None:
     assert lines[5].startswith("pubmed_qa, exact_match: B is better than A by 4.2 points")
     assert lines[6].startswith("  7.4; exact McNemar")
     assert "  1 right in A alone: q1." in lines
-    assert text(COMPARED).endswith("\n")
+    assert comparison_text(COMPARED).endswith("\n")
 
 
 def test_few_sources_are_said() -> None:
     few = replace(ONE, paired=replace(PAIRED, clusters=3, few_sources="few sources decide the interval: so few"))
-    lines = text(replace(COMPARED, comparisons=(few,))).splitlines()
+    lines = comparison_text(replace(COMPARED, comparisons=(few,))).splitlines()
     place = next(number for number, line in enumerate(lines) if "from 3 sources" in line)
     assert "  Few sources decide the interval: so few." in lines[place:]
-    assert "sources decide" not in text(COMPARED)
+    assert "sources decide" not in comparison_text(COMPARED)
 
 
 def test_texts_are_printed_from_their_end_and_on_one_line() -> None:
     texts = {"q1": {"prompt": "x" * 1_000 + "\nQuestion?\x1b[2J", "A": "yes"}}
-    shown = text(COMPARED, texts)
+    shown = comparison_text(COMPARED, texts)
     assert "\nq1\n  prompt: ... xxx" in shown
     assert shown.endswith("xxx Question?\\x1b[2J\n  A: yes\n")
-    assert document(COMPARED, texts)["texts"] == texts
-    assert "texts" not in document(COMPARED)
+    assert comparison_document(COMPARED, texts)["texts"] == texts
+    assert "texts" not in comparison_document(COMPARED)
 
 
 REFUSED = Compared((A, B), (Reason("prompts", "they | differ"), Reason("data", "too")), (), (), ())
 
 
 def test_reasons_against_it_are_told() -> None:
-    assert text(REFUSED).splitlines()[2:] == [
+    assert comparison_text(REFUSED).splitlines()[2:] == [
         "", "These results cannot be compared:", "  - prompts: they | differ", "  - data: too",
     ]  # fmt: skip
-    assert markdown(REFUSED).splitlines()[-2:] == ["- **prompts**: they `¦` differ", "- **data**: too"]
-    assert document(REFUSED) == {
+    assert comparison_markdown(REFUSED).splitlines()[-2:] == ["- **prompts**: they `¦` differ", "- **data**: too"]
+    assert comparison_document(REFUSED) == {
         "comparable": False,
         "reasons": [{"name": "prompts", "message": "they | differ"}, {"name": "data", "message": "too"}],
         "accepted": [], "comparisons": [], "ranks": [],
@@ -174,16 +180,16 @@ THREE = Compared(
 
 
 def test_three_have_a_table_and_ranks() -> None:
-    lines = text(THREE).splitlines()
+    lines = comparison_text(THREE).splitlines()
     assert lines[5].split() == ["pair", "difference", "95", "%", "interval", "p", "p", "(Holm)"]
     assert lines[6].split() == ["B", "-", "A", "4.2", "1.0", "..", "7.4", "0.01", "0.03"]
     assert lines[7].split() == ["C", "-", "A", "4.2", "-", "-", "1"]
     assert lines[9:11] == ["A: rank 2 to 3 of 2", "B: rank 1 of 2"]
-    assert "rank" not in text(COMPARED)
+    assert "rank" not in comparison_text(COMPARED)
 
 
 def test_markdown_has_a_row_a_pair() -> None:
-    lines = markdown(THREE).splitlines()
+    lines = comparison_markdown(THREE).splitlines()
     assert "| A | org/a | results/a |" in lines
     assert "| pubmed_qa | exact_match | B - A | 500 | 4.2 | 1.0 to 7.4 | 0.01 | 0.03 | 5.9 |" in lines
     assert "| pubmed_qa | exact_match | C - A | 500 | 4.2 | - | - | 1 | 5.9 |" in lines
@@ -192,13 +198,13 @@ def test_markdown_has_a_row_a_pair() -> None:
     assert "| B | 1 to 1 |" in lines
     assert "- 1 right in A alone: q1." in lines
     assert lines[-1] == "- accepted (data): x_y"
-    assert "| rank |" not in markdown(COMPARED)
+    assert "| rank |" not in comparison_markdown(COMPARED)
 
 
 def test_the_document_has_everything() -> None:
-    (one,) = document(replace(COMPARED, comparisons=(replace(ONE, margin=0.05, non_inferiority=Evidence.SHOWN),)))[
-        "comparisons"
-    ]
+    (one,) = comparison_document(
+        replace(COMPARED, comparisons=(replace(ONE, margin=0.05, non_inferiority=Evidence.SHOWN),))
+    )["comparisons"]
     assert one == {
         "task": "pubmed_qa", "metric": "exact_match", "a": "results/a", "b": "results/b",
         "model_a": "org/a", "model_b": "org/b", "n": 500, "value_a": 0.7, "value_b": 0.742, "difference": 0.042,
@@ -208,8 +214,10 @@ def test_the_document_has_everything() -> None:
         "non_inferiority": "shown", "equivalence": None,
         "flips": {"a_only": ["q1"], "b_only": [f"q{number}" for number in range(10, 20)]},
     }  # fmt: skip
-    unknown = document(replace(COMPARED, comparisons=(replace(ONE, scale=None, bounds=None),)))["comparisons"][0]
+    unknown = comparison_document(replace(COMPARED, comparisons=(replace(ONE, scale=None, bounds=None),)))[
+        "comparisons"
+    ][0]
     assert (unknown["scale"], unknown["bounds"]) == (None, None)
-    assert document(THREE)["ranks"][0] == {"folder": "results/a", "model": "org/a", "best": 2, "worst": 3}
-    assert document(THREE)["accepted"] == [{"name": "data", "message": "x_y"}]
-    json.dumps(document(THREE), allow_nan=False)
+    assert comparison_document(THREE)["ranks"][0] == {"folder": "results/a", "model": "org/a", "best": 2, "worst": 3}
+    assert comparison_document(THREE)["accepted"] == [{"name": "data", "message": "x_y"}]
+    json.dumps(comparison_document(THREE), allow_nan=False)

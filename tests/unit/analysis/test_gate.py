@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eval_factory.analysis.comparison import compare
-from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, difference_in_group, hold
+from eval_factory.analysis.gate import BenchmarkOutcome, GateResult, difference_in_group, evaluate_policy
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Score, Stats
@@ -34,7 +34,7 @@ def held(
 ) -> GateResult:
     path = tmp_path / "policy.yml"
     path.write_text(yaml.safe_dump({"version": 1, "benchmarks": dict(benchmarks), **top}, sort_keys=False))
-    return hold(load_policy(path), candidates, baselines)
+    return evaluate_policy(load_policy(path), candidates, baselines)
 
 
 def only(found: GateResult) -> BenchmarkOutcome:
@@ -232,10 +232,10 @@ def test_a_run_that_began_before_the_lock_is_noted(
     path = tmp_path / "policy.yml"
     path.write_text("version: 1\nbenchmarks: {pubmed_qa: {min: 0.1}, head_qa: {min: 0.1}}")
     policy = load_policy(path)
-    found = hold(policy, [folder, other], locked_at=LOCKED)
+    found = evaluate_policy(policy, [folder, other], locked_at=LOCKED)
     assert found.locked_at == LOCKED
     assert [one.startswith(f"pubmed_qa: {note}") for one in found.notes] == ([True] if note else [])
-    assert hold(policy, [folder, other]).notes == ()
+    assert evaluate_policy(policy, [folder, other]).notes == ()
 
 
 def test_a_candidate_that_is_its_own_baseline_is_a_mistake(tmp_path: Path) -> None:

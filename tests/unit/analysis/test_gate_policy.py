@@ -17,7 +17,7 @@ from eval_factory.analysis.gate_policy import (
     Limits,
     Policy,
     PolicyFile,
-    check,
+    check_lock,
     gate_policy_schema,
     load_policy,
     lock,
@@ -204,7 +204,7 @@ def policy(tmp_path: Path) -> Policy:
 
 def test_a_locked_policy_says_when(policy: Policy) -> None:
     assert lock(policy, NOW) == policy.path.with_name("policy.yml.lock")
-    assert check(policy) == NOW
+    assert check_lock(policy) == NOW
 
 
 def test_the_time_is_in_utc(policy: Policy) -> None:
@@ -219,7 +219,7 @@ def test_a_changed_policy_is_refused(policy: Policy) -> None:
     with pytest.raises(
         ConfigError, match=r"was changed after it was locked on 2026-11-22 06:30 UTC.*policy\.yml\.lock"
     ):
-        check(changed)
+        check_lock(changed)
     with pytest.raises(ConfigError, match="was changed"):
         lock(changed, NOW)
 
@@ -227,7 +227,7 @@ def test_a_changed_policy_is_refused(policy: Policy) -> None:
 def test_locking_again_keeps_the_first_time(policy: Policy) -> None:
     lock(policy, NOW)
     lock(policy, NOW + timedelta(days=1))
-    assert check(policy) == NOW
+    assert check_lock(policy) == NOW
 
 
 UNREADABLE = {
@@ -241,12 +241,12 @@ UNREADABLE = {
 def test_a_lock_that_cannot_be_read_is_refused(policy: Policy, content: str) -> None:
     policy.path.with_name("policy.yml.lock").write_text(content)
     with pytest.raises(ConfigError, match="is no lock of a policy; remove it"):
-        check(policy)
+        check_lock(policy)
 
 
 def test_a_time_of_another_zone_is_read_as_utc(policy: Policy) -> None:
     content = f'{{"sha256": "{policy.sha256}", "locked_at": "2026-11-22T11:30:00+05:00"}}'
     policy.path.with_name("policy.yml.lock").write_text(content)
-    read = check(policy)
+    read = check_lock(policy)
     assert read is not None
     assert (read, read.tzinfo) == (NOW, timezone.utc)

@@ -20,11 +20,11 @@ from eval_factory.analysis.gate_report import (
     SUITE,
     Registered,
     commitment,
-    document,
+    gate_document,
+    gate_markdown,
+    gate_statement,
+    gate_text,
     has_claims,
-    markdown,
-    statement,
-    text,
     write_junit,
     write_statements,
 )
@@ -56,7 +56,7 @@ def found() -> GateResult:
 
 
 def test_text(found: GateResult) -> None:
-    assert text(found).splitlines() == [
+    assert gate_text(found).splitlines() == [
         "gate: FAIL (policy.yml, sha256 abababababab, not locked)",
         "  FAIL          pubmed_qa (critical, exact_match)", "    min: 0.7 is at least 0.6",
         r"    max_drop [topic=a|b]: -0.2 on 40 | pairs\x00",
@@ -66,7 +66,7 @@ def test_text(found: GateResult) -> None:
 
 
 def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> None:
-    lines = markdown(found).splitlines()
+    lines = gate_markdown(found).splitlines()
     assert lines[0] == "## Gate: FAIL"
     assert lines[6] == "| pubmed_qa | critical, exact_match | min | PASS | 0.7 is at least 0.6 |"
     assert (
@@ -78,7 +78,7 @@ def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> Non
 
 
 def test_json_holds_every_figure(found: GateResult) -> None:
-    told = document(found)
+    told = gate_document(found)
     assert (told["outcome"], told["exit_code"], told["policy"]) == ("fail", 1, "policy.yml")
     assert told["benchmarks"][0]["checks"][0] == {
         "limit": "min", "outcome": "pass", "message": "0.7 is at least 0.6", "group": None, "allowed": 0.6,
@@ -124,7 +124,7 @@ def hostile() -> GateResult:
 
 
 def test_foreign_names_begin_no_line_of_a_text(hostile: GateResult) -> None:
-    lines = text(hostile).split("\n")
+    lines = gate_text(hostile).split("\n")
     assert [line[:11] for line in lines] == [
         "gate: FAIL ", "  FAIL     ", "    min [to", "not in the ", "note: a\\n::", "",
     ]  # fmt: skip
@@ -133,7 +133,7 @@ def test_foreign_names_begin_no_line_of_a_text(hostile: GateResult) -> None:
 
 
 def test_foreign_names_are_no_markdown(hostile: GateResult) -> None:
-    said = markdown(hostile)
+    said = gate_markdown(hostile)
     shown = MarkdownIt("commonmark").enable("table").render(said)
     assert not re.search(r"<(script|img|a)\b", shown)
     assert shown.count("<tr>") == 2
@@ -158,7 +158,7 @@ def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> Non
 
 
 def test_json_says_when_it_was_locked(hostile: GateResult) -> None:
-    told = json.loads(json.dumps(document(hostile)))
+    told = json.loads(json.dumps(gate_document(hostile)))
     assert (told["locked_at"], told["notes"]) == ("2026-11-22T06:30:00+00:00", [HOSTILE])
 
 
@@ -178,7 +178,9 @@ def stored(tmp_path: Path) -> StoredResult:
 
 
 def predicate(stored: StoredResult, *checks: Check, registered: Registered | None = None) -> dict[str, Any]:
-    made = statement(stored, "exact_match", checks, evaluator="https://lab.example/", salt=SALT, registered=registered)
+    made = gate_statement(
+        stored, "exact_match", checks, evaluator="https://lab.example/", salt=SALT, registered=registered
+    )
     found: dict[str, Any] = made["predicate"]
     return found
 
@@ -196,7 +198,7 @@ def test_each_limit_is_a_claim_and_only_what_was_shown_is_passed(stored: StoredR
 
 def test_the_subject_is_the_list_of_checksums(stored: StoredResult) -> None:
     digest = hashlib.sha256((stored.folder / "SHA256SUMS").read_bytes()).hexdigest()
-    made = statement(stored, "exact_match", [LEAST], evaluator="urn:x", salt=SALT)
+    made = gate_statement(stored, "exact_match", [LEAST], evaluator="urn:x", salt=SALT)
     assert made["_type"] == "https://in-toto.io/Statement/v1"
     assert made["predicateType"] == "https://in-toto.io/attestation/eval-result/v0.1"
     assert made["subject"] == [{"name": "SHA256SUMS", "digest": {"sha256": digest}}]

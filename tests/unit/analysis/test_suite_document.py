@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_files import document, rows, usage_document
+from eval_factory.analysis.suite_files import result_rows, results_document, usage_document
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, GroupWinRates, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
@@ -38,17 +38,17 @@ FULL = CellResult(
 
 
 def test_a_cell_begins_with_the_ten_fields_that_are_always_there() -> None:
-    (written,) = document(of(BARE), Path("out"))["cells"]
+    (written,) = results_document(of(BARE), Path("out"))["cells"]
     assert written == {
         "target": "a", "evaluation": "x", "status": "failed", "main_metric": None, "value": None, "ci_low": None,
         "ci_high": None, "n": None, "reportable": False, "folder": "a/x",
     }  # fmt: skip
-    (full,) = document(of(FULL), Path("out"))["cells"]
+    (full,) = results_document(of(FULL), Path("out"))["cells"]
     assert list(full)[:10] == list(written)
 
 
 def test_the_value_is_exact_and_what_is_derived_is_rounded() -> None:
-    (written,) = document(of(FULL), Path("out"))["cells"]
+    (written,) = results_document(of(FULL), Path("out"))["cells"]
     assert (written["value"], written["ci_low"], written["ci_high"]) == (0.1234567890123, 0.01, 0.123457)
     assert written["validity"] == {"requested": 10, "failed": 1, "coverage": 0.9}
     assert written["paid"] == {"cost": 0.0123457, "unpriced": 2, "prompt_tokens": 30, "completion_tokens": 4}
@@ -57,13 +57,13 @@ def test_the_value_is_exact_and_what_is_derived_is_rounded() -> None:
 
 
 def test_what_is_priced_throughout_says_nothing_of_what_is_not() -> None:
-    (written,) = document(of(replace(FULL, unpriced=0, cost=0.0)), Path("out"))["cells"]
+    (written,) = results_document(of(replace(FULL, unpriced=0, cost=0.0)), Path("out"))["cells"]
     assert written["paid"] == {"cost": 0.0, "prompt_tokens": 30, "completion_tokens": 4}
 
 
 def test_a_folder_is_relative_to_the_suites_also_in_another_one(tmp_path: Path) -> None:
     found = [replace(BARE, folder=tmp_path / "s" / "a" / "x"), replace(BARE, folder=tmp_path / "other" / "a" / "x")]
-    written = document(of(*found), tmp_path / "s")["cells"]
+    written = results_document(of(*found), tmp_path / "s")["cells"]
     assert [one["folder"] for one in written] == ["a/x", "../other/a/x"]
 
 
@@ -79,8 +79,8 @@ def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> Non
         cells=(replace(found.cells[0], group_scores=(score,), cost=1.0, unpriced=1), *found.cells[1:]),
         group_win_rates=(GroupWinRates("bias", (WinRate("a", 0.5, 1), WinRate("b", None, 0))),),
     )
-    whole = document(found, tmp_path)
-    documents.check(whole, documents.SUITE_RESULTS_SCHEMA)
+    whole = results_document(found, tmp_path)
+    documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
     assert (whole["schema_version"], whole["status"]) == (1, "partial")
     assert (whole["targets"], whole["evaluations"]) == (["a", "b", "c"], ["x", "y", "z"])
     assert whole["cells"][0]["scores"] == [
@@ -101,7 +101,7 @@ def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> Non
 def test_a_comparison_has_numbers_or_reasons(tmp_path: Path) -> None:
     given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": WELL}})
     given.append(cell(tmp_path, "c", "x", WELL, provenance=replace(PROVENANCE, errata_version=9)))
-    (one,) = document(suite_results(given), tmp_path)["comparisons"]  # y has no pair
+    (one,) = results_document(suite_results(given), tmp_path)["comparisons"]  # y has no pair
     assert one["evaluation"] == "x"
     first, second, _ = one["pairs"]
     assert (
@@ -128,12 +128,12 @@ def test_what_no_two_runs_share_is_in_the_usage_alone(tmp_path: Path) -> None:
     other = suite_results(
         [cell(tmp_path, "a", "x", WELL), FinishedCell("b", "x", RunStatus.MISSING, tmp_path, attempts=5)]
     )
-    assert documents.to_yaml(document(other, tmp_path)) == documents.to_yaml(document(found, tmp_path))
+    assert documents.to_yaml(results_document(other, tmp_path)) == documents.to_yaml(results_document(found, tmp_path))
 
 
 def test_foreign_text_is_printable_and_can_be_written() -> None:
     odd = "a\u202eb\ud800\x1b[2J"
-    written = document(of(replace(FULL, model=odd, not_reportable=(odd,))), Path("out"))["cells"][0]
+    written = results_document(of(replace(FULL, model=odd, not_reportable=(odd,))), Path("out"))["cells"][0]
     assert written["model"] == "a\\u202eb\\ud800\\x1b[2J"
     assert written["not_reportable"] == ["a\\u202eb\\ud800\\x1b[2J"]
     documents.to_yaml(written).encode()
@@ -142,7 +142,9 @@ def test_foreign_text_is_printable_and_can_be_written() -> None:
 def test_every_row_has_the_same_fields_with_plain_values() -> None:
     robust = GroupScore("robustness", "m@test+robustness.worst", 0.3, None, None, 9, lower_is_better=False)
     bias = GroupScore("bias", "bias_metric:x", 0.2, None, None, 9, lower_is_better=True)
-    first, second = rows(of(replace(FULL, group_scores=(bias, robust)), replace(BARE, not_reportable=("p", "q"))))
+    first, second = result_rows(
+        of(replace(FULL, group_scores=(bias, robust)), replace(BARE, not_reportable=("p", "q")))
+    )
     assert list(first) == list(second) == [
         "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
         "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "unpriced",
@@ -151,8 +153,8 @@ def test_every_row_has_the_same_fields_with_plain_values() -> None:
     assert (first["value"], first["folder"], first["not_reportable"]) == (0.1234567890123, "out/a/x", None)
     assert (first["robustness"], first["bias: bias_metric:x"]) == (0.3, 0.2)
     assert (second["value"], second["not_reportable"], second["robustness"]) == (None, "p; q", None)
-    assert rows(of(BARE), Path("out"))[0]["folder"] == "a/x"
-    assert rows(of()) == []
+    assert result_rows(of(BARE), Path("out"))[0]["folder"] == "a/x"
+    assert result_rows(of()) == []
 
 
 def read(text: str) -> list[list[str]]:
@@ -160,7 +162,7 @@ def read(text: str) -> list[list[str]]:
 
 
 def test_csv_has_a_head_and_a_line_a_cell() -> None:
-    text = csv_text(rows(of(FULL, BARE), Path("out")))
+    text = csv_text(result_rows(of(FULL, BARE), Path("out")))
     assert text.splitlines()[0].startswith('"target","evaluation","status","main_metric","value",')
     assert text.splitlines()[1].startswith('"a","x","complete","m",0.1234567890123,0.01,0.123456789,9,"true","a/x","",')
     assert [line[8] for line in read(text)] == ["reportable", "true", "false"]

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import ValidationError
 
 from eval_factory import __version__
-from eval_factory.analysis.suite_files import link, markdown, suite_page, write_suite_results
+from eval_factory.analysis.suite_files import link, suite_markdown, suite_page, write_suite_results
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
@@ -27,7 +27,7 @@ WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
 
 
 def test_a_complete_suite(tmp_path: Path) -> None:
-    text = markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})), tmp_path)
+    text = suite_markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})), tmp_path)
     assert text.splitlines()[:9] == [
         "# Results of the suite", "", "Complete: 2 runs of 2 models on 1 benchmark.", "", "## Scores", "",
         "| model | x<br>exact_match |", "| :-- | --: |", "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
@@ -46,7 +46,7 @@ def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp
     given.append(cell(tmp_path, "b", "x", WELL, provenance=replace(PROVENANCE, errata_version=9)))
     given.append(replace(cell(tmp_path, "c", "x", "11xx", reportable=False), status=RunStatus.PARTIAL))
     given.append(FinishedCell("a", "y", RunStatus.FAILED, tmp_path / "a" / "y", "HTTP 500"))
-    text = markdown(suite_results(given), tmp_path)
+    text = suite_markdown(suite_results(given), tmp_path)
     assert "| c | 100.0 %<br>(90.0 % to 100.0 %)<br>n 2<br>**not reportable**<br>**partial** | - |" in text
     assert "| a | 75.0 %<br>(65.0 % to 85.0 %)<br>n 40 | failed |" in text
     assert "Not reportable:\n\n- c/x: only 50.0 % of what was asked is scored\n" in text
@@ -59,7 +59,7 @@ def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp
 
 
 def test_an_empty_suite_has_a_summary_alone(tmp_path: Path) -> None:
-    text = markdown(suite_results([]), tmp_path)
+    text = suite_markdown(suite_results([]), tmp_path)
     assert "Not complete: 0 of 0 runs" in text
     assert "## Scores" not in text
 
@@ -68,7 +68,7 @@ def test_nothing_is_made_of_foreign_names(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script> | [x](http://h) @someone #12"
     given = cell(tmp_path, "a", "x", WELL, provenance=replace(PROVENANCE, target=hostile))
     failed = FinishedCell("a|b", "<img>", RunStatus.FAILED, tmp_path / "a|b" / "<img>", hostile)
-    text = markdown(suite_results([given, failed]), tmp_path)
+    text = suite_markdown(suite_results([given, failed]), tmp_path)
     assert "<script>" not in text.replace("`<script>alert(1)</script>`", "").replace("`(<script>alert(1)</script>`", "")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows if "HTTP" not in line}) <= 5

@@ -29,7 +29,7 @@ def of(*found: CellResult, **changes: Any) -> SuiteResults:
 
 def test_how_much_of_the_suite_there_is() -> None:
     whole = of(ONE, replace(ONE, target="b"), status=RunStatus.COMPLETE)
-    assert words.summary(whole) == "Complete: 2 runs of 2 models on 1 benchmark."
+    assert words.completeness(whole) == "Complete: 2 runs of 2 models on 1 benchmark."
     parts = [
         replace(ONE, status=RunStatus(status))
         for status in ("complete", "missing", "failed", "partial", "waiting", "missing")
@@ -37,7 +37,7 @@ def test_how_much_of_the_suite_there_is() -> None:
     said = (
         "Not complete: 1 of 6 runs of 2 models on 1 benchmark are complete; 1 partial, 1 failed, 1 waiting, 2 missing."
     )
-    assert words.summary(of(*parts)) == said
+    assert words.completeness(of(*parts)) == said
 
 
 def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None:

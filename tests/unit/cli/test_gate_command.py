@@ -72,14 +72,6 @@ def test_json_and_junit(here: Path) -> None:
     assert 'failures="2"' in (here / "junit.xml").read_text()
 
 
-def test_a_job_summary_is_added_to(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    summary = here / "summary.md"
-    summary.write_text("before\n")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    assert run("policy.yml", "--candidate", "new", "--baseline", "old")[0] is None
-    assert summary.read_text().startswith("before\n## Gate: PASS\n")
-
-
 @pytest.mark.parametrize(("junit", "summary"), [("policy.yml/junit.xml", None), ("folder", None), ("j.xml", "no/s.md")])
 def test_a_report_that_cannot_be_written_is_said_after_what_was_found(
     here: Path, monkeypatch: pytest.MonkeyPatch, junit: str, summary: str | None

@@ -18,7 +18,6 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
 
-NAMES = [row.name for row in registry.load_catalogue().leaderboards]
 TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
 
 
@@ -123,12 +122,6 @@ def test_offline_downloads_no_conf(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--conf FILE" in str(error)
 
 
-def test_a_conf_of_which_nothing_can_be_run(tmp_path: Path) -> None:
-    error = call("run", "lite", *TARGET, "--conf", str(conf_of(tmp_path, "twitter_aae:demographic=aa"))).exception
-    assert isinstance(error, ConfigError)
-    assert "it asks for log probabilities (1)" in str(error)
-
-
 def test_a_key_where_its_name_belongs_is_not_shown() -> None:
     result = call("run", "lite", *TARGET, "--api_key_name", "sk-0123456789abcdef0123")
     assert isinstance(result.exception, ConfigError)
@@ -188,14 +181,3 @@ def test_a_terminal_shows_a_table_with_whole_names(monkeypatch: pytest.MonkeyPat
     assert "needs, beside a text endpoint" in text
     assert all(row.name in text for row in ROWS)
     assert all(str(row.max_eval_instances) in text for row in ROWS)
-
-
-def test_a_narrow_terminal_shows_each_under_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(LEAST_WIDTH - 1))
-    lines = shown(stream=Terminal()).splitlines()
-    assert "│" not in "".join(lines)
-    for row in ROWS:
-        at = lines.index(row.name)
-        assert lines[at + 1].startswith("  ")
-    together = " ".join(line.strip() for line in lines)
-    assert f"{ROWS[0].conf}, {ROWS[0].schema_file}, {ROWS[0].max_eval_instances} instances" in together

@@ -129,23 +129,6 @@ def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypa
     assert isinstance(done.exception, ConfigError)
 
 
-def test_a_wrong_suite_is_a_record_too(here: Path) -> None:
-    done = run("run_suite", "--run_config", "nothing.yml", "--json")
-    assert isinstance(done.exception, ConfigError)
-    assert json.loads(done.stdout)["exit_code"] == 2
-    done = run("run_suite", "--no_such_flag", "--json")
-    assert done.exit_code == 2
-    assert json.loads(done.stdout)["event"] == "end"
-
-
-def test_status(here: Path) -> None:
-    suite_folder(here / "out", started([CELL]), ended())
-    done = run("suite", "status", "out")
-    assert done.exit_code == 0
-    assert done.stdout.splitlines()[1] == f"  {CELL}  missing   not begun yet"
-    assert json.loads(run("suite", "status", "out", "--json").stdout)["counts"] == {"missing": 1}
-
-
 @pytest.mark.parametrize("command", [["status"], ["check"], ["cancel"], ["logs"]])
 def test_a_folder_that_is_no_suite(here: Path, command: list[str]) -> None:
     done = run("suite", *command, "out", *(["x"] if command == ["logs"] else []))
@@ -160,7 +143,7 @@ def _interrupted(*_: Any, **__: Any) -> None:
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_folder(here / "out", started([CELL]))
     monkeypatch.setattr(suite_screen, "watch", _interrupted)
-    monkeypatch.setattr(suite_logs, "show", _interrupted)
+    monkeypatch.setattr(suite_logs, "show_logs", _interrupted)
     for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
         done = run("suite", *arguments)
         assert (done.exit_code, done.stderr) == (0, "watching ended; the suite goes on\n")
@@ -177,14 +160,6 @@ def test_check(here: Path) -> None:
     ]
     found = json.loads(run("suite", "check", "out", "--json").stdout)
     assert (found["complete"], found["missing"], found["cells"][0]["status"]) == (False, 1, "failed")
-
-
-def test_logs(here: Path) -> None:
-    folder = suite_folder(here / "out", started([CELL]))
-    log = folder.cell(*CELL.split("/")) / "logs" / "eval-factory.log"
-    log.parent.mkdir(parents=True)
-    log.write_text("one\n")
-    assert run("suite", "logs", "out", "small").stdout.splitlines()[1:] == ["one"]
 
 
 def test_cancel(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

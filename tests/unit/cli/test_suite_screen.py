@@ -17,12 +17,11 @@ from rich.console import Console
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_screen import (
     SuiteScreen,
-    end_record,
     live_table,
     looking_on,
-    show,
-    show_cells,
     show_end,
+    show_status,
+    suite_end_record,
     watch,
     why,
 )
@@ -144,15 +143,6 @@ def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None
     assert sent.rpartition("\x1b[2K")[2] == "\x1b[?25h\r", "the table is taken away"
 
 
-def test_a_dumb_terminal_has_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    folder, stream = suite_folder(tmp_path), Terminal()
-    with SuiteScreen(stream, folder, Clock()) as screen:
-        told(folder, screen, started(), cell_started("big/qa"))
-    assert "big/qa: started" in stream.getvalue()
-    assert "\x1b[?25l" not in stream.getvalue()
-
-
 def status(tmp_path: Path, cells: int) -> SuiteStatus:
     names = [f"a_target_with_a_name_{number}/of_an_evaluation_with_one" for number in range(cells)]
     folder = suite_folder(
@@ -209,21 +199,6 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
     return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
 
 
-def test_a_table_on_a_terminal_fits_and_loses_nothing(folder: SuiteDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-    out = Terminal()
-    show_cells(status_of(folder), out)
-    text = out.getvalue()
-    assert text.splitlines()[:3] == [
-        "small/qa          complete  exact_match 0.5000, n 4", "a_longer_name/qa  failed  ",
-        "    many words many words many words many words many words many words many words",
-    ]  # fmt: skip
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.count("many") == text.count("words") == 15
-
-
 def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
     assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
     assert why(report(folder, 1, 4)) == "a_longer_name/qa: failed; 1 more cell has something to look at"
@@ -232,15 +207,6 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
     assert why(replace(report(folder, 0, 0), exit_code=130)) == "the suite was stopped before its end"
     assert why(replace(report(folder, 0, 0), exit_code=3, no_table="no room\n  make some")) == "no room"
     assert why(replace(report(folder, 0, 3, reason="no key"), no_table="no room")) == "a_longer_name/qa: no key"
-
-
-def test_the_end_on_the_screen(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
-    out = io.StringIO()
-    show_end(report(folder, 0, 3, reason="no key"), RunOutput(stdout=out))
-    assert out.getvalue().splitlines()[2:] == ["asked so far: 0 requests, 0 tokens", "a summary", "of two lines"]
-    assert capsys.readouterr().err == "exit code 3: a_longer_name/qa: no key\n"
-    show_end(report(folder, 0, 0), RunOutput(stdout=out))
-    assert capsys.readouterr().err == ""
 
 
 def test_one_line(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,7 +221,7 @@ def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str
     show_end(report(folder, 0, 3, reason="no key"), RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
     found = json.loads(out.getvalue())
-    assert found == json.loads(json.dumps(end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
+    assert found == json.loads(json.dumps(suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
     first, second = found["cells"]
     assert first == {
         "target": "small", "evaluation": "qa", "status": "complete", "exit_code": 0, "reason": "no key",
@@ -350,7 +316,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
     monkeypatch.setenv("COLUMNS", "50")
     folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
-        show(status_of(folder), out, as_json=False)
+        show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
         assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]

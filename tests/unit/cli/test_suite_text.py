@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.cli.suite_text import (
-    Row,
+    CellRow,
+    cell_rows,
     check_text,
     counts_line,
     going_line,
@@ -18,7 +19,6 @@ from eval_factory.cli.suite_text import (
     next_lines,
     pause_lines,
     result_text,
-    rows,
     rows_that_fit,
     spent_line,
     state_line,
@@ -63,17 +63,17 @@ def running(tmp_path: Path) -> SuiteStatus:
 
 
 def test_a_line_for_each_cell(running: SuiteStatus) -> None:
-    assert rows(running) == [
-        Row("small/qa", "complete", "exact_match 0.5000, n 4"),
-        Row("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
-        Row("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
-        Row("big/medec", "paused", "refused\\x1b[0m"),
+    assert cell_rows(running) == [
+        CellRow("small/qa", "complete", "exact_match 0.5000, n 4"),
+        CellRow("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
+        CellRow("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
+        CellRow("big/medec", "paused", "refused\\x1b[0m"),
     ]
 
 
 def test_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
-    assert rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
-    assert rows(running, 30)[1].what == "2/3 asking the model: 10/100"
+    assert cell_rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
+    assert cell_rows(running, 30)[1].what == "2/3 asking the model: 10/100"
 
 
 def test_lines_about_all(running: SuiteStatus) -> None:
@@ -98,7 +98,7 @@ def test_cells_that_ended(tmp_path: Path) -> None:
     )  # fmt: skip
     cell_result(folder, "small/qa")
     status = status_of(folder)
-    assert [row.what for row in rows(status)] == [
+    assert [row.what for row in cell_rows(status)] == [
         "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not begun yet",
     ]  # fmt: skip
     lines = status_lines(status, 200.0)
@@ -139,7 +139,7 @@ def test_a_suite_that_has_just_begun(tmp_path: Path) -> None:
 def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True))
     with held(folder):
-        assert rows(status_of(folder))[0] == Row("small/qa", "waiting", "")
+        assert cell_rows(status_of(folder))[0] == CellRow("small/qa", "waiting", "")
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_a_result(figures: CellFigures, text: str) -> None:
     assert result_text(figures) == text
 
 
-def many(*statuses: str) -> list[Row]:
-    return [Row(f"t/{number}", status, "") for number, status in enumerate(statuses)]
+def many(*statuses: str) -> list[CellRow]:
+    return [CellRow(f"t/{number}", status, "") for number, status in enumerate(statuses)]
 
 
 def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
@@ -176,7 +176,7 @@ def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -
         first, progress=None, job=job, state=replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
     )
     found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
-    what = [row.what for row in rows(found)]
+    what = [row.what for row in cell_rows(found)]
     assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
     assert what[1] == "Priority\\x1b"
     assert "Slurm" not in what[2]

@@ -7,18 +7,16 @@ import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory import api
-from eval_factory.cli.folder_commands import MOST_SHOWN, may_open, shown
+from eval_factory.cli.folder_commands import MOST_SHOWN, may_open, verified_lines
 from eval_factory.cli.main import cli
-from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.report import mlflow_runs
-from eval_factory.workflows.reproduce import Reproduction, Reran
+from eval_factory.core.errors import ConfigError
+from eval_factory.workflows.reproduce import Reproduction
 from eval_factory.workflows.verify import Finding, Verified
 from rated_folder import folder_to_rate
 from unit.report.exports.test_stored_facts import folder_of
@@ -59,7 +57,7 @@ def test_each_folder_has_a_line_and_each_finding() -> None:
 
 def test_of_many_findings_of_one_file_some_are_shown() -> None:
     findings = [Finding("f", f"line {n}", "") for n in range(MOST_SHOWN + 2)]
-    lines = shown(Verified(Path("b"), (*findings, Finding("g", "", "is missing")))).splitlines()
+    lines = verified_lines(Verified(Path("b"), (*findings, Finding("g", "", "is missing")))).splitlines()
     assert lines[0] == f"b: altered: {MOST_SHOWN + 3} findings"
     assert lines[MOST_SHOWN] == f"  f: line {MOST_SHOWN - 1}"
     assert lines[-2:] == ["  g: is missing", "  f: 2 more findings (--json shows them)"]
@@ -73,27 +71,6 @@ def test_the_run_config_goes_to_standard_output_and_what_differs_to_the_other(mo
     found = run("reproduce", "a")
     assert (found.exit_code, found.stdout) == (0, "config: 1\n")
     assert found.stderr == "differs: python \\x1b\nneeds: a key\n"
-
-
-def test_a_folder_for_it_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def reproduce(*given: Any) -> Reproduction:
-        asked.extend(given)
-        return Reproduction("x", (), (), Path("d/reproduce.yml"))
-
-    monkeypatch.setattr(api, "reproduce", reproduce)
-    assert run("reproduce", "a", "--output_dir", "d").stdout == "d/reproduce.yml\n"
-    assert asked == [Path("a"), Path("d")]
-
-
-@pytest.mark.parametrize("differences", [(), ("the prompts are not the same",)])
-def test_a_run_is_compared(differences: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluated: Any = SimpleNamespace(summary="all of it")
-    monkeypatch.setattr(api, "run_again", lambda *_, **__: Reran(evaluated, differences, ("exact_match: 1",)))
-    found = run("reproduce", "a", "--run", "--output-dir", "d")
-    assert found.stdout.splitlines() == ["all of it", "  exact_match: 1", *(f"  {line}" for line in differences)]
-    assert isinstance(found.exception, NotReportableError) is bool(differences)
 
 
 class _Pages:
@@ -235,22 +212,3 @@ def test_an_entry_of_the_hub_is_printed_or_written(tmp_path: Path) -> None:
     assert Path(written.output.strip()).read_text("utf-8") == printed.output
     refused = export("hf", folder_of(tmp_path, "shc_bmt_med"))
     assert isinstance(refused.exception, ConfigError)
-
-
-def test_mlflow_is_asked_for_each_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def log_run(record: mlflow_runs.MlflowRun, client: object, experiment: str) -> mlflow_runs.Logged:
-        asked.append((len(record.artifacts), client, experiment))
-        return mlflow_runs.Logged(f"r{len(asked)}", was_there=len(asked) == 2)
-
-    monkeypatch.setattr(mlflow_runs, "connect", lambda uri: f"client of {uri}")
-    monkeypatch.setattr(mlflow_runs, "log_run", log_run)
-    folders = [folder_of(tmp_path, task) for task in ("ehrshot", "shc_bmt_med")]
-    done = export("mlflow", *folders, "--tracking_uri", "http://h")
-    assert done.output.splitlines() == [
-        "ehrshot org/model: run r1",
-        "shc_bmt_med org/model: run r2 (was there already)",
-    ]
-    export("mlflow", folders[0], "--tracking-uri", "http://h", "--experiment", "e", "--with_texts")
-    assert asked == [(2, "client of http://h", "eval-factory")] * 2 + [(4, "client of http://h", "e")]

@@ -197,34 +197,3 @@ def test_helm_run_gets_utf_8_and_streams_take_any_text(
     latin.write("é \u2028")
     latin.flush()
     assert latin.buffer.getvalue() == b"\xe9 \\u2028"
-
-
-@pytest.mark.usefixtures("started")
-def test_a_stream_that_was_closed_goes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "utf-8")
-    monkeypatch.setattr(sys, "stdout", None)
-    make_ready()
-    made = sys.stdout
-    print("nowhere")
-    assert (made.name, made.encoding) == (os.devnull, "utf-8")
-    made.close()
-
-
-@pytest.mark.usefixtures("started")
-def test_a_descriptor_that_was_closed_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the first file that the program opens would be its standard output."""
-    opened: list[tuple[Any, ...]] = []
-
-    known = os.fstat
-
-    def fstat(descriptor: int) -> os.stat_result:
-        if descriptor == 1:
-            raise OSError(9, "Bad file descriptor")
-        return known(descriptor)
-
-    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "utf-8")
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fstat", fstat)
-        patched.setattr("os.open", lambda *arguments: opened.append(arguments))
-        make_ready()
-    assert opened == [(os.devnull, os.O_RDWR)]

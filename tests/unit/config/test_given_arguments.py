@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.evaluation import request_of, several
+from eval_factory.config.evaluation import arguments_of, several
 from eval_factory.core.errors import ConfigError
 
 
@@ -20,17 +20,17 @@ def test_one_alone_is_a_list_of_one(given: Any, expected: tuple[Any, ...]) -> No
 
 
 def test_a_file_and_a_mapping() -> None:
-    of_file = request_of("a.yml", "out", {"config.type": "x"}, "a=1")
+    of_file = arguments_of("a.yml", "out", {"config.type": "x"}, "a=1")
     assert of_file.run_config == Path("a.yml")
     assert of_file.document is None
     assert of_file.flags == {"config.type": "x", "config.output_dir": "out"}
     assert of_file.overrides == ("a=1",)
     document = {"config": {"type": "x"}}
-    of_mapping = request_of(document, None, None, [])
+    of_mapping = arguments_of(document, None, None, [])
     assert (of_mapping.run_config, of_mapping.document, dict(of_mapping.flags)) == (None, document, {})
-    assert request_of(None, None, None, []).run_config is None
+    assert arguments_of(None, None, None, []).run_config is None
 
 
 def test_a_flag_that_no_file_could_hold() -> None:
     with pytest.raises(ConfigError, match="of the type"):
-        request_of(None, None, {"config.type": object()}, [])
+        arguments_of(None, None, {"config.type": object()}, [])

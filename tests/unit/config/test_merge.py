@@ -21,8 +21,7 @@ FRAMEWORK, TASK, FILE, FLAG, OVERRIDE = Source
          {"a.x": FLAG, "a.y": FRAMEWORK, "b": FRAMEWORK, "c": FLAG}),
         ({FRAMEWORK: {"a": 1, "b": "x"}, FILE: {"a": 0, "b": ""}}, {"a": 0, "b": ""}, {"a": FILE, "b": FILE}),
         ({FRAMEWORK: {"a": {"x": 1}}, FILE: {"a": "text"}}, {"a": "text"}, {"a": FILE}),
-        ({FRAMEWORK: {"a": 5, "l": [1]}, FILE: {"a": {"x": 1}, "l": {"y": 2}}},
-         {"a": {"x": 1}, "l": {"y": 2}}, {"a.x": FILE, "l.y": FILE}),
+        ({FRAMEWORK: {"a": 5, "l": [1]}, FILE: {"a": {"x": 1}, "l": {"y": 2}}}, {"a": {"x": 1}, "l": {"y": 2}}, {"a.x": FILE, "l.y": FILE}),
         ({FRAMEWORK: {"a": 1, "ab": {"x": 2}, "b": {"a": 3}}, FILE: {"a": {"y": 4}}},
          {"a": {"y": 4}, "ab": {"x": 2}, "b": {"a": 3}}, {"a.y": FILE, "ab.x": FRAMEWORK, "b.a": FRAMEWORK}),
         # an empty mapping is a leaf until something is in it
@@ -47,14 +46,12 @@ FRAMEWORK, TASK, FILE, FLAG, OVERRIDE = Source
         # a default of nothing is a default: what stood there before it does not come back
         ({FRAMEWORK: {"x": None}}, {"x": None}, {"x": FRAMEWORK}),
         ({FRAMEWORK: {"x": 1}, TASK: {"x": None}}, {"x": None}, {"x": TASK}),
-        ({FRAMEWORK: {"a": {"x": 1}}, TASK: {"a": {"x": None}}, FILE: {"a": {"x": 5}}, FLAG: {"a": {"x": None}}},
-         {"a": {"x": None}}, {"a.x": TASK}),
+        ({FRAMEWORK: {"a": {"x": 1}}, TASK: {"a": {"x": None}}, FILE: {"a": {"x": 5}}, FLAG: {"a": {"x": None}}}, {"a": {"x": None}}, {"a.x": TASK}),
         ({FRAMEWORK: {"a": {"x": 1}, "b": 2}, TASK: {"a": 3, "b": {"y": 4}}, FILE: {"a": {"mine": 5}, "b": 6},
           FLAG: {"a": None, "b": None}},
          {"a": 3, "b": {"y": 4}}, {"a": TASK, "b.y": TASK}),
         # where there is no default, a null is kept for the model to refuse
-        ({FRAMEWORK: {"a": 1}, FILE: {"unknown": None, "s": {"u": None}}},
-         {"a": 1, "unknown": None, "s": {"u": None}}, {"a": FRAMEWORK}),
+        ({FRAMEWORK: {"a": 1}, FILE: {"unknown": None, "s": {"u": None}}}, {"a": 1, "unknown": None, "s": {"u": None}}, {"a": FRAMEWORK}),
         ({FRAMEWORK: {"a": 5}, FILE: {"a": {"x": None, "y": {"z": None}}}}, {"a": {"x": None, "y": {"z": None}}}, {}),
         # YAML has numbers for keys; the model refuses them by their path
         ({FILE: {1: "a", "b": {2: "c"}}}, {1: "a", "b": {2: "c"}}, {"1": FILE, "b.2": FILE}),

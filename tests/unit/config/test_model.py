@@ -14,8 +14,8 @@ from eval_factory.config.model import (
     ApiEndpoint,
     Extra,
     Judge,
-    Line,
     Number,
+    OneLineText,
     Parallelism,
     PathText,
     Positive,
@@ -87,14 +87,8 @@ def test_several_servers_of_one_model() -> None:
     ("urls", "said"),
     [
         ([], "is an empty list; it needs the URL of at least one server"),
-        (
-            ["https://a", "https://b", "https://A/chat/completions/"],
-            "the same server twice: https://a and https://A/chat",
-        ),
-        (
-            ["https://a/chat/completions", "https://b/completions"],
-            "URLs of chat and completions; all have to be of one",
-        ),
+        (["https://a", "https://b", "https://A/chat/completions/"], "the same server twice: https://a and https://A/chat"),
+        (["https://a/chat/completions", "https://b/completions"], "URLs of chat and completions; all have to be of one"),
         (["https://a", "host/v1"], "number 2 of the list: needs a scheme"),
         (["https://a", "https://me:word@host/v1"], "number 2 of the list: must hold no user name or password"),
         (["https://a", 5], "must be a URL, or a list of URLs; number 2 of the list is none"),
@@ -102,7 +96,7 @@ def test_several_servers_of_one_model() -> None:
         ({"a": "https://a"}, "must be text"),
         (7, "must be text"),
     ],
-)
+)  # fmt: skip
 def test_lists_of_servers_that_are_none(urls: object, said: str) -> None:
     told = refusal(Url, urls)
     assert said in told
@@ -126,9 +120,9 @@ def test_what_cannot_be_a_variables_name_is_never_shown(value: str) -> None:
     [("", "must not be empty"), (" \t", "must not be empty"), ("a\nb", "one line"), ("a\x1f", "one line")],
 )
 def test_lines(value: str, said: str) -> None:
-    assert said in refusal(Line, value)
-    assert taken(Line, "a b é\x7f") == "a b é\x7f"
-    assert "valid string" in refusal(Line, 5)
+    assert said in refusal(OneLineText, value)
+    assert taken(OneLineText, "a b é\x7f") == "a b é\x7f"
+    assert "valid string" in refusal(OneLineText, 5)
 
 
 def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:

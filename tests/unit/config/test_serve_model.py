@@ -12,7 +12,7 @@ from eval_factory.config.suite_model import (
     serve_of,
     served_lines,
     served_target,
-    settings_of,
+    server_variables,
     variables_of,
     words_of,
 )
@@ -20,7 +20,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.suite.planned_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked_cells
 from suites import suite
 
 DEFAULTS = load_framework().defaults.serve
@@ -102,7 +102,7 @@ def test_words_of_the_command() -> None:
 def test_variables_of_a_server_are_named_or_said() -> None:
     serve = ServeSection.model_validate({"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}).model_dump()
     assert variables_of(serve) == ["HF_TOKEN"]
-    assert settings_of(serve) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
+    assert server_variables(serve) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
 
 
 def test_a_dry_run_shows_it() -> None:
@@ -115,7 +115,7 @@ def test_a_dry_run_shows_it() -> None:
 
 def identities(**changes: Any) -> set[str]:
     found = suite(targets=[served(**changes)])
-    return {one.plan.identity for one in checked(found, {}) if one.plan is not None}
+    return {one.plan.identity for one in checked_cells(found, {}) if one.plan is not None}
 
 
 def test_the_identity_of_a_run_is_of_the_command_and_neither_of_the_port_nor_of_how_it_is_started() -> None:
@@ -137,13 +137,13 @@ def test_a_suite_with_a_served_target() -> None:
     assert found.limit_groups == {"small": "server of small", "b": "h/v1"}
     (target, _) = found.document["suite"]["targets"]
     assert "url" not in target["api_endpoint"]  # suite_config.yml can be run again
-    plans = {one.cell.target: one.plan for one in checked(found, {"OPENAI_API_KEY": "k" * 20}) if one.plan}
+    plans = {one.cell.target: one.plan for one in checked_cells(found, {"OPENAI_API_KEY": "k" * 20}) if one.plan}
     assert plans["small"].model.url.startswith("served://vllm-")
     assert (plans["small"].model.key_names, plans["b"].model.key_names) == ((), ("OPENAI_API_KEY",))
     assert plans["small"].identity == make_plan(plans["small"].evaluation).identity
     assert SuiteDir(found.folder.root).server_log("small").name == "small.log"
     with_key = suite(targets=[{**served(), "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"}}])
-    assert {one.plan.model.key_names for one in checked(with_key, {}) if one.plan} == {("OPENAI_API_KEY",)}
+    assert {one.plan.model.key_names for one in checked_cells(with_key, {}) if one.plan} == {("OPENAI_API_KEY",)}
     with pytest.raises(ConfigError, match="small has both `serve`"):
         suite(targets=[{**served(), "api_endpoint": {"url": "http://h/v1", "model_id": "m"}}])
     with pytest.raises(ConfigError, match=r"b has no api_endpoint.url"):

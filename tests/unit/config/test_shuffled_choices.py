@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.rules import choices_of
+from eval_factory.config.rules import option_texts_of
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import run_entry
 from unit.builders import evaluation, plan
@@ -23,7 +23,7 @@ def shuffled(type_: str, orders: Any = 3, **more: Any) -> dict[str, Any]:
     ["sample_medical_qa", "head_qa", "medbullets", "medhelm_med_qa", "medhelm_med_mcqa", "helm:mmlu:subject=anatomy"],
 )
 def test_questions_with_lettered_options_take_it(type_: str) -> None:
-    assert choices_of(evaluation(shuffled(type_)).task) == "by place"
+    assert option_texts_of(evaluation(shuffled(type_)).task) == "by place"
 
 
 @pytest.mark.parametrize(

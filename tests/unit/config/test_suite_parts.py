@@ -135,11 +135,6 @@ def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
     assert found["exclude"] == [{"target": "b"}]
 
 
-def test_a_null_takes_a_list_back() -> None:
-    assert whole({"variants": [{"name": "a"}]}, {"variants": None})["variants"] is None
-    assert whole({"variants": None}, {"variants": [{"name": "a"}]})["variants"] == [{"name": "a"}]
-
-
 def test_lists_of_an_override_replace() -> None:
     found = whole({"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},))
     assert found["targets"] == [{"name": "b", "x": 1}]

@@ -10,9 +10,9 @@ import pytest
 from eval_factory.core.annotations import (
     Annotations,
     AnswerKey,
-    Choice,
     Question,
     Rating,
+    RatingChoice,
     Sample,
     SampledAnswer,
     digest_of_shown,
@@ -24,7 +24,7 @@ from eval_factory.core.errors import PrerequisiteError
 KEY = AnswerKey('od"d\ud800', 1)
 ANSWER = SampledAnswer("bcdfg", KEY, "a" * 64, 1, 0.25, (Question("first", 5.0), Question("second", -2.0)))
 SAMPLE = Sample(
-    "sheet", "criteria", ("1", "2"), (Choice(1.0, "yes"), Choice(0.0, "no")), "score", (0.0, 1.0), ("low", "high"),
+    "sheet", "criteria", ("1", "2"), (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no")), "score", (0.0, 1.0), ("low", "high"),
     {KEY.as_text(): 1}, (ANSWER,),
 )  # fmt: skip
 

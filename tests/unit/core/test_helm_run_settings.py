@@ -39,12 +39,6 @@ def test_each_setting_is_one_variable() -> None:
     }
 
 
-def test_what_is_not_said_is_no_variable() -> None:
-    assert HelmRunSettings().environment() == {}
-    assert HelmRunSettings.from_environment({"PATH": "/bin"}) == HelmRunSettings()
-    assert HelmRunSettings.from_environment({"EVAL_FACTORY_WITHOUT": ""}).without == frozenset()
-
-
 def test_nothing_allowed_and_nobody_probed_are_said() -> None:
     nothing = HelmRunSettings(allowed=(), probed=frozenset(), proxies={})
     assert HelmRunSettings.from_environment(nothing.environment()) == nothing
@@ -68,11 +62,6 @@ def test_nothing_allowed_and_nobody_probed_are_said() -> None:
 )
 def test_the_environment_says_it_all(settings: HelmRunSettings) -> None:
     assert HelmRunSettings.from_environment(settings.environment()) == settings
-
-
-def test_libraries_have_their_variables_and_ours_come_first() -> None:
-    told = HelmRunSettings(run_id="r", libraries={"HF_HOME": "/hf", "EVAL_FACTORY_RUN_ID": "x"}).environment()
-    assert told == {"HF_HOME": "/hf", "EVAL_FACTORY_RUN_ID": "r"}
 
 
 @pytest.mark.parametrize("text", ["1", "0", "", "yes"])

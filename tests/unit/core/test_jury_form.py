@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 
 CRITERIA = [{"name": "right", "description": "it is true"}, {"name": "kind"}]
-TEN = form_of({"name": "jury_score", "scale": {"min": 0, "max": 10}, "criteria": CRITERIA})
-WORDS = form_of({"scale": {"good": 4, "poor": -1, "fair": 1}})
+TEN = jury_form_of({"name": "jury_score", "scale": {"min": 0, "max": 10}, "criteria": CRITERIA})
+WORDS = jury_form_of({"scale": {"good": 4, "poor": -1, "fair": 1}})
 
 
 def test_what_benchmark_yaml_says() -> None:
@@ -19,14 +19,14 @@ def test_what_benchmark_yaml_says() -> None:
     assert (TEN.lowest, TEN.scale, TEN.labels) == (0.0, (0.0, 10.0), {})
     assert TEN.criteria == {"right": "it is true", "kind": ""}
     assert (WORDS.values, list(WORDS.labels), WORDS.scale) == ((-1, 1, 4), ["poor", "fair", "good"], (-1.0, 4.0))
-    assert form_of({"name": "jury_score", "prompt_file": "x"}) == HELMS_FORM
-    only = form_of({"criteria": CRITERIA})
+    assert jury_form_of({"name": "jury_score", "prompt_file": "x"}) == HELMS_FORM
+    only = jury_form_of({"criteria": CRITERIA})
     assert (only.values, only.own_scale, list(only.criteria)) == (HELMS_FORM.values, False, ["right", "kind"])
 
 
-@pytest.mark.parametrize("form", [HELMS_FORM, TEN, WORDS, form_of({"scale": {"min": 1, "max": 5}})])
+@pytest.mark.parametrize("form", [HELMS_FORM, TEN, WORDS, jury_form_of({"scale": {"min": 1, "max": 5}})])
 def test_it_is_written_as_it_is_read(form: JuryForm) -> None:
-    assert form_of(form.as_dict()) == form
+    assert jury_form_of(form.as_dict()) == form
     assert HELMS_FORM.as_dict() == {}
 
 

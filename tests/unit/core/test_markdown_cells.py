@@ -8,7 +8,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from eval_factory.core.foreign_text import cell, code_block
+from eval_factory.core.foreign_text import code_block, markdown_cell
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 FOREIGN = {
@@ -26,14 +26,14 @@ FOREIGN = {
 
 @pytest.mark.parametrize("text", FOREIGN.values(), ids=FOREIGN)
 def test_a_cell_shows_the_text_itself(text: str) -> None:
-    shown = MARKDOWN.render(f"| a | b |\n|---|---|\n| {cell(text)} | end |\n")
+    shown = MARKDOWN.render(f"| a | b |\n|---|---|\n| {markdown_cell(text)} | end |\n")
     found = re.search(r"<tbody>\n<tr>\n<td>(.*)</td>\n<td>end</td>\n</tr>\n</tbody>", shown)
     assert found, shown
     assert html.unescape(found[1]) == text
 
 
 def test_what_is_not_printable_is_escaped_and_stays_on_the_line() -> None:
-    assert cell("a\nb\x1b[2J\u202e") == "a\\\\nb\\\\x1b\\[2J\\\\u202e"
+    assert markdown_cell("a\nb\x1b[2J\u202e") == "a\\\\nb\\\\x1b\\[2J\\\\u202e"
 
 
 @pytest.mark.parametrize("text", ["a: 1\nb: <b>x</b>", "```\nx\n```", "a `````` b", "", "a\n\n"])

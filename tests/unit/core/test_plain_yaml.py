@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from eval_factory.config.load import load_run_config, parse_overrides
-from eval_factory.core import plain_yaml
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import (
     MOST_BYTES,
@@ -199,11 +198,3 @@ def test_a_damaged_own_file_is_no_yaml() -> None:
         parse_own("a: [1,\n")
     with pytest.raises(YamlSyntaxError, match="constructor"):
         parse_own("!!python/name:os.system")
-
-
-def test_nobody_else_reads_yaml() -> None:
-    package = Path(plain_yaml.__file__).parents[1]
-    readers = {
-        path.name for path in package.rglob("*.py") if re.search(r"yaml\.(safe_|full_)?load", path.read_text("utf-8"))
-    }
-    assert readers == {"plain_yaml.py", "fast_startup.py"}  # the second only speaks of HELM's

@@ -13,10 +13,10 @@ from eval_factory.core.annotations import (
     YES_NO,
     AnswerKey,
     Asked,
-    Choice,
     Question,
+    RatingChoice,
     asked_of,
-    choices_of,
+    ratings_on_scale,
 )
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import InstanceRecord, JuryReport, TaskResult
@@ -71,7 +71,7 @@ def test_answers_that_are_right_or_wrong_are_rated_yes_or_no() -> None:
 def test_a_jurys_criteria_are_asked_on_its_scale() -> None:
     found = asked(of_jury(), "jury", (1, 5), jury=JuryReport({}, None, {}, {}))
     assert found.questions(of_jury()) == (Question("accuracy"), Question("clarity"))
-    assert found.choices == tuple(Choice(float(one), str(one)) for one in range(1, 6))
+    assert found.choices == tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
     assert found.marks_of(of_jury()) == {"kind": {0: 5.0, 1: 4.0}, "silent": {}, "odd": {}}
     assert found.scores_of(of_jury()) == {"kind": 4.5}
     assert found.score_by(found.questions(of_jury()), [1.0, 4.0]) == 2.5
@@ -80,7 +80,7 @@ def test_a_jurys_criteria_are_asked_on_its_scale() -> None:
 def test_labels_and_criteria_of_the_benchmark_are_shown_to_raters() -> None:
     jury = JuryReport({}, None, {}, {}, {"good": 9, "poor": 1}, {"clarity": "a patient understands it"})
     found = asked(of_jury(), "jury", (1, 9), jury=jury)
-    assert found.choices == (Choice(1.0, "poor"), Choice(9.0, "good"))
+    assert found.choices == (RatingChoice(1.0, "poor"), RatingChoice(9.0, "good"))
     assert found.questions(of_jury()) == (Question("accuracy"), Question("clarity: a patient understands it"))
     assert found.marks_of(of_jury())["kind"] == {0: 5.0, 1: 4.0}
     assert asked(CASE, "rubric_score", (0, 1), jury=jury).choices == YES_NO
@@ -128,7 +128,7 @@ def test_what_the_main_score_is_not_made_of_is_not_rated(record: InstanceRecord)
     ],
 )  # fmt: skip
 def test_a_scale_gives_its_ratings(scale: tuple[float, float] | None, values: list[float], labels: list[str]) -> None:
-    assert [one.label for one in choices_of(scale, values)] == labels
+    assert [one.label for one in ratings_on_scale(scale, values)] == labels
 
 
 @pytest.mark.parametrize(

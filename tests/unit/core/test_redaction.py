@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core import secrets
 from eval_factory.core.safe_files import json_line
-from eval_factory.core.secrets import REDACTED, Redactor, is_placeholder, looks_like_key
+from eval_factory.core.secrets import REDACTED, Redactor, is_placeholder
 
 KEY = "plain-looking-value-77"
 
@@ -38,12 +38,6 @@ KEY = "plain-looking-value-77"
 )
 def test_shapes_are_redacted(text: str) -> None:
     assert REDACTED in Redactor().text(f"before {text} after")
-
-
-def test_known_values_are_redacted_also_when_quoted_for_a_url() -> None:
-    redactor = Redactor(["p@ss/word 1 & 2"])
-    for text in ("p@ss/word 1 & 2", "p%40ss%2Fword%201%20%26%202", "p%40ss/word%201%20%26%202", "p@ss/word 1 &amp; 2"):
-        assert redactor.text(f"x {text} y") == f"x {REDACTED} y"
 
 
 ODD_KEY = 'sk/Canary+5f&3a9c"1e7b2?d48~'
@@ -98,11 +92,6 @@ def test_only_the_key_is_taken_out_of_base64() -> None:
     assert base64.b64decode(before[: len(before) // 4 * 4]) == b"nam"
     assert encoded.endswith(after)
     assert base64.b64decode(after[-(len(after) // 4 * 4) :]).endswith(b"host.example")
-
-
-def test_escapes_of_other_text_are_left_alone() -> None:
-    text = "50 %25 of \\u0041 &#65; \\x41 100%"
-    assert Redactor([KEY]).known(text) == text
 
 
 def test_ordinary_text_is_left_alone() -> None:
@@ -176,11 +165,6 @@ def test_a_secret_that_has_the_name_of_a_file_stays_hidden(tmp_path: Path, monke
     assert Redactor.from_environment({"K": KEY}, ["K"]).text(KEY) == REDACTED
 
 
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "KEY2", "_x", "HF_TOKEN", "my_very_long_variable_name_for_a_key"])
-def test_the_name_of_a_variable_does_not_look_like_a_key(name: str) -> None:
-    assert not looks_like_key(name)
-
-
 def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
     secret = "a-secret-of-some-length-1"
     known = Redactor([secret])
@@ -190,30 +174,12 @@ def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
     assert not Redactor().finds(secret)
 
 
-@pytest.mark.parametrize(("text", "safe"), [("sk-01234567", REDACTED), ("a://b:c@d", f"a://{REDACTED}@d")])
-def test_the_shortest_texts_that_hold_a_key(text: str, safe: str) -> None:
-    assert Redactor().text(text) == safe
-
-
 def test_a_secret_is_found_in_a_text_that_held_none_before() -> None:
     redactor = Redactor()
     text = f"it holds {KEY} and more"
     assert redactor.text(text) == redactor.text(text) == text
     redactor.learn(KEY)
     assert redactor.text(text) == redactor.text(text) == f"it holds {REDACTED} and more"
-
-
-def test_only_so_many_texts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short text takes room too; what has none is looked at each time, with the same outcome."""
-    monkeypatch.setattr(secrets, "MOST_REMEMBERED", 2 * secrets.AN_ENTRY + 30)
-    unchanged = secrets.Unchanged()
-    for text in ("a" * 20, "b" * 11, "c" * 10, ""):
-        unchanged.add(text)
-    assert unchanged.texts == {"a" * 20, "c" * 10}
-    redactor = Redactor([KEY])
-    texts = [f"patient {number}" for number in range(10)]
-    assert [redactor.text(text) for text in texts * 2] == texts * 2
-    assert redactor.text(f"{KEY} again") == f"{REDACTED} again"
 
 
 ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'
@@ -234,16 +200,6 @@ def test_a_line_is_that_of_the_redacted_value(redactor: Redactor) -> None:
                 clean = redactor.tree(value)
                 assert redactor.line(value) in ((json_line(clean), clean), (json_line(value), value))
                 assert redactor.line(value)[0] == json_line(clean)
-
-
-def test_what_begins_no_secret_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    redactor = Redactor([KEY])
-    monkeypatch.setattr(Redactor, "tree", lambda *_: pytest.fail("it was gone through"))
-    value = {"prompt": "Context: 95 % of \u00e9 \\ 5 & 6\nAnswer:", "n": [1, None, ("x", 2.5)], "k": KEY[:-1]}
-    assert redactor.line(value) == (json_line(value), value)
-    redactor.learn("Context: 95 % of")
-    with pytest.raises(pytest.fail.Exception, match="gone through"):
-        redactor.line(value)
 
 
 SPREAD: dict[str, Callable[[str], str]] = {

@@ -55,13 +55,3 @@ def test_another_thread_leaves_signals_alone() -> None:
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGHUP)]
-
-
-def test_a_handler_that_cannot_be_put_back_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a program in C that Python runs in: Python calls it None, and refuses to set it."""
-    told: list[object] = []
-    monkeypatch.setattr(signal, "getsignal", lambda _number: None)
-    monkeypatch.setattr(signal, "signal", lambda *what: told.append(what))
-    with not_to_be_hung_up():
-        pass
-    assert told == []

@@ -35,12 +35,6 @@ def test_a_run_that_is_a_suite_lies_in_its_own_output_folder() -> None:
     assert found.cell_config("model", "medec") == Path("out/.slurm/.suite/cells/model/medec.yml")
 
 
-def test_any_other_folder_is_that_of_a_suite() -> None:
-    found = suite_dir(Path("out"))
-    assert type(found) is SuiteDir
-    assert found.named == Path("out")
-
-
 def test_what_is_read_of_a_suite_are_its_files_and_those_of_its_runs(tmp_path: Path) -> None:
     for folder, mark in (("a/x", ".eval-factory"), ("a/y", "evaluation_config.yaml"), ("a/no_run", "x")):
         (tmp_path / folder).mkdir(parents=True)

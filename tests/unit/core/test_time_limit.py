@@ -34,11 +34,3 @@ def test_what_is_spent_to_the_end_is_allowed_and_more_is_not() -> None:
         with pytest.raises(OutOfTime):
             limit.check()
     assert limit.spent == 3.0
-
-
-def test_outside_a_block_nothing_is_counted() -> None:
-    limit = TimeLimit(0.0, ticking().__next__)
-    limit.check()
-    assert limit.spent == 0.0
-    with pytest.raises(OutOfTime):
-        TimeLimit(-1.0).check()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.data.bundle import compare, read_file_list, read_manifest
+from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
 from eval_factory.data.importing import import_folder
 from invented_bundle import digest, folder_to_import, scripted, sources
 
@@ -20,7 +20,7 @@ def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
     said: list[str] = []
     manifest = import_folder(given, root, sources(), said.append)
     assert manifest.tasks == ["questions", "notes", "calc"]
-    assert not compare(root, read_manifest(root))
+    assert not compare_files(root, read_manifest(root))
     assert read_file_list(root / "file_lists/notes.json") == ["B - 2.txt", "a 1.txt"]  # by bytes, as git sorts
     (entry,) = manifest.hub
     assert entry.folder == f"hf/datasets/org___some-calc/default/0.0.0/{'0' * 40}"
@@ -56,14 +56,6 @@ def test_a_sums_file_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
         import_folder(given, tmp_path / "bundle", sources(), no_line)
 
 
-def test_a_folder_without_sums_is_taken_with_a_warning(tmp_path: Path) -> None:
-    given = folder_to_import(tmp_path / "given")
-    (given / "SHA256SUMS").unlink()
-    said: list[str] = []
-    import_folder(given, tmp_path / "bundle", sources(), said.append)
-    assert said[0].startswith("warning: ")
-
-
 ODD_NAMES = {
     "case": ("K.txt", "differ in case only"),
     "no UTF-8": (os.fsdecode(b"\xff.txt"), r"'scenarios/odd/\\udcff\.txt' is no UTF-8"),
@@ -87,7 +79,7 @@ def test_a_name_that_a_bundle_cannot_hold_is_said_and_nothing_is_left(kind: str,
     with pytest.raises(PrerequisiteError, match=message):
         import_folder(given, root, sources(), no_line)
     assert root.exists() == over
-    assert not over or not compare(root, read_manifest(root))
+    assert not over or not compare_files(root, read_manifest(root))
 
 
 def test_a_name_that_clashes_with_what_the_bundle_holds(tmp_path: Path) -> None:
@@ -97,7 +89,7 @@ def test_a_name_that_clashes_with_what_the_bundle_holds(tmp_path: Path) -> None:
     (given / "scenarios/notes/a 1.txt").rename(given / "scenarios/notes/A 1.txt")
     with pytest.raises(PrerequisiteError, match=r"cannot hold this: '.*' and '.*' differ in case only"):
         import_folder(given, root, sources(), no_line)
-    assert not compare(root, read_manifest(root))
+    assert not compare_files(root, read_manifest(root))
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:

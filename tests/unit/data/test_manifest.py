@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.data.bundle import MANIFEST, compare, manifest_sha256, parse_manifest, read_manifest
+from eval_factory.data.bundle import MANIFEST, compare_files, manifest_sha256, parse_manifest, read_manifest
 from eval_factory.data.sources import relative_path
 
 SET = "scenarios/questions/data/set.json"
@@ -14,7 +14,7 @@ SET = "scenarios/questions/data/set.json"
 
 def test_a_fresh_bundle_is_as_its_manifest_says(bundle: Path) -> None:
     manifest = read_manifest(bundle)
-    assert not compare(bundle, manifest)
+    assert not compare_files(bundle, manifest)
     assert manifest.tasks == ["notes", "questions"]
     entry = manifest.paths()[SET]
     assert (entry.size, entry.source) == (16, "import:given")
@@ -27,17 +27,17 @@ def test_missing_altered_and_extra_files_are_named(bundle: Path) -> None:
     (bundle / SET).write_bytes(b'{"1": "Is it!"}\n')  # of the same size
     (bundle / "scenarios/notes/a 1.txt").unlink()
     (bundle / "scenarios/notes/new.txt").write_text("x")
-    assert compare(bundle, manifest).lines() == [
+    assert compare_files(bundle, manifest).lines() == [
         "missing: scenarios/notes/a 1.txt", f"altered: {SET}", "extra: scenarios/notes/new.txt",
     ]  # fmt: skip
-    assert compare(bundle, manifest, only=[SET]).lines() == [f"altered: {SET}"]
+    assert compare_files(bundle, manifest, only=[SET]).lines() == [f"altered: {SET}"]
 
 
 def test_a_link_is_no_file_of_a_bundle(bundle: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (bundle / "scenarios/questions").rename(elsewhere)
     (bundle / "scenarios/questions").symlink_to(elsewhere)
-    lines = compare(bundle, read_manifest(bundle)).lines()
+    lines = compare_files(bundle, read_manifest(bundle)).lines()
     assert lines == [f"altered: {SET}", "extra: scenarios/questions"]
 
 

@@ -74,25 +74,25 @@ def test_where_nothing_moves_nothing_is_pinned(tmp_path: Path) -> None:
     assert pins_of() is None
 
 
-def loaded(here: Plan, **revisions: str) -> list[str]:
+def loaded(here: Plan, **revisions: str) -> Plan:
+    """A plan of which a run read these data sets."""
     here.rundir.helm.mkdir(parents=True)
     rows = [
         {"id": f"org/{name}", "config": "default", "revision": revision, "folder": "/x"}
         for name, revision in revisions.items()
     ]
     (here.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps(rows))
-    return notes_on_revisions(here)
+    return here
 
 
-def test_another_revision_than_the_pinned_one_is_said(tmp_path: Path) -> None:
-    assert loaded(task("pubmed_qa", tmp_path), pinned=OTHER) == [
-        f"org/pinned was read at revision {OTHER}, not at the pinned {PINNED}: scores may not compare"
-    ]
-
-
-def test_a_revision_that_nobody_knows_is_said_so(tmp_path: Path) -> None:
-    assert loaded(task("pubmed_qa", tmp_path), pinned=UNKNOWN_REVISION) == [
-        f"org/pinned was read at an unknown revision, not at the pinned {PINNED}: scores may not compare"
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [(OTHER, f"revision {OTHER}"), (UNKNOWN_REVISION, "an unknown revision")],
+    ids=["other", "unknown"],
+)
+def test_another_revision_than_the_pinned_one_is_said(read: str, told: str, tmp_path: Path) -> None:
+    assert notes_on_revisions(loaded(task("pubmed_qa", tmp_path), pinned=read)) == [
+        f"org/pinned was read at {told}, not at the pinned {PINNED}: scores may not compare"
     ]
 
 
@@ -100,22 +100,12 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
     """A data set with a loading script is run at its revision, but its cache does not say at which."""
     here = task("pubmed_qa", tmp_path)
     assert notes_on_revisions(here) == []
-    assert loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER) == []
-
-
-def read_data_sets(here: Plan, *revisions: str) -> Plan:
-    """Written down as those that a run of it read."""
-    here.rundir.helm.mkdir(parents=True)
-    read = [
-        {"id": f"org/{name}", "config": "default", "revision": revision, "folder": "x"}
-        for name, revision in zip(("pinned", "script", "newest"), revisions, strict=True)
-    ]
-    (here.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps(read))
-    return here
+    here = loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER)
+    assert notes_on_revisions(here) == []
 
 
 def test_the_revisions_of_data_sets_that_were_read(tmp_path: Path) -> None:
-    here = read_data_sets(task("pubmed_qa", tmp_path), OTHER, PINNED, UNKNOWN_REVISION)
+    here = loaded(task("pubmed_qa", tmp_path), pinned=OTHER, script=PINNED, newest=UNKNOWN_REVISION)
     assert revisions_of(here, {}) == {"hub:org/pinned": OTHER, "hub:org/script": PINNED}
     assert list(unlike_pinned(here, {})) == [("org/pinned", PINNED, OTHER)]
 

@@ -10,9 +10,9 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data import run_data as placing
-from eval_factory.data.bundle import Manifest, compare
+from eval_factory.data.bundle import Manifest, compare_files
 from eval_factory.data.importing import import_folder
-from eval_factory.data.run_data import check_data, place, takes_all_files, with_bundle
+from eval_factory.data.run_data import BundleInUse, check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
 from eval_factory.plan.run_plan import Plan
 from invented_bundle import NOTES, QUESTIONS, folder_to_import, sources
@@ -40,11 +40,21 @@ def plan_of(task: str, tmp_path: Path, bundle: Path | None, **extra: Any) -> Pla
     return plan({"config.type": task, "config.output_dir": str(tmp_path / "out"), **flags})
 
 
-def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_path: Path) -> None:
-    this = plan_of("pubmed_qa", tmp_path, bundle)
+def looked_for(this: Plan) -> BundleInUse:
     found = check_data(this, {})
     assert found is not None
+    return found
+
+
+def placed(this: Plan) -> BundleInUse:
+    found = looked_for(this)
     place(found, this)
+    return found
+
+
+def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_path: Path) -> None:
+    this = plan_of("pubmed_qa", tmp_path, bundle)
+    found = placed(this)
     folder = tmp_path / "out/helm/scenarios/questions"
     copy = folder / "data/set.json"
     assert copy.read_bytes() == QUESTIONS
@@ -65,9 +75,7 @@ def test_a_file_that_another_task_reads_too_is_copied_to_where_this_one_looks(
     with_other = table.model_copy(update={"tasks": {**table.tasks, "medbullets": other}})
     monkeypatch.setattr(placing, "load_sources", lambda: with_other)
     this = plan_of("medbullets", tmp_path, bundle)
-    found = check_data(this, {})
-    assert found is not None
-    place(found, this)
+    placed(this)
     assert (tmp_path / "out/helm/scenarios/other-questions/data/set.json").read_bytes() == QUESTIONS
     assert not (tmp_path / "out/helm/scenarios/questions").exists()
 
@@ -82,9 +90,7 @@ def test_nothing_is_deleted_or_written_through_a_link(linked: str, bundle: Path,
     link = tmp_path / "out/helm" / linked
     link.parent.mkdir(parents=True)
     link.symlink_to(shared)
-    found = check_data(this, {})
-    assert found is not None
-    place(found, this)
+    placed(this)
     assert [path.read_text() for path in theirs] == ["theirs"] * len(theirs)
     assert not link.is_symlink()
     assert (tmp_path / "out/helm/scenarios/questions/data/set.json").read_bytes() == QUESTIONS
@@ -94,10 +100,8 @@ def test_a_link_into_the_bundle_does_not_make_it_the_runs(bundle: Path, tmp_path
     this = plan_of("pubmed_qa", tmp_path, bundle)
     (tmp_path / "out/helm/scenarios").mkdir(parents=True)
     (tmp_path / "out/helm/scenarios/questions").symlink_to(bundle / "scenarios/questions")
-    found = check_data(this, {})
-    assert found is not None
-    place(found, this)
-    assert not compare(bundle, found.manifest)
+    found = placed(this)
+    assert not compare_files(bundle, found.manifest)
     copy = tmp_path / "out/helm/scenarios/questions/data/set.json"
     assert copy.stat().st_ino != (bundle / "scenarios/questions/data/set.json").stat().st_ino
 
@@ -108,8 +112,7 @@ def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> Non
     (tmp_path / "disk/scenarios/questions/mine.txt").write_text("theirs")
     (tmp_path / "out").mkdir()
     (tmp_path / "out/helm").symlink_to(tmp_path / "disk")
-    found = check_data(this, {})
-    assert found is not None
+    found = looked_for(this)
     with pytest.raises(PrerequisiteError, match="helm: is a link"):
         place(found, this)
     assert (tmp_path / "disk/scenarios/questions/mine.txt").read_text() == "theirs"
@@ -118,9 +121,7 @@ def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> Non
 def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
     """The bundle may go away while the model is asked."""
     this = plan_of("mtsamples_procedures", tmp_path, bundle, max_length=9)
-    found = check_data(this, {})
-    assert found is not None
-    place(found, this)
+    found = placed(this)
     settings = with_bundle(HelmRunSettings(libraries={"A": "b"}), found, this)
     helm = tmp_path / "out/helm"
     libraries = {"A": "b", "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken")}
@@ -133,8 +134,7 @@ def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
 
 def test_a_bundle_that_changes_before_it_is_copied(bundle: Path, tmp_path: Path) -> None:
     this = plan_of("pubmed_qa", tmp_path, bundle)
-    found = check_data(this, {})
-    assert found is not None
+    found = looked_for(this)
     (bundle / "scenarios/questions/data/set.json").write_bytes(b"[]")
     with pytest.raises(PrerequisiteError, match=r"data/set\.json was changed while the run began"):
         place(found, this)
@@ -167,9 +167,7 @@ def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> 
     root = tmp_path / "bundle"
     import_folder(folder_to_import(tmp_path / "given"), root, sources(), lambda _line: None)
     this = plan_of("medcalc_bench", tmp_path, root)
-    found = check_data(this, {})
-    assert found is not None
-    place(found, this)
+    found = placed(this)
     hashed = sha256_of(root / "manifest.json")
     shutil.rmtree(root)
     record = found.record()
@@ -208,8 +206,7 @@ def test_a_run_entry_reads_what_the_task_reads(
 @pytest.mark.parametrize("entry", ["mmlu:subject=anatomy", "head_qa:language=fr", "medcalc_bench:version=v9"])
 def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_path: Path) -> None:
     this = plan_of(f"helm:{entry}", tmp_path, bundle)
-    found = check_data(this, {})
-    assert found is not None
+    found = looked_for(this)
     assert (
         with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
     )  # the user's own HF_HOME, and the network, are left alone

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.data.bundle import compare, read_file_list, read_manifest
+from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
 from eval_factory.data.pull import RETRIES, pull
 from eval_factory.data.sources import Sources
 from invented_bundle import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
@@ -32,7 +32,7 @@ def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
     said: list[str] = []
     pull(["questions", "notes", "calc", "records", "own"], tmp_path / "b", origin.sources(), said.append)
     manifest = read_manifest(tmp_path / "b")
-    assert not compare(tmp_path / "b", manifest)
+    assert not compare_files(tmp_path / "b", manifest)
     assert manifest.tasks == ["calc", "notes", "questions"]
     listed = manifest.paths()
     assert listed["scenarios/questions/data/set.json"].source == f"{origin.url}/q/set.json"
@@ -63,7 +63,7 @@ def test_what_one_task_lacks_does_not_keep_another_back(tmp_path: Path, origin: 
         pull(["notes", "questions"], tmp_path / "b", origin.sources(), no_line)
     manifest = read_manifest(tmp_path / "b")
     assert manifest.tasks == ["questions"]
-    assert not compare(tmp_path / "b", manifest)
+    assert not compare_files(tmp_path / "b", manifest)
 
 
 BAD_ANSWERS = {
@@ -178,7 +178,7 @@ def test_a_new_revision_takes_the_place_of_the_old_one(tmp_path: Path, origin: O
     pull(["calc"], tmp_path / "b", origin.sources(), no_line)
     manifest = read_manifest(tmp_path / "b")
     assert [entry.revision for entry in manifest.hub] == ["cd" * 20]
-    assert not compare(tmp_path / "b", manifest)
+    assert not compare_files(tmp_path / "b", manifest)
 
 
 def test_what_no_benchmark_reads_may_be_missing(tmp_path: Path, origin: Origin) -> None:
@@ -186,7 +186,7 @@ def test_what_no_benchmark_reads_may_be_missing(tmp_path: Path, origin: Origin) 
     said: list[str] = []
     pull(["questions"], tmp_path / "b", origin.sources(), said.append)
     assert said[-1].startswith("nltk punkt_tab: not pulled")
-    assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))
+    assert not compare_files(tmp_path / "b", read_manifest(tmp_path / "b"))
 
 
 def test_mistakes_are_said_before_anything_is_asked(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
     assert set(read_manifest(tmp_path / "b").paths()) == {
         "scenarios/exam/data/dev.json", "scenarios/exam/data/train.json"
     }  # fmt: skip
-    assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))
+    assert not compare_files(tmp_path / "b", read_manifest(tmp_path / "b"))
 
 
 @pytest.mark.parametrize("content", [b"<html>are you a robot?</html>", b"PK\x05\x06" + bytes(18)])
@@ -247,7 +247,7 @@ def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
     ).with_origins({"raw": origin.url})
     pull(["leaderboards"], tmp_path / "b", table, no_line)
     assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == b"entries: []"
-    assert not compare(tmp_path / "b", read_manifest(tmp_path / "b"))
+    assert not compare_files(tmp_path / "b", read_manifest(tmp_path / "b"))
 
 
 def scripted(revision: str | None) -> Sources:

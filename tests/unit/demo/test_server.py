@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from eval_factory.demo.server import DemoServer, answer_chat, baseline_answer, embedded_judgement
+from eval_factory.demo.server import DemoServer, baseline_answer, embedded_judgement
 from eval_factory.helm.criterion_output import parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt
 from eval_factory.tasks.rubric_case import Criterion
@@ -108,9 +108,3 @@ def test_several_criteria() -> None:
 def test_other_prompts_are_answered_as_before() -> None:
     assert embedded_judgement("A. one\nB. another") is None
     assert embedded_judgement("<conversation>\nx\n</conversation>\n") is None
-
-
-def test_the_endpoint_answers_with_it() -> None:
-    prompt = criterion_prompt(MESSAGES, "aspirin", [HALF])
-    body = answer_chat({"messages": [{"role": "user", "content": prompt}]})
-    assert json.loads(body["choices"][0]["message"]["content"])["criteria_met"] is True

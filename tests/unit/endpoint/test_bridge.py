@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import signal
@@ -220,16 +219,3 @@ def test_others_go_on_while_one_pauses() -> None:
 
     map_at_once(process, range(5), 2)
     assert seen == [1, 2, 3, 4, 0]
-
-
-def test_there_is_one_loop_of_all_threads() -> None:
-    async def its() -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
-    found: list[asyncio.AbstractEventLoop] = []
-    threads = [threading.Thread(target=lambda: found.append(bridge.wait_for(its()))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {*found, in_the_loop(lambda: bridge.wait_for(its()))} == {bridge.the_loop()}

@@ -78,11 +78,3 @@ def test_a_judge_at_several_servers() -> None:
     (groups,) = limits_of([RunEndpoints([endpoint_settings(role="gpt", model_id="g", servers=(A, B))])]).of_runs
     judges = [f"judge g at {A}", f"judge g at {B}"]
     assert groups == {"gpt": ", ".join(judges), "gpt at server 1": judges[0], "gpt at server 2": judges[1]}
-
-
-def test_servers_that_no_url_names() -> None:
-    run = RunEndpoints([endpoint_settings(url="served://x/v1", parallelism=6)], "server of own", model_servers=2)
-    found = limits_of([run])
-    one, two = "server of own: server 1", "server of own: server 2"
-    assert found.of_runs == ({"model": "server of own", "model at server 1": one, "model at server 2": two},)
-    assert found.limits == {"server of own": LimitOf(6), one: LimitOf(6), two: LimitOf(6)}

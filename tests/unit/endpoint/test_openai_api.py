@@ -165,14 +165,14 @@ def test_logprobs_that_are_none(logprobs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("count", [10**30, 2**53 + 1, -5, True, "3", 3.0, None])
 def test_a_count_of_tokens_that_is_none(count: Any) -> None:
-    assert openai_api.usage_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (None, 4)
+    assert openai_api.tokens_of({"usage": {"prompt_tokens": count, "completion_tokens": 4}}) == (None, 4)
 
 
 def test_usage() -> None:
-    assert openai_api.usage_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (0, 2**53)
-    assert openai_api.usage_of({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}) == (3, 4)
-    assert openai_api.usage_of({"usage": None}) == (None, None)
-    assert openai_api.usage_of({}) == (None, None)
+    assert openai_api.tokens_of({"usage": {"prompt_tokens": 0, "completion_tokens": 2**53}}) == (0, 2**53)
+    assert openai_api.tokens_of({"usage": {"prompt_tokens": 3, "completion_tokens": 4}}) == (3, 4)
+    assert openai_api.tokens_of({"usage": None}) == (None, None)
+    assert openai_api.tokens_of({}) == (None, None)
 
 
 def adapter(**changes: Any) -> openai_api.Adapter:

@@ -9,7 +9,7 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import replies
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply
 from eval_factory.endpoint.openai_api import UnusableAnswer
-from eval_factory.endpoint.replies import ReplyReader, largest_answer
+from eval_factory.endpoint.replies import ReplyReader, RequestFailed, largest_answer
 
 
 def answer_of(size: int) -> Reply:
@@ -83,3 +83,8 @@ def test_a_key_in_an_answer_is_not_kept_however_it_is_written(written: str, codi
         assert (text == json.loads(document)["choices"][0]["message"]["content"]) is is_kept
         assert ("REDACTED" in text) is not is_kept
         assert completion.body["choices"][0]["message"]["content"] == text
+
+
+def test_a_cause_is_the_endpoints_own_sentence_and_else_the_message() -> None:
+    assert RequestFailed("HTTP 400: no, and a whole prompt", 400, "no").cause == "HTTP 400: no"
+    assert RequestFailed("the connection was closed").cause == "the connection was closed"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -15,14 +16,12 @@ import pytest
 
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client, servers
-from eval_factory.endpoint.connection import Connection, StopMessages
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import FIRST_ABSENCE_S, MAX_ABSENCE_S, Server, Servers, servers_at
-from eval_factory.endpoint.sign_in import KeySignIn
+from eval_factory.endpoint.servers import FIRST_ABSENCE_S, MAX_ABSENCE_S, Server, Servers, servers_of
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -67,21 +66,22 @@ class Replies(Transport):
 SETTINGS = endpoint_settings(servers=("http://a/v1", "http://b/v1", "http://c/v1"), max_retries=0, parallelism=6)
 
 
-def connection(transport: Transport, name: str) -> Connection:
-    url = f"http://{name}/v1/chat/completions"
-    return Connection(
-        url, transport, KeySignIn(None), StopMessages(SETTINGS, url, None), Redactor(), f"http://{name}/v1"
-    )
+def servers_with(transports: Sequence[Transport], **options: Any) -> Servers:
+    """So many of a, b and c."""
+    urls = SETTINGS.servers[: len(transports)]
+    settings = dataclasses.replace(SETTINGS, servers=urls)
+    found = servers_of(settings, env={}, redactor=Redactor(), say=print, **options)
+    for server, transport in zip(found.all, transports, strict=True):
+        server.transport = transport
+    return found
 
 
 def three(*transports: Transport, has_answered: bool = True) -> Servers:
-    given = transports or [Replies() for _ in range(3)]
-    made = [connection(transport, name) for transport, name in zip(given, "abc", strict=False)]
-    return servers_at(made, SETTINGS, has_answered=has_answered)
+    return servers_with(transports or [Replies() for _ in range(3)], has_answered=has_answered)
 
 
 def name_of(server: Server) -> str:
-    return server.connection.name[7]
+    return server.name[7]
 
 
 def chosen(found: Servers, times: int, avoid: Server | None = None) -> str:
@@ -175,7 +175,7 @@ def test_where_all_failed_all_are_asked(clock: Clock) -> None:
 
 
 def test_one_server_is_asked_as_ever(clock: Clock) -> None:
-    found = servers_at([connection(Replies(), "a")], SETTINGS)
+    found = servers_with([Replies()])
     assert not found.failed(found.all[0], clock.now, 60.0)
     assert chosen(found, 2) == "aa"
 
@@ -186,7 +186,7 @@ def test_all_together_are_no_more_than_the_limit() -> None:
     def limits(name: str) -> LocalAdmission:
         return shared.setdefault(name, LocalAdmission(SETTINGS.limit))
 
-    found = servers_at([connection(Replies(), name) for name in "abc"], SETTINGS, shared=limits)
+    found = servers_with([Replies() for _ in "abc"], shared=limits)
     assert list(shared) == ["model at server 1", "model at server 2", "model at server 3", "model"]
     with ExitStack() as stack:
         for _ in range(6):

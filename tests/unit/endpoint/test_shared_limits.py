@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
@@ -40,10 +39,6 @@ def admission_of(limits: SharedLimits, role: str = "model") -> Admission:
 def processes(server: LimitServer, number: int) -> Iterator[list[SharedLimits]]:
     with ExitStack() as stack:
         yield [stack.enter_context(limits_at(server.address)) for _ in range(number)]
-
-
-class Failed(Exception):
-    pass
 
 
 class InThread:
@@ -136,26 +131,6 @@ def test_a_process_that_ends_gives_back_what_it_has() -> None:
             take(admission_of(killed))()
 
 
-def test_an_exit_without_an_exception_is_an_answer() -> None:
-    with LimitServer({"g": LimitOf(2)}) as server, processes(server, 2) as (one, other):
-        admission = admission_of(one)
-        with contextlib.suppress(Failed), admission.slot() as slot:
-            admission.too_many(slot, None)
-            raise Failed
-        with contextlib.suppress(Failed), admission.slot():
-            raise Failed  # no answer: it stays at one place
-        holding, go = hold(admission)
-        waiting = InThread(take(admission_of(other)))
-        assert waiting.goes_on()
-        go.set()
-        assert waiting.ended()
-        assert holding.ended()
-        holding, go = hold(admission)
-        assert InThread(take(admission_of(other))).ended()  # there are two places again
-        go.set()
-        assert holding.ended()
-
-
 def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
     with LimitServer({"g": LimitOf(2), "h": LimitOf(2)}) as server, processes(server, 2) as (one, other):
         admission = admission_of(one)
@@ -182,20 +157,6 @@ def test_a_minute_is_all_others_too() -> None:
         assert stopped.ended()
         assert stopped.raised is None
         assert waiting.goes_on()
-
-
-def test_after_the_stop_what_waits_for_its_minute_holds_nobody_up() -> None:
-    with LimitServer({"g": LimitOf(9, None, 20)}) as server, processes(server, 2) as (one, other):
-        admission = admission_of(one)
-        admission.wait_for_rate({"max_tokens": 10})
-        first = InThread(lambda: admission.wait_for_rate({"max_tokens": 11}))
-        assert first.goes_on()
-        second = InThread(lambda: admission_of(other).wait_for_rate({"max_tokens": 10}))
-        assert second.goes_on()
-        admission.stop()
-        assert first.ended()
-        assert second.ended()
-        assert (first.raised, second.raised) == (None, None)
 
 
 def test_what_is_not_limited_is_not_asked_for() -> None:
@@ -312,21 +273,6 @@ def test_one_budget_for_all() -> None:
 def test_no_budget_is_no_purse() -> None:
     with LimitServer({}) as server, processes(server, 1) as (limits,):
         assert limits.budget is None
-
-
-def test_a_process_has_one_connection_and_one_thread_for_it() -> None:
-    with LimitServer({"g": LimitOf(4), "h": LimitOf(1)}, Purse(Budget())) as server:
-        threads, files = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
-        with limits_at(server.address) as limits:
-            holding = [hold(admission_of(limits)) for _ in range(4)]
-            hold_judge = hold(admission_of(limits, "judge"))
-            assert limits.budget is not None
-            assert limits.budget.begin() is None
-            assert threading.active_count() == threads + 1 + 5
-            assert len(list(Path("/proc/self/fd").iterdir())) == files + 2  # its end and the server's
-            for thread, go in [*holding, hold_judge]:
-                go.set()
-                assert thread.ended()
 
 
 def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:

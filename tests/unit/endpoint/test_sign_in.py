@@ -157,7 +157,7 @@ def test_a_file_that_another_could_have_written_is_not_used(
 def test_tokens_are_cached_in_the_users_folder(tokens: TokenEndpoint, tmp_path: Path) -> None:
     env = environment(tokens.url, XDG_CACHE_HOME=str(tmp_path / "cache"))
     OAuthSignIn(OAUTH, env=env, redactor=Redactor(), say=lambda _line: None).header()
-    assert sign_in.kept_token(OAUTH, env) == tokens.given[0]
+    assert sign_in.cached_token(OAUTH, env) == tokens.given[0]
     (folder,) = (tmp_path / "cache").iterdir()
     assert (folder.name, stat.S_IMODE(folder.stat().st_mode)) == ("eval-factory", 0o700)
     (tmp_path / "file").touch()

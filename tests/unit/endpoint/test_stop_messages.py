@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.endpoint.connection import messages_of
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.endpoint.stop_messages import messages_of
 from unit.builders import endpoint_settings
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
@@ -74,7 +74,7 @@ def test_every_message_of_a_judge_names_it_and_its_host() -> None:
         assert told.startswith("judge gpt: ")
         assert URL in told
         assert "target.api_endpoint" not in told
-    assert messages.no_token("no token") == "judge gpt: no token"
+    assert messages.of_role("no token") == "judge gpt: no token"
 
 
 def test_what_to_do_where_nothing_was_answered() -> None:

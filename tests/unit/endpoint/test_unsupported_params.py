@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.endpoint.replies import changes_asked_for, described
+from eval_factory.endpoint.replies import changes_asked_for, described_changes
 
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 
@@ -34,7 +34,7 @@ def test_nothing_is_renamed_that_was_not_sent() -> None:
 
 
 def test_in_words() -> None:
-    assert described({"temperature": None, "max_tokens": "max_completion_tokens"}) == (
+    assert described_changes({"temperature": None, "max_tokens": "max_completion_tokens"}) == (
         "the endpoint refuses temperature: it was left out, the model's own default was used",
         "the endpoint takes max_completion_tokens in place of max_tokens",
     )

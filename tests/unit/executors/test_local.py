@@ -1,10 +1,10 @@
-"""The local executor, with a process that is none: its events are written by the test."""
+"""A program that is shown, with a process that is none: its events are written by the test."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors import progress
-from eval_factory.executors.process import Finished, ProcessSpec
-from eval_factory.executors.progress import LocalExecutor
+from eval_factory.executors.process import FinishedProcess, ProcessSpec
+from eval_factory.executors.progress import run_shown
 
 
 def of_run(run_id: str, event: str, **more: Any) -> dict[str, Any]:
@@ -36,10 +36,10 @@ def spec(tmp_path: Path) -> ProcessSpec:
     return ProcessSpec(["helm-run"], {}, rundir, None, "mine", Redactor())  # type: ignore[arg-type]
 
 
-def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished, heard = Finished(3, ("last",)), list[Mapping[str, Any]]()
+def test_events_are_kept_but_those_of_progress(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished = FinishedProcess(3, ("last",))
 
-    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
+    def run_logged(given: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
         assert (given, log) == (spec, spec.rundir.helm_log)
         for event in TOLD:
             with spec.rundir.events.open("a") as file:
@@ -50,19 +50,9 @@ def test_events_are_kept_and_told_but_those_of_progress(spec: ProcessSpec, monke
 
     monkeypatch.setattr(progress, "run_logged", run_logged)
     screen = io.StringIO()
-    ended = LocalExecutor().run(spec, screen, heard.append)
+    ended = run_shown(spec, screen)
     assert ended.finished is finished
     assert [event["event"] for event in ended.events] == ["phase", "run_done"]
-    assert heard == list(ended.events)
     assert "asking the model" in screen.getvalue()
     assert "of another run" not in screen.getvalue()
     assert ended.wall_s >= 0
-
-
-def test_without_a_listener_it_waits_for_the_end_only(spec: ProcessSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_logged(_spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> Finished:
-        on_tick()
-        return Finished(0, ())
-
-    monkeypatch.setattr(progress, "run_logged", run_logged)
-    assert LocalExecutor().run(spec, io.StringIO()).events == ()

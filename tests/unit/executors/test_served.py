@@ -19,9 +19,9 @@ from eval_factory.executors.served import (
     FIRST_PORT,
     LAST_PORT,
     TOKEN,
-    Guard,
     ServedModel,
     ServerFailedError,
+    ServerGuard,
     ServerSpec,
     answers,
     free_port,
@@ -291,7 +291,7 @@ def test_servers_elsewhere_that_cannot_be_asked_from_here(world: World) -> None:
 
 def test_no_port_is_left_to_it_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    guard = Guard({"called": "the server of small", "port": 7}, io.StringIO())
+    guard = ServerGuard({"called": "the server of small", "port": 7}, io.StringIO())
     monkeypatch.setattr(served, "free_port", lambda: 8 + len(tried))
 
     def taken(port: int) -> bool:

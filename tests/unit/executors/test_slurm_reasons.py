@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.executors.slurm import can_never_start, in_words
+from eval_factory.executors.slurm import can_never_start, reason_in_words
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_what_others_or_somebody_may_give_free(reason: str) -> None:
     ],
 )
 def test_what_is_waited_for(reason: str, expected: str) -> None:
-    assert in_words(reason, "7_2") == expected
+    assert reason_in_words(reason, "7_2") == expected

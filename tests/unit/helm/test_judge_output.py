@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, form_of
+from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from eval_factory.helm.judge_output import (
     MAX_FIELDS_PERMUTED,
     MAX_OUTPUT,
@@ -423,7 +423,7 @@ def test_the_form_of_the_jury(tmp_path: Path) -> None:
     file = tmp_path / "benchmark.yaml"
     metrics = "metrics: [{name: exact_match}, {name: jury_score, scale: {min: 0, max: 3}}]\n"
     file.write_text(metrics, encoding="utf-8")
-    assert jury_form_in(tmp_path) == form_of({"scale": {"min": 0, "max": 3}})
+    assert jury_form_in(tmp_path) == jury_form_of({"scale": {"min": 0, "max": 3}})
     file.write_text("metrics: [{name: exact_match}]\n", encoding="utf-8")
     assert jury_form_in(tmp_path) is HELMS_FORM
     file.write_text("metric: rubric_score\n", encoding="utf-8")

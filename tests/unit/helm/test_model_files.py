@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval_factory.core.jury_form import form_of
+from eval_factory.core.jury_form import jury_form_of
 from eval_factory.helm import command
 from eval_factory.helm.command import Program
 from eval_factory.helm.model_files import benchmark_files, deployment_of, model_files, roles_by_deployment
@@ -72,7 +72,7 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
         bench = load_benchmark(write(tmp_path, {"metrics": [metric]}, judge=judge))
         made = benchmark_files(bench, jury_plan().judges[:1], tmp_path / "configs")
         (written,) = yaml.safe_load(made["benchmark.yaml"])["metrics"]
-        assert form_of(written) == bench.jury_form
+        assert jury_form_of(written) == bench.jury_form
         place = tmp_path / ("configs/judge_prompt.txt" if filled else "judge.txt")
         assert written["prompt_file"] == str(place)
         assert set(made) == {"benchmark.yaml", *(["judge_prompt.txt"] if filled else [])}

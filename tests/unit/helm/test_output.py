@@ -12,11 +12,11 @@ import pytest
 from eval_factory.core.errors import HelmError
 from eval_factory.helm import output
 from eval_factory.helm.names import JUDGE_PROMPTS_FILE, PATCHES_FILE
-from eval_factory.helm.output import HelmRun, Jury, RunSpec, applied_patches, judge_prompts
+from eval_factory.helm.output import HelmRun, JuryNames, StoredRunSpec, applied_patches, stored_judge_prompts
 
 
 def run_of(folder: Path) -> HelmRun:
-    return HelmRun(folder=folder, run_spec=RunSpec(name="r"), stats=[])
+    return HelmRun(folder=folder, run_spec=StoredRunSpec(name="r"), stats=[])
 
 
 def state(identifier: str, text: str) -> dict[str, Any]:
@@ -123,12 +123,12 @@ def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:
 
 
 def test_the_prompts_of_judges_are_known_where_they_were_written_down(tmp_path: Path) -> None:
-    jury = Jury("a_accuracy", "a", {})
-    assert judge_prompts(tmp_path, jury.annotation) is None
+    jury = JuryNames("a_accuracy", "a", {})
+    assert stored_judge_prompts(tmp_path, jury.annotation) is None
     file = tmp_path / JUDGE_PROMPTS_FILE
     file.write_text(json.dumps({"a": ["1", "2"], "b": ["3"]}))
-    assert judge_prompts(tmp_path, jury.annotation) == ("1", "2")
-    assert judge_prompts(tmp_path, "c") is None
+    assert stored_judge_prompts(tmp_path, jury.annotation) == ("1", "2")
+    assert stored_judge_prompts(tmp_path, "c") is None
     file.write_text("[1]")
     with pytest.raises(HelmError):
-        judge_prompts(tmp_path, jury.annotation)
+        stored_judge_prompts(tmp_path, jury.annotation)

@@ -12,7 +12,7 @@ from eval_factory.helm.trivial_answers import (
     REFUSAL,
     SUITED,
     VERSION,
-    Question,
+    AskedQuestion,
     Strategy,
     StrategyScores,
     TrivialScores,
@@ -24,8 +24,8 @@ from eval_factory.scoring.readability import is_refusal
 from eval_factory.tasks.framework import load_framework
 
 
-def asked(*right: str, options: dict[str, str] | None = None) -> list[Question]:
-    return [Question(f"id{number}", (text,), options or {}) for number, text in enumerate(right)]
+def asked(*right: str, options: dict[str, str] | None = None) -> list[AskedQuestion]:
+    return [AskedQuestion(f"id{number}", (text,), options or {}) for number, text in enumerate(right)]
 
 
 def by_name(found: list[Strategy]) -> dict[str, tuple[str, ...]]:
@@ -63,17 +63,17 @@ def test_a_refusal_is_one_to_what_counts_refusals() -> None:
 
 def test_letters_of_all_questions_are_tried_and_at_random_those_of_the_questions_own() -> None:
     few, many = {"A": "x", "B": "y"}, {"A": "x", "B": "y", "C": "z"}
-    made = strategies([Question("0", ("x",), many), Question("1", ("x",), few)])
+    made = strategies([AskedQuestion("0", ("x",), many), AskedQuestion("1", ("x",), few)])
     assert by_name(made)["always C"] == ("C", "C")
     assert likely(made) == (("A", "B", "C"), ("A", "B"))
 
 
 def test_the_longest_and_the_shortest_option_and_of_equals_the_first() -> None:
     offered = [{"A": "ab", "B": "a", "C": "abc"}, {"A": "a", "B": "ab", "C": "ab"}, {"A": "b", "B": "a"}]
-    found = by_name(strategies([Question(str(n), ("a",), options) for n, options in enumerate(offered)]))
+    found = by_name(strategies([AskedQuestion(str(n), ("a",), options) for n, options in enumerate(offered)]))
     assert found["longest option"] == ("C", "B", "A")
     assert found["shortest option"] == ("B", "A", "A")
-    one_only = [Question("0", ("a",), offered[0]), Question("1", ("a",), {"A": "a"})]
+    one_only = [AskedQuestion("0", ("a",), offered[0]), AskedQuestion("1", ("a",), {"A": "a"})]
     for questions in (asked("yes", "no", options=YES_NO), one_only, asked("open", "text")):
         assert not {"longest option", "shortest option"} & by_name(strategies(questions)).keys()
 
@@ -89,7 +89,7 @@ def test_of_two_classes_a_length_between_them(
         right = "yes" if number % 2 else "no"
         words = "x" * (20 + 10 * ((right == "no") is longer_is_wrong) + number % 5)
         text = f"{'k' * (number * 37 % 400)}\n\nAnswer: {words}\n" if in_last_paragraph else f"{words}\n\nx"
-        questions.append(Question(f"id{number}", (right,), options, text))
+        questions.append(AskedQuestion(f"id{number}", (right,), options, text))
     answers = by_name(strategies(questions))["length threshold"]
     named = [options.get(answer, answer) for answer in answers]
     assert sum(answer in question.right for answer, question in zip(named, questions, strict=True)) == 40
@@ -97,7 +97,7 @@ def test_of_two_classes_a_length_between_them(
 
 def test_a_length_says_nothing_of_classes_that_do_not_differ_in_it() -> None:
     """What was fitted on these questions themselves would be right for more than half of them."""
-    questions = [Question(f"id{n}", (str(n // 7 % 2),), {}, "x" * (n * 7919 % 1009)) for n in range(400)]
+    questions = [AskedQuestion(f"id{n}", (str(n // 7 % 2),), {}, "x" * (n * 7919 % 1009)) for n in range(400)]
     answers = by_name(strategies(questions))["length threshold"]
     right = sum(answer in question.right for answer, question in zip(answers, questions, strict=True))
     assert 160 < right < 240
@@ -113,14 +113,14 @@ def test_no_length_is_fitted_to_other_than_two_classes_that_repeat(right: tuple[
 
 
 def test_of_two_right_answers_to_a_question_none_is_its_class() -> None:
-    questions = [Question(str(number), ("0", "1"), {}) for number in range(4)]
+    questions = [AskedQuestion(str(number), ("0", "1"), {}) for number in range(4)]
     assert "length threshold" not in by_name(strategies(questions))
 
 
 def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say() -> None:
     of = {"bmi": ["22"] * 5 + ["30"], "gcs": ["15"] * 5 + ["3"], "alone": ["7"], None: ["22"]}
     questions = [
-        Question(f"{source}{number}", (text,), {}, source=source)
+        AskedQuestion(f"{source}{number}", (text,), {}, source=source)
         for source, texts in of.items()
         for number, text in enumerate(texts)
     ]
@@ -129,7 +129,7 @@ def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say(
     assert [answers[f"bmi{number}"] for number in range(6)] == ["22"] * 6
     assert [answers[f"gcs{number}"] for number in range(6)] == ["15"] * 6
     assert (answers["alone0"], answers["None0"]) == (found["majority"][0],) * 2, "they share no source"
-    pair = [Question(str(number), (text,), {}, source="s") for number, text in enumerate(["p", "q"])]
+    pair = [AskedQuestion(str(number), (text,), {}, source="s") for number, text in enumerate(["p", "q"])]
     assert by_name(strategies(pair, "value"))["majority by source"] == ("q", "p"), "nobody is answered by itself"
     assert "majority by source" not in by_name(strategies(asked("1", "1"), "value"))
 
@@ -137,36 +137,40 @@ def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say(
 def test_the_first_sentences_of_the_source_up_to_the_words_of_half_of_the_references() -> None:
     text = "He coughs. Is it flu?\n\nNo fever today! He is well."
     references = ["one two three four five", "one two three four five", "six " * 50]
-    questions = [Question(str(n), (right,), {}, text) for n, right in enumerate(references)]
-    questions.append(Question("3", ("one two",), {}, "A first sentence of more than five words. Another."))
+    questions = [AskedQuestion(str(n), (right,), {}, text) for n, right in enumerate(references)]
+    questions.append(AskedQuestion("3", ("one two",), {}, "A first sentence of more than five words. Another."))
     found = by_name(strategies(questions, overlap=True))
     assert found["first sentences"] == ("He coughs. Is it flu?",) * 3 + ("A first sentence of more than five words.",)
     assert "first sentences" not in by_name(strategies(questions))
     assert "first sentences" not in by_name(strategies(asked("1", "0", "0", "1"), overlap=True))
-    assert by_name(strategies([Question("0", (), {}, "A. B.")], overlap=True))["first sentences"] == ("A.",)
+    assert by_name(strategies([AskedQuestion("0", (), {}, "A. B.")], overlap=True))["first sentences"] == ("A.",)
 
 
 def test_the_majority_is_a_text_wherever_it_stands() -> None:
     turned = {"A": "no", "B": "yes"}
-    questions = [Question("0", ("yes",), YES_NO), Question("1", ("yes",), turned), Question("2", ("no",), YES_NO)]
+    questions = [
+        AskedQuestion("0", ("yes",), YES_NO),
+        AskedQuestion("1", ("yes",), turned),
+        AskedQuestion("2", ("no",), YES_NO),
+    ]
     assert by_name(strategies(questions))["majority"] == ("A", "B", "A")
-    once = [Question("0", ("yes",), turned), Question("1", ("no",), YES_NO)]
+    once = [AskedQuestion("0", ("yes",), turned), AskedQuestion("1", ("no",), YES_NO)]
     assert by_name(strategies(once))["majority"] == ("B", "B"), "a text that is right once is none"
-    of_a_source = [Question(str(n), ("yes",), YES_NO if n % 2 else turned, source="s") for n in range(4)]
+    of_a_source = [AskedQuestion(str(n), ("yes",), YES_NO if n % 2 else turned, source="s") for n in range(4)]
     assert by_name(strategies(of_a_source))["majority by source"] == ("B", "A", "B", "A")
 
 
 @pytest.mark.parametrize("last", [("f",), ("p", "f")])  # a text right twice, and offered by one in three
 def test_where_texts_are_the_questions_own_the_majority_is_a_letter(last: tuple[str, ...]) -> None:
     offered = [{"A": "p", "B": "b"}, {"A": "c", "B": "d"}, {"A": "e", "B": "f"}]
-    questions = [Question(str(n), right, offered[n]) for n, right in enumerate([("p",), ("c",), last])]
+    questions = [AskedQuestion(str(n), right, offered[n]) for n, right in enumerate([("p",), ("c",), last])]
     assert by_name(strategies(questions))["majority"] == ("A",) * 3
 
 
 def test_half_of_the_questions_are_enough_to_offer_a_text() -> None:
     questions = [
-        Question("0", ("yes",), YES_NO), Question("1", ("yes",), {"A": "no", "B": "yes"}),
-        Question("2", ("u",), {"A": "u", "B": "v"}), Question("3", ("w",), {"A": "w", "B": "x"}),
+        AskedQuestion("0", ("yes",), YES_NO), AskedQuestion("1", ("yes",), {"A": "no", "B": "yes"}),
+        AskedQuestion("2", ("u",), {"A": "u", "B": "v"}), AskedQuestion("3", ("w",), {"A": "w", "B": "x"}),
     ]  # fmt: skip
     assert by_name(strategies(questions))["majority"] == ("A", "B", "A", "A")
 

@@ -8,7 +8,7 @@ import pytest
 from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import proxy_for
-from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Guard
+from eval_factory.helm_plugin.network_guard import BlockedConnectionError, NetworkGuard
 from scripted_endpoint import ScriptedEndpoint
 
 
@@ -20,7 +20,7 @@ from scripted_endpoint import ScriptedEndpoint
     ],
 )  # fmt: skip
 def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
-    guard = Guard([("host.example", 443), ("10.0.0.1", 8000)])
+    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
     guard.learn("host.example", ["10.0.0.2"])
     told: list[str] = []
     guard.tell = told.append
@@ -32,7 +32,7 @@ def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
 
 @pytest.mark.parametrize("argument", [("10.0.0.1", 8000), ("10.0.0.2", 443), "/run/socket", None, ("10.0.0.3", 5)])
 def test_addresses_that_are(argument: object) -> None:
-    guard = Guard([("host.example", 443), ("10.0.0.1", 8000)])
+    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
     guard.learn("host.example", ["10.0.0.2"])
     guard.allow("10.0.0.3", 5)
     guard.audit("socket.connect", (None, argument))
@@ -51,7 +51,7 @@ def test_addresses_that_are(argument: object) -> None:
 def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]) -> None:
     place = place_of(url)
     assert place is not None
-    guard = Guard([place])
+    guard = NetworkGuard([place])
     for spelling in spellings:
         guard.audit("socket.getaddrinfo", (spelling, 18081, 0, 0, 0))
         guard.learn(spelling, ["10.0.0.2"])
@@ -61,7 +61,7 @@ def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]
 
 
 def test_the_name_of_an_address_is_asked_for_an_endpoint_only() -> None:
-    guard = Guard([("host.example", 443), ("10.0.0.1", 8000)])
+    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
     guard.learn("host.example", ["10.0.0.2"])
     guard.learn("elsewhere.example", ["10.0.0.3"])
     for host in ("10.0.0.1", "10.0.0.2", "127.0.0.1", "::1", "host.example", ""):
@@ -75,7 +75,7 @@ def test_the_name_of_an_address_is_asked_for_an_endpoint_only() -> None:
 
 
 def test_sockets_of_other_families() -> None:
-    guard = Guard([])
+    guard = NetworkGuard([])
     with socket.socket() as usual:
         guard.audit("socket.bind", (usual, ("127.0.0.1", 0)))
     for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, -1):
@@ -88,7 +88,7 @@ def test_sockets_of_other_families() -> None:
 
 
 def test_names() -> None:
-    guard = Guard([("host.example", 443)])
+    guard = NetworkGuard([("host.example", 443)])
     for name in ("host.example", b"HOST.example", "Host.Example.", "", None, "127.0.0.1", "::1"):
         guard.audit("socket.getaddrinfo", (name, 443, 0, 0, 0))
     for event in ("socket.getaddrinfo", "socket.gethostbyname"):

@@ -17,8 +17,8 @@ from eval_factory.helm_plugin.patches.slim_scoring import (
     PackedStats,
     Packer,
     add_all,
-    columns_of,
     runs_of,
+    statistics_of,
 )
 
 
@@ -125,10 +125,10 @@ def test_values_come_as_columns_of_instances_that_follow_each_other() -> None:
     runs = list(runs_of([*found, *others, found[0]]))
     assert [len(run) for run in runs] == [3, 1, 1, 2, 1]
     assert runs[2] == [several]
-    columns = {name: list(values) for name, values in columns_of(runs[0])}
+    columns = {name: list(values) for name, values in statistics_of(runs[0])}
     assert columns == {"a": [0, 1, 2], "b": [0.0, 1 / 7, 2 / 7]}
     assert {type(value) for value in columns["a"]} == {int}
-    assert list(columns_of(runs[3])) == []
+    assert list(statistics_of(runs[3])) == []
 
 
 def test_no_more_than_a_few_are_taken_together() -> None:

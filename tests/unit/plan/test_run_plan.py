@@ -26,12 +26,6 @@ def test_slug_is_a_name_that_helm_and_file_systems_take(model_id: str) -> None:
     assert len(slug) <= 80
 
 
-def test_judges_fall_back_to_the_main_key() -> None:
-    judges = plan({"config.type": "aci_bench"}).judges
-    assert [judge.role for judge in judges] == ["gpt", "llama", "claude"]
-    assert judges[0].key_names == ("GPT_JUDGE_API_KEY", "OPENAI_API_KEY")
-
-
 def test_max_length_is_the_scenarios_where_it_has_one() -> None:
     here = plan({"config.params.extra.max_length": 2048})
     assert here.model.max_length == 2048
@@ -86,13 +80,6 @@ def test_a_judges_own_sampling_is_added_to_its_requests_only() -> None:
     assert [judge.adapter.params_to_add for judge in here.judges] == [{"temperature": 0.3, "max_tokens": 9}, {}]
     assert here.model.adapter.params_to_add == {"seed": 7}
     assert {endpoint.adapter.start_reasoning_token for endpoint in here.endpoints} == {"<think>"}
-
-
-@pytest.mark.parametrize("oauth", [None, "openai"])
-def test_the_main_key_goes_to_the_targets_host_only(oauth: str | None) -> None:
-    judges = [{"name": "near", "model_id": "m"}, {"name": "far", "model_id": "m", "url": "https://other.example/v1"}]
-    here = plan({"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": oauth})
-    assert [judge.key_names for judge in here.judges] == [("OPENAI_API_KEY",), ()]
 
 
 def test_where_keys_go() -> None:

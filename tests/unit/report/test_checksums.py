@@ -17,7 +17,7 @@ from eval_factory.report.checksums import (
     forget_checksums,
     leads_inside,
     read_checksums,
-    statement,
+    result_statement,
     write_checksums,
 )
 from eval_factory.report.reader import load_result
@@ -83,7 +83,7 @@ def test_the_statements_outcome_is_whether_it_may_be_reported(
     reportable: bool, status: str, outcome: str, finished: RunDir
 ) -> None:
     result = replace(load_result(finished.root).result, reportable=reportable, status=RunStatus(status))
-    predicate = statement(result, {})["predicate"]
+    predicate = result_statement(result, {})["predicate"]
     assert predicate["result"] == outcome
     lists = {name: tests for name, tests in predicate.items() if name.endswith("Tests")}
     assert lists.pop(f"{outcome.lower()}Tests") == ["pubmed_qa"]

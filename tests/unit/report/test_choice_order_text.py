@@ -9,7 +9,7 @@ from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share, TaskResul
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.reader import load_result
-from eval_factory.report.screen import summary
+from eval_factory.report.screen import result_summary
 from eval_factory.report.sentences import choice_order_line
 from stored_results import instance, result, written
 
@@ -26,7 +26,7 @@ def made(record: ChoiceOrders | None = ORDERS, scores: tuple[str, ...] = ("exact
 
 def test_without_it_nothing_is_said() -> None:
     assert choice_order_line(made(None)) is None
-    assert "rder of the choices" not in markdown_report(made(None)) + summary(made(None), RunDir(Path("x")))
+    assert "rder of the choices" not in markdown_report(made(None)) + result_summary(made(None), RunDir(Path("x")))
 
 
 def test_the_line() -> None:
@@ -49,7 +49,7 @@ def test_what_is_not_known_is_left_out() -> None:
 def test_it_stands_on_the_screen_and_in_the_markdown() -> None:
     line = choice_order_line(made())
     assert line is not None
-    assert f"\n  {line}\n" in summary(made(), RunDir(Path("x")))
+    assert f"\n  {line}\n" in result_summary(made(), RunDir(Path("x")))
     assert "\nOrder of the choices (3 orders, 30 questions)" in markdown_report(made())
 
 

@@ -21,7 +21,7 @@ from eval_factory.core.results import (
     Usage,
 )
 from eval_factory.report import documents
-from eval_factory.report.reader import result_of as result_of_document
+from eval_factory.report.reader import result_in as result_of_document
 from unit.builders import plan
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import spent
@@ -36,9 +36,9 @@ def result(tmp_path: Path) -> TaskResult:
 def test_documents_are_of_their_schemas(result: TaskResult) -> None:
     config = plan().evaluation.as_dict()
     document = documents.evaluation_config(result, config, "helm-run x")
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     other = documents.results_yml(result, config, "helm-run x")
-    documents.check(other, documents.RESULTS_SCHEMA)
+    documents.check_document(other, documents.RESULTS_SCHEMA)
     assert list(other) == ["git_hash", "command", "config", "target", "results"]
     assert yaml.safe_load(documents.to_yaml(document)) == document
     assert list(document) == [
@@ -51,7 +51,7 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
 def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskResult) -> None:
     rated = replace(result, clinicians=FOUND)
     document = documents.evaluation_config(rated, plan().evaluation.as_dict(), "helm-run x")
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     names = list(document)
     assert names[names.index("clinicians") - 1] == "validity"
     assert document["clinicians"] == {
@@ -69,7 +69,7 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
     assert result_of_document(yaml.safe_load(documents.to_yaml(document)), ()).clinicians == FOUND
     few = replace(FOUND, corrected=None, too_few=TooFewRated(3, 30), agreement=None, judges={}, notes=())
     document = documents.evaluation_config(replace(result, clinicians=few), plan().evaluation.as_dict(), "x")
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     assert document["clinicians"] == {
         "rated": 40, "answers": 200, "raters": 2, "ratings": 80, "too_few": {"rated": 3, "needed": 30},
     }  # fmt: skip
@@ -86,20 +86,20 @@ def test_the_schemas_are_schemas(name: str) -> None:
 def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: Any) -> None:
     given = replace(result, provenance=replace(result.provenance, patches=patches))
     document = documents.evaluation_config(given, plan().evaluation.as_dict(), "helm-run x")
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     assert document["provenance"].get("patches", "none") == shown
 
 
 def test_the_schema_refuses_what_it_does_not_know(result: TaskResult) -> None:
     document = documents.evaluation_config(result, plan().evaluation.as_dict(), "helm-run x")
     with pytest.raises(jsonschema.ValidationError):
-        documents.check({**document, "surprise": 1}, documents.EVALUATION_CONFIG_SCHEMA)
+        documents.check_document({**document, "surprise": 1}, documents.EVALUATION_CONFIG_SCHEMA)
 
 
 def test_coverage_goes_over_judgements_where_there_are_such(result: TaskResult) -> None:
     validity = replace(result.validity, judgements=Judgements(due=8, given=6))
     document = documents.evaluation_config(replace(result, validity=validity), plan().evaluation.as_dict(), "x")
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     assert (document["validity"]["coverage"], document["validity"]["judgements"]) == (0.75, {"due": 8, "given": 6})
     whole = documents.evaluation_config(result, plan().evaluation.as_dict(), "x")["validity"]
     assert (whole["coverage"], whole.get("judgements"), whole["not_reportable"]) == (1.0, None, [])
@@ -159,7 +159,7 @@ def scores_of(document: Any) -> Any:
 
 def document_of(result: TaskResult, **changes: Any) -> dict[str, Any]:
     document = documents.evaluation_config(replace(result, **changes), plan().evaluation.as_given(), "x")
-    documents.check(document, documents.EVALUATION_CONFIG_SCHEMA)
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     return document
 
 

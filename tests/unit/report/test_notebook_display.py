@@ -12,8 +12,8 @@ import pytest
 from eval_factory.report.result_views import (
     MOST_NOTES,
     MOST_ROWS,
-    block,
-    listed,
+    html_block,
+    html_list,
     not_reportable,
     paragraph,
     result_html,
@@ -66,7 +66,7 @@ def test_what_others_wrote_stays_text(text: str) -> None:
 
 def test_no_letter_of_others_is_unseen_or_moves_what_follows() -> None:
     for letter in ODD.values():
-        assert letter not in block(f"a{letter}b", [paragraph(f"c{letter}d")]).replace("\n", "")
+        assert letter not in html_block(f"a{letter}b", [paragraph(f"c{letter}d")]).replace("\n", "")
 
 
 def test_the_main_score_is_first_and_has_its_interval() -> None:
@@ -104,6 +104,6 @@ def test_long_lists_are_cut_and_say_so() -> None:
     many = replace(result([instance("q0", 1.0)]), scores={str(number): score for number in range(MOST_ROWS + 2)})
     assert '<tr><td colspan="4">2 more: to_frame()</td></tr>' in result_html(many, Path("x"))
     notes = [str(number) for number in range(MOST_NOTES + 3)]
-    assert listed(notes)[-2:] == ["<li>3 more</li>", "</ul>"]
-    assert len(listed(notes[:MOST_NOTES])) == MOST_NOTES + 2
-    assert listed([]) == []
+    assert html_list(notes)[-2:] == ["<li>3 more</li>", "</ul>"]
+    assert len(html_list(notes[:MOST_NOTES])) == MOST_NOTES + 2
+    assert html_list([]) == []

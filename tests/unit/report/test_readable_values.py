@@ -7,24 +7,11 @@ import pytest
 from eval_factory.report.documents import (
     OneLine,
     OneLineList,
-    laid_out,
-    rounded,
+    formatted,
     rounded_fields,
     seconds,
     without_nulls,
 )
-
-
-@pytest.mark.parametrize(
-    ("number", "digits", "expected"),
-    [
-        (0.001623436000016909, 4, 0.001623), (5.211292468, 4, 5.211), (0.40509574683346666, 6, 0.405096),
-        (123456.7, 4, 123500.0), (0.0, 6, 0.0), (-1 / 3, 6, -0.333333), (1e-300, 4, 1e-300),
-    ],
-)  # fmt: skip
-def test_significant_digits(number: float, digits: int, expected: float) -> None:
-    assert rounded(number, digits) == expected
-    assert rounded(rounded(number, digits), digits) == expected
 
 
 def test_seconds() -> None:
@@ -65,12 +52,12 @@ def kind(value: Any) -> Any:
     ],
 )
 def test_what_is_short_stands_on_a_line(value: Any, outline: Any) -> None:
-    assert kind(laid_out(value)) == outline
+    assert kind(formatted(value)) == outline
 
 
 def test_nothing_is_lost_on_the_way() -> None:
     value = {"a": (1, {"b": (2.5, None)}), "c": {"d": "e"}, 5: True}
-    assert laid_out(value) == {"a": [1, {"b": [2.5, None]}], "c": {"d": "e"}, "5": True}
+    assert formatted(value) == {"a": [1, {"b": [2.5, None]}], "c": {"d": "e"}, "5": True}
 
 
 def test_nulls_alone_are_left_out() -> None:

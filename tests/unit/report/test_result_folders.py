@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.report.reader import compared_runs, is_suite, one_run, run_folders
+from eval_factory.report.reader import compared_runs, is_suite_folder, one_run, run_folders
 from stored_results import right_or_wrong
 from suite_folders import SAME, suite_folder
 
@@ -27,14 +27,14 @@ def test_a_run_is_itself_and_each_is_taken_once(tmp_path: Path) -> None:
     run = right_or_wrong(tmp_path / "a", "10")
     assert run_folders([run, str(run), tmp_path / "nothing"]) == [run, tmp_path / "nothing"]
     assert one_run(run, "x") == run
-    assert not is_suite(run)
+    assert not is_suite_folder(run)
 
 
 def test_a_suite_is_its_runs_in_the_order_of_its_table_and_a_target_its_own(suite: Path) -> None:
     right_or_wrong(suite / "small" / "of_another_suite", "10")
     (suite / ".suite" / "x").mkdir(parents=True)
     (suite / ".suite" / "x" / "evaluation_config.yaml").write_text("")
-    assert is_suite(suite)
+    assert is_suite_folder(suite)
     assert named(suite, run_folders([suite])) == list(VALUES)
     assert named(suite, run_folders([suite / "large", suite])) == ["large/calc", "large/qa", "small/qa", "small/calc"]
 

@@ -23,7 +23,7 @@ from eval_factory.core.results import (
     TaskResult,
     Usage,
 )
-from eval_factory.report.screen import headline, summary
+from eval_factory.report.screen import headline, result_summary
 from eval_factory.report.sentences import clinician_headline
 from unit.builders import plan
 from unit.report.test_clinician_lines import FOUND
@@ -36,7 +36,7 @@ def result(tmp_path: Path) -> TaskResult:
 
 
 def test_summary(result: TaskResult) -> None:
-    text = summary(result, plan().rundir)
+    text = result_summary(result, plan().rundir)
     assert text.startswith("pubmed_qa: exact_match = 0.5000  (95 % interval")
     assert text.endswith("/results/x/evaluation_config.yaml")
 
@@ -50,7 +50,7 @@ def changed(result: TaskResult, **validity: Any) -> TaskResult:
 
 
 def shown(result: TaskResult) -> list[str]:
-    return summary(result, plan().rundir).split("\n")
+    return result_summary(result, plan().rundir).split("\n")
 
 
 def test_what_people_say_stands_below_the_score(result: TaskResult) -> None:
@@ -67,7 +67,7 @@ def test_the_best_trivial_answer_stands_below_the_score(result: TaskResult) -> N
     both = changed(result, floors={"exact_match": floor, "exact_match.corrected": other})
     assert shown(both)[1] == "  best trivial answer: always A 0.5500; corrected: empty 0.2000"
     assert shown(changed(result, floors={"other": other})) == shown(result)
-    assert "trivial" not in summary(result, plan().rundir)
+    assert "trivial" not in result_summary(result, plan().rundir)
 
 
 def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResult) -> None:
@@ -275,8 +275,8 @@ def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult)
 def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:
     said = "3 answers say nothing that can be scored"
     counts = replace(result.validity.instances, unreadable=3)
-    assert f"; {said}\n" in summary(changed(result, instances=counts), plan().rundir)
-    assert said not in summary(result, plan().rundir)
+    assert f"; {said}\n" in result_summary(changed(result, instances=counts), plan().rundir)
+    assert said not in result_summary(result, plan().rundir)
 
 
 def test_a_rubric_has_one_line(result: TaskResult) -> None:

@@ -16,8 +16,8 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.report.page.document import page_of
-from eval_factory.report.page.instance_data import unpacked
+from eval_factory.report.page.document import result_page
+from eval_factory.report.page.instance_data import readable_page
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import _response_line, write_reports
 from unit.builders import plan
@@ -66,8 +66,8 @@ def test_every_file_is_written_and_holds_no_key(written: RunDir) -> None:
     results = {file for file in written.results if file != written.eval_factory_metrics}  # which holds numbers alone
     assert files >= {file.name for file in results} | {f"responses/{n}.jsonl" for n in ("model", "gpt", "none")}
     for path in written.root.rglob("*"):
-        assert not path.is_file() or KEY not in unpacked(path.read_text("utf-8")), path
-    assert f"what {REDACTED}?" in unpacked(written.report_html.read_text("utf-8"))
+        assert not path.is_file() or KEY not in readable_page(path.read_text("utf-8")), path
+    assert f"what {REDACTED}?" in readable_page(written.report_html.read_text("utf-8"))
     for path in (*(results - {written.report_md}), written.responses_of("model")):  # report.md has none of these values
         assert REDACTED in path.read_text("utf-8"), path
 
@@ -139,4 +139,4 @@ def test_a_result_that_is_not_of_the_schema_leaves_no_evaluation_config(result: 
 
 def test_the_page_is_a_function_of_what_the_folder_holds(written: RunDir) -> None:
     """Byte for byte: `verify` makes it again."""
-    assert page_of(load_result(written.root)) == written.report_html.read_text("utf-8")
+    assert result_page(load_result(written.root)) == written.report_html.read_text("utf-8")

@@ -16,8 +16,8 @@ from eval_factory.scoring.agreement import (
     consensus,
     gwet_ac1,
     icc_agreement,
+    nearest_rating,
     ordinal_alpha,
-    place_of,
     weighted_kappa,
 )
 
@@ -160,4 +160,4 @@ def test_a_judge_with_the_mean_and_with_the_majority() -> None:
 def test_consensus_and_places() -> None:
     assert [consensus(given, (0.0, 1.0)) for given in ([1, 0, 0], [1, 1, 0], [1, 0])] == [0.0, 1.0, None]
     assert consensus([1, 2], FIVE) == 1.5
-    assert [place_of(value, FIVE) for value in (1.0, 4.4, 4.5, 4.6, 9.0)] == [0, 3, 3, 4, 4]
+    assert [nearest_rating(value, FIVE) for value in (1.0, 4.4, 4.5, 4.6, 9.0)] == [0, 3, 3, 4, 4]

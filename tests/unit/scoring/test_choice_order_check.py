@@ -30,7 +30,7 @@ def metric(values: dict[str, float], order: int = 1, name: str = "exact_match", 
 
 def run_of(folder: Path, pattern: str | None = None) -> output.HelmRun:
     adapter = {"method": "multiple_choice_joint", "output_mapping_pattern": pattern}
-    return output.HelmRun(folder, output.RunSpec.model_validate({"name": "x", "adapter_spec": adapter}), [])
+    return output.HelmRun(folder, output.StoredRunSpec.model_validate({"name": "x", "adapter_spec": adapter}), [])
 
 
 def state(

@@ -13,9 +13,9 @@ from eval_factory.core.annotations import (
     YES_NO,
     Annotations,
     AnswerKey,
-    Choice,
     Question,
     Rating,
+    RatingChoice,
     Sample,
     SampledAnswer,
     asked_of,
@@ -141,7 +141,7 @@ def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
     assert (found.rated, found.raters, found.ratings) == (DRAWN, 2, 75)
     assert found.agreement is not None
     assert found.agreement.n == 35
-    other = replace(second, choices=(Choice(1.0, "1"),))
+    other = replace(second, choices=(RatingChoice(1.0, "1"),))
     alone = clinicians_of(made, Annotations((first, other), tuple(ratings)))
     assert (alone.rated, alone.raters) == (DRAWN, 1)
     assert clinicians_of(made, Annotations((other, first), tuple(ratings))) == alone

@@ -18,7 +18,7 @@ from eval_factory.scoring import corrections, floors
 from eval_factory.scoring.corrections import Case
 from eval_factory.scoring.floors import FloorScores, SharedKeys, notes_on_floors
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.readability import form_of
+from eval_factory.scoring.readability import answer_form_of
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import InstanceKey, metric_values_of
 from eval_factory.tasks.known_scores import KnownSet
@@ -268,7 +268,7 @@ def test_rules_are_applied_within_what_is_left_of_the_time(
     write_run(folder, of_medec("CORRECT", "0 x", "1 x", "1 x"), {FLAG: [1.0, 0.0, 0.0, 0.0]})
     run = output.read_run(folder)
     metrics = metric_values_of(run, TEST)
-    form = form_of(here.evaluation.task.helm, run, FLAG)
+    form = answer_form_of(here.evaluation.task.helm, run, FLAG)
     found = FloorScores.of(here, run, metrics, form, itertools.count().__next__)
     for one in run.request_states():
         found.add(key_of(one), one)

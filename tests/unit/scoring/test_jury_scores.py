@@ -8,7 +8,7 @@ import pytest
 
 from eval_factory.core.jury_form import JuryForm
 from eval_factory.scoring.agreement import Ratings
-from eval_factory.scoring.jury import helms_own, missing_of, of_the_jury
+from eval_factory.scoring.jury import helms_own, missing_judgements, of_the_jury
 from eval_factory.scoring.scores import MetricValues, helm_mean, is_judged
 from eval_factory.scoring.tally import Tally
 from unit.scoring.test_scores import key
@@ -69,6 +69,6 @@ def test_helms_own_value_is_not_repeated() -> None:
 
 def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:
     tally = Tally(failed={key(0)}, unjudged={key(1)})
-    assert missing_of(METRIC, "jury", tally, failed_as_zero=True) == ({key(0), key(1)}, False)
+    assert missing_judgements(METRIC, "jury", tally, failed_as_zero=True) == ({key(0), key(1)}, False)
     for as_zero in (True, False):
-        assert missing_of(METRIC, "other", tally, failed_as_zero=as_zero) == ({key(0)}, as_zero)
+        assert missing_judgements(METRIC, "other", tally, failed_as_zero=as_zero) == ({key(0)}, as_zero)

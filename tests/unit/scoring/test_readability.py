@@ -14,10 +14,10 @@ from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.readability import (
     LONGEST_REFUSAL,
-    Form,
+    AnswerForm,
     Raw,
     Readability,
-    form_of,
+    answer_form_of,
     is_refusal,
     nothing_is_right,
     raw_of,
@@ -56,16 +56,18 @@ def helm(**more: Any) -> HelmEntry:
     return HelmEntry(run_spec="r", scenario="s", main_metric="exact_match", **more)
 
 
-def joint(tmp_path: Path, **adapter: Any) -> Form:
-    form = form_of(helm(), run(tmp_path / "r", entry("yes"), method="multiple_choice_joint", **adapter), "exact_match")
+def joint(tmp_path: Path, **adapter: Any) -> AnswerForm:
+    form = answer_form_of(
+        helm(), run(tmp_path / "r", entry("yes"), method="multiple_choice_joint", **adapter), "exact_match"
+    )
     assert form is not None
     return form
 
 
-def of_task(name: str) -> Form:
+def of_task(name: str) -> AnswerForm:
     task = load_framework().task(name)
     assert task is not None
-    form = form_of(task.helm, None, "")  # type: ignore[arg-type]  # framework.yml says it, whatever ran
+    form = answer_form_of(task.helm, None, "")  # type: ignore[arg-type]  # framework.yml says it, whatever ran
     assert form is not None
     return form
 
@@ -94,35 +96,38 @@ def test_helms_own_pattern_finds_the_label(pattern: str, tmp_path: Path, *, whol
 
 def test_letters_as_references_are_a_form(tmp_path: Path) -> None:
     generation = run(tmp_path / "r", entry("B"), entry("A", "E"), method="generation")
-    form = form_of(helm(), generation, "exact_match")
+    form = answer_form_of(helm(), generation, "exact_match")
     assert form is not None
     asked = state("B")
     assert form.about == "one of A, B, C, D, E alone"
     assert [form.reads(asked, answer) for answer in ("E", " A ", "F", "B.")] == [True, True, False, False]
     assert form.is_right(asked, "B")
     assert not form.is_right(asked, "A")
-    assert form_of(helm(), generation, "quasi_exact_match") is None
+    assert answer_form_of(helm(), generation, "quasi_exact_match") is None
 
 
 def test_few_letters_stand_for_four(tmp_path: Path) -> None:
-    form = form_of(helm(), run(tmp_path / "r", entry("B"), method="generation"), "exact_match")
+    form = answer_form_of(helm(), run(tmp_path / "r", entry("B"), method="generation"), "exact_match")
     assert form is not None
     assert list(form.labels(state("B"))) == ["A", "B", "C", "D"]
 
 
 @pytest.mark.parametrize("texts", [("B", "Take it with food."), ("AB",), ("a",), ("1",), ()])
 def test_open_text_has_no_form(texts: tuple[str, ...], tmp_path: Path) -> None:
-    assert form_of(helm(), run(tmp_path / "r", entry("A"), entry(*texts), method="generation"), "exact_match") is None
+    assert (
+        answer_form_of(helm(), run(tmp_path / "r", entry("A"), entry(*texts), method="generation"), "exact_match")
+        is None
+    )
 
 
 @pytest.mark.parametrize("method", ["", "multiple_choice_separate_original", "multiple_choice_joint_chain_of_thought"])
 def test_what_is_asked_otherwise_has_no_form(method: str, tmp_path: Path) -> None:
-    assert form_of(helm(), run(tmp_path / "r", entry("A"), method=method), "exact_match") is None
+    assert answer_form_of(helm(), run(tmp_path / "r", entry("A"), method=method), "exact_match") is None
 
 
 def test_where_helm_matches_nothing_exactly_there_is_no_form(tmp_path: Path) -> None:
     judged = run(tmp_path / "r", entry("A"), metric="accuracy", method="multiple_choice_joint")
-    assert form_of(helm(), judged, "exact_match") is None
+    assert answer_form_of(helm(), judged, "exact_match") is None
 
 
 @pytest.mark.parametrize(
@@ -237,8 +242,8 @@ def test_what_goes_on_says_something_beside() -> None:
     assert not is_refusal(DECLINED.ljust(LONGEST_REFUSAL + 1, "x"))
 
 
-LETTER = Form("a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "yes", "B": "no"})
-NUMBER = Form("a number", lambda _state, answer: answer.isdigit())
+LETTER = AnswerForm("a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "yes", "B": "no"})
+NUMBER = AnswerForm("a number", lambda _state, answer: answer.isdigit())
 KEY: InstanceKey = ("id", 0, None)
 REFUSAL = "I'm sorry, but I can't help with that."
 
@@ -250,7 +255,7 @@ def answered(told: dict[str, Any], answer: str | None) -> output.RequestState:
 
 
 def read(
-    answer: str | None, form: Form | None = LETTER, raw: Raw | None = None, right: str = "no", **state: Any
+    answer: str | None, form: AnswerForm | None = LETTER, raw: Raw | None = None, right: str = "no", **state: Any
 ) -> Readability:
     readability = Readability(form, lambda _state: raw)
     readability.add(KEY, answered(entry(right, **state), answer))
@@ -279,7 +284,7 @@ def counts(readability: Readability) -> dict[str, int]:
     ],
 )  # fmt: skip
 def test_each_answer_is_counted_for_what_it_is(
-    answer: str | None, form: Form | None, raw: Raw | None, expected: set[str]
+    answer: str | None, form: AnswerForm | None, raw: Raw | None, expected: set[str]
 ) -> None:
     readability = read(answer, form, raw)
     assert counts(readability).keys() == expected
@@ -301,7 +306,7 @@ def test_nothing_may_be_the_right_answer() -> None:
 GENERIC = "See a doctor, rest, and drink enough."
 
 
-def read_all(form: Form | None, *asked: tuple[str, str], **state: Any) -> Readability:
+def read_all(form: AnswerForm | None, *asked: tuple[str, str], **state: Any) -> Readability:
     """Of (question, answer)."""
     readability = Readability(form, lambda _state: None)
     for number, (question, answer) in enumerate(asked):
@@ -360,7 +365,7 @@ def test_the_lenient_value(answer: str, value: float) -> None:
     ("answer", "value"), [("fever", 0.0), ("A", 0.0), ("cough.", 1.0), ("B. cough", 1.0), ("B. fever", 0.0)]
 )
 def test_the_texts_of_letters_are_those_that_the_prompt_lists(answer: str, value: float) -> None:
-    letters = Form("a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "A", "B": "B"})
+    letters = AnswerForm("a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "A", "B": "B"})
     readability = Readability(letters, lambda _state: None)
     asked = entry("B")
     asked["instance"]["input"] = {"text": "What is it?\nA. fever\nB. cough\n"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.reportable import MARKERS, PROMPT, TOKENS, is_reportable, unreadable, why_not_reportable
+from eval_factory.scoring.reportable import MARKERS, PROMPT, TOKENS, is_reportable, why_not_reportable, why_unreadable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -95,11 +95,11 @@ TEN = Instances(requested=12, scored=10, failed=2, empty=0, truncated=0, filtere
 
 @pytest.mark.parametrize(("count", "readable"), [(0, True), (1, True), (2, False), (10, False)])
 def test_so_many_answers_may_say_nothing(count: int, *, readable: bool) -> None:
-    assert (unreadable(replace(TEN, unreadable=count), 0.1) == ()) is readable
+    assert (why_unreadable(replace(TEN, unreadable=count), 0.1) == ()) is readable
 
 
 def told(**counts: int) -> list[str]:
-    (reason,) = unreadable(replace(TEN, **counts), 0.1)
+    (reason,) = why_unreadable(replace(TEN, **counts), 0.1)
     return reason.split("\n  ")
 
 

@@ -208,7 +208,7 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
         "class_name": names.RUBRIC_METRIC_CLASS,
         "args": {"metric_name": "m", "judges": {"gpt": judge, "other": "d"}},
     }
-    run_spec = output.RunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
+    run_spec = output.StoredRunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
     found = RubricTally.of(made, output.HelmRun(tmp_path, run_spec, []))
     assert found is not None
     assert (found.metric, found.judges, found.families) == ("m", ("gpt", "other"), {"gpt": True, "other": None})

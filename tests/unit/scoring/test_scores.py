@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eval_factory.core.results import Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import SCALE
-from eval_factory.scoring.jury import missing_of
+from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.scores import (
     InstanceKey,
     MetricValues,
@@ -134,11 +134,11 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbat
     tally = SimpleNamespace(failed={("a", 0, perturbation)}, undecided=set())
     worst = found["em@test+robustness.worst"]
     for as_zero, value in ((False, 0.75), (True, 0.5)):
-        missing, _ = missing_of(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
+        missing, _ = missing_judgements(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
         score = score_of(worst, missing, failed_as_zero=as_zero)
         assert score is not None
         assert (score.value, score.stats.count) == (value, 2 + as_zero)
-    before, _ = missing_of(found["em@test+typos.original"], None, tally, failed_as_zero=False)  # type: ignore[arg-type]
+    before, _ = missing_judgements(found["em@test+typos.original"], None, tally, failed_as_zero=False)  # type: ignore[arg-type]
     assert (("a", 0, "typos.original") in before) is (perturbation is None)
 
 

@@ -198,7 +198,7 @@ def run_of(folder: Path, *entries: Entry, metrics: Collection[str] = (), **spec:
     document = json.dumps({"request_states": entries}, indent=2)
     (folder / names.SCENARIO_STATE_FILE).write_text(document, encoding="utf-8")
     stats = [output.Stat(name=output.MetricName(name=name, split="test"), count=1) for name in metrics]
-    return output.HelmRun(folder, output.RunSpec.model_validate({"name": "r", **spec}), stats)
+    return output.HelmRun(folder, output.StoredRunSpec.model_validate({"name": "r", **spec}), stats)
 
 
 def seen_in(here: Plan, run: output.HelmRun) -> Tally:

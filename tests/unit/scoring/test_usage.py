@@ -15,7 +15,7 @@ from eval_factory.endpoint.paid_answers import write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.scoring.usage import (
     CostTally,
-    chosen,
+    chosen_cost,
     cost_of_all,
     response_statistics,
     tally_costs,
@@ -55,18 +55,22 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_price_is_that_of_the_run_that_paid(tmp_path: Path) -> None:
     costs = tally_costs(folder(tmp_path), {})
-    assert chosen(costs, "old", "model") == chosen(costs, "old", None) == Cost(1.0, "genai-prices 1", 1, 0, price=THEN)
-    new = chosen(costs, "new", "model")
+    assert (
+        chosen_cost(costs, "old", "model")
+        == chosen_cost(costs, "old", None)
+        == Cost(1.0, "genai-prices 1", 1, 0, price=THEN)
+    )
+    new = chosen_cost(costs, "new", "model")
     assert new == Cost(2.25, "endpoint, genai-prices 2", 2, 0, price=Price(2.0, 0.0, source="genai-prices 2"))
-    assert chosen(costs, "new", "gpt") == Cost(0.5, "endpoint", 1, 1)
-    every = chosen(costs, None, None)
+    assert chosen_cost(costs, "new", "gpt") == Cost(0.5, "endpoint", 1, 1)
+    every = chosen_cost(costs, None, None)
     assert every == Cost(3.75, "endpoint, genai-prices 1, genai-prices 2", 4, 1, price=None)
 
 
 def test_the_users_table_of_now_goes_before_the_price_of_then(tmp_path: Path) -> None:
     costs = tally_costs(folder(tmp_path), {"model": TABLE})
-    assert chosen(costs, "old", "model") == Cost(5.0, "table", 1, 0, price=TABLE)
-    assert chosen(costs, None, "model") == Cost(10.25, "endpoint, table", 3, 0, price=TABLE)
+    assert chosen_cost(costs, "old", "model") == Cost(5.0, "table", 1, 0, price=TABLE)
+    assert chosen_cost(costs, None, "model") == Cost(10.25, "endpoint, table", 3, 0, price=TABLE)
 
 
 def test_of_what_nobody_knows_there_is_no_cost(tmp_path: Path) -> None:
@@ -115,7 +119,7 @@ def test_a_result_has_its_costs_by_run_and_role(tmp_path: Path) -> None:
 
 def test_a_price_that_was_not_counted_by_is_not_named(tmp_path: Path) -> None:
     answered(tmp_path / "cache.db", "new", "model", 1, cost=0.25)
-    assert chosen(tally_costs(tmp_path / "cache.db", {"model": TABLE}), None, None) == Cost(0.25, "endpoint", 1, 0)
+    assert chosen_cost(tally_costs(tmp_path / "cache.db", {"model": TABLE}), None, None) == Cost(0.25, "endpoint", 1, 0)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from eval_factory.tasks.choice_question import (
     NAME,
     REFERS,
     name_of,
-    order_of,
+    number_of_order,
     orders_of,
     refers_to_others,
     why_kept,
@@ -81,5 +81,5 @@ def test_there_are_no_more_orders_than_there_can_be() -> None:
 
 def test_the_name_of_an_order_is_read_again() -> None:
     assert name_of(3) == f"{NAME}3"
-    assert [order_of(name) for name in (None, name_of(2), name_of(12))] == [1, 2, 12]
-    assert [order_of(name) for name in ("robustness", f"{NAME}2.worst", NAME, "3")] == [None] * 4
+    assert [number_of_order(name) for name in (None, name_of(2), name_of(12))] == [1, 2, 12]
+    assert [number_of_order(name) for name in ("robustness", f"{NAME}2.worst", NAME, "3")] == [None] * 4

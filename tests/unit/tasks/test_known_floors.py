@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from scripts.make_known_floors import known_set
 
-from eval_factory.core.results import Floor, Instances, Validity
-from eval_factory.core.rundir import RunDir
-from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
-from eval_factory.scoring.floors import LATE, MISSING_FLOORS, NOT_WHOLE
+from eval_factory.core.results import Floor
 from eval_factory.tasks import known_scores as module
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.known_scores import KnownFloors, KnownSet, known_floors
-from stored_results import CONFIG, instance, result, written
 
 FLOOR = Floor(best="always A", value=0.5, instances=4, answers={"always A": 0.5})
 
@@ -60,41 +52,3 @@ def test_the_table_has_a_line_for_each_metric_and_is_read_as_it_was_written() ->
     made = KnownFloors(errata_version=3, sets={"a" * 64: KnownSet(task="t", floors={"m": FLOOR, "n": FLOOR})})
     assert KnownFloors.of_text(made.text()) == made
     assert sum(line.startswith(('    "m": {"best"', '    "n": {"best"')) for line in made.text().splitlines()) == 2
-
-
-def whole_run(folder: Path, notes: tuple[str, ...] = (), limit: int | None = None, **changes: Any) -> Path:
-    """Of a data set read whole, with its floors."""
-    floors = {"exact_match": Floor("always A", 0.5, 4, {"always A": 0.5})}
-    validity = Validity(Instances(1, 1, 0, 0, 0, 0), {}, {}, None, notes, main_split="test", floors=floors)
-    params = {**CONFIG["config"]["params"], "limit_samples": limit}
-    config = {**CONFIG, "config": {**CONFIG["config"], "params": params}}
-    written(folder, result([instance("q", 1.0)], validity=validity), config)
-    always = StrategyScores(name="always A", answer="A", values={"exact_match": [1.0]})
-    made = TrivialScores(**{"data_sha256": "a" * 64, "strategies": [always], **changes})
-    made.write(RunDir(folder).helm)
-    return folder
-
-
-def test_the_table_is_made_of_runs_with_all_their_floors(tmp_path: Path) -> None:
-    found = known_set(whole_run(tmp_path, ("a note",)))
-    assert found == ("a" * 64, KnownSet(task="pubmed_qa", floors={"exact_match": FLOOR}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"limit": 4}, "its run was of a sample"),
-        ({"left_out": ["random"]}, "its floors were not computed"),
-        ({"known": True}, "its floors were not computed"),
-        ({"error": "ValueError"}, "its floors were not computed"),
-        ({"strategies": []}, "its floors were not computed"),
-        (
-            {"notes": ("a note", f"{MISSING_FLOORS}{LATE}: a tenth")},
-            "its corrected or lenient floors were not computed",
-        ),
-        ({"notes": (f"{NOT_WHOLE}ValueError",)}, "its corrected or lenient floors were not computed"),
-    ],
-)
-def test_a_run_without_all_its_floors_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=said):
-        known_set(whole_run(tmp_path, **changes))

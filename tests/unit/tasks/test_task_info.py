@@ -77,9 +77,3 @@ def test_parameters_defects_and_what_is_executed() -> None:
     assert "stanford-crfm/helm#3746" not in {known.get("upstream") for known in TASKS["pubmed_qa"].errata}
     assert list(TASKS["ehr_sql"].executes) == ["SQL"]
     assert TASKS["pubmed_qa"].executes == {}
-
-
-def test_the_medical_tasks_are_all_but_a_sample_and_ones_own() -> None:
-    medical = {task.name for task in list_tasks("medical")}
-    assert {task.name for task in list_tasks()} - medical == {"sample_medical_qa", "custom"}
-    assert {"mmlu_pro_health", "med_qa", "med_mcqa", "healthqa_br", "mmlu_clinical_afr", "medxpertqa_text"} <= medical

@@ -24,8 +24,8 @@ from eval_factory.scoring.intervals import design_effect
 from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
 from eval_factory.workflows import annotate
 from eval_factory.workflows.annotate import Known, import_sheets, known_of, plan_of, planned, system_prompts
-from eval_factory.workflows.evaluate import as_it_stands, finished_before, report
-from eval_factory.workflows.recollect import state_of
+from eval_factory.workflows.evaluate import as_it_stands, collect_and_report, finished_before
+from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.resume import DataRead, read_state, written_before
 from eval_factory.workflows.verify import verify
 from finished_folder import finished_folder
@@ -92,7 +92,7 @@ def test_a_rerun_keeps_what_people_said(folder: RunDir, tmp_path: Path, monkeypa
     assert ran is not None
     ctx = context(plan.rundir)
     assert as_it_stands(ctx, plan, ran, written_before(plan.rundir)) is None  # it is not as the run left it
-    again = report(ctx, plan, ["helm-run", "--suite", "s"], ran, DataRead())
+    again = collect_and_report(ctx, plan, ["helm-run", "--suite", "s"], ran, DataRead())
     assert again.result.clinicians is not None
     assert "corrected by clinicians = " in again.summary
     now, then = (yaml.safe_load(one)["clinicians"] for one in (folder.evaluation_config.read_bytes(), document))
@@ -227,7 +227,9 @@ def test_an_altered_sheet_and_a_comment_are_found_whoever_makes_the_checksums_ag
     for file in (made.kept, folder.ratings):
         before = file.read_text("utf-8")
         file.write_text(before.replace('"rater": "1"', '"rater": "3"', 1) if file == folder.ratings else before + " ")
-        write_checksums(folder, [folder.root / name for name in state_of(folder).runs], load_result(folder.root).result)
+        write_checksums(
+            folder, [folder.root / name for name in last_state(folder).runs], load_result(folder.root).result
+        )
         found = verify(folder.root)
         assert any(one.file == f"annotations/{file.name}" and "(files)" in one.message for one in found.findings), found
         file.write_text(before, "utf-8")

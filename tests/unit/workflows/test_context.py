@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import (
-    BusyError,
     ConfigError,
     EndpointRefusedError,
     HelmError,
@@ -18,7 +17,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.secrets import REDACTED
-from eval_factory.workflows.context import HUB_TOKEN, hold, redactor_of, show_warnings, warnings_of
+from eval_factory.workflows.context import HUB_TOKEN, lock_folder, redactor_of
 from eval_factory.workflows.options import code_of_error, failure_record
 from unit.builders import evaluation, plan
 
@@ -35,36 +34,16 @@ def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
     assert HUB_TOKEN == "HF_TOKEN"
 
 
-def test_warnings_are_lines_of_the_screen() -> None:
-    screen = io.StringIO()
-    here = evaluation({"config.params.task": "pubmed_qa"})
-    show_warnings(here, screen)
-    show_warnings(evaluation(), screen)
-    told = "warning: keys without an effect here: config.params: task"
-    assert (screen.getvalue(), warnings_of(here)) == (f"{told}\n", [told])
-
-
-def test_the_folder_is_held_for_as_long_as_the_run_lasts(tmp_path: Path) -> None:
-    here = plan(flags(tmp_path))
-    with hold(here, {"MY_KEY": KEY}, io.StringIO()) as context:
-        assert context.rundir == here.rundir
-        assert context.env["MY_KEY"] == KEY
-        with pytest.raises(BusyError), hold(here, {"MY_KEY": KEY}, io.StringIO()):
-            pass
-    with hold(here, {"MY_KEY": KEY}, io.StringIO()):
-        pass
-
-
 def test_a_key_without_its_white_space_is_what_the_run_sees(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
-    with hold(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
+    with lock_folder(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
         assert context.env == {"MY_KEY": KEY, "PATH": "/bin"}
         assert context.redactor.text(KEY) == REDACTED
 
 
 def test_a_missing_key_is_found_before_the_folder_is_made(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
-    with pytest.raises(PrerequisiteError, match="MY_KEY"), hold(here, {}, io.StringIO()):
+    with pytest.raises(PrerequisiteError, match="MY_KEY"), lock_folder(here, {}, io.StringIO()):
         pass
     assert not here.rundir.root.exists()
 
@@ -73,7 +52,7 @@ def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:
     screen = io.StringIO()
     here = plan(flags(tmp_path))
     env = {"MY_KEY": KEY, "OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-a-client-1"}
-    with hold(here, env, screen):
+    with lock_folder(here, env, screen):
         pass
     warned = [line for line in screen.getvalue().splitlines() if line.startswith("warning: ")]
     assert len(warned) == 1
@@ -88,12 +67,12 @@ def test_a_folder_of_somebody_else_is_left_alone(fresh: bool, tmp_path: Path) ->
     here.rundir.root.mkdir()
     here.rundir.cache_db.write_text("mine")
     if not fresh:
-        with hold(here, {"MY_KEY": KEY}, io.StringIO()):
+        with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
             pass
         return
     with (
         pytest.raises(ConfigError, match="is no output folder"),
-        hold(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True),
+        lock_folder(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True),
     ):
         pass
     assert not here.rundir.marker.exists()

@@ -29,11 +29,10 @@ from eval_factory.workflows.estimate import (
     lines_beyond,
     prompt_sizes,
     sizes_in,
-    sum_of,
+    sum_or_none,
 )
 from unit.builders import evaluation, plan
 
-PARAMS = "config.params"
 MEASURED = PromptSizes(10, 4000, 50)
 
 
@@ -187,15 +186,6 @@ def test_the_criteria_of_the_result_of_this_very_run(
     assert found.roles[1].hours == pytest.approx(requests * 8.0 / 8 / 3600), "as many at once as the judge may be asked"
 
 
-@pytest.mark.parametrize(
-    ("limit", "expected"), [(None, 1000), (20, 20), (5000, 1000)]
-)  # fmt: skip
-def test_instances_without_their_data_are_those_that_were_counted(
-    tmp_path: Path, limit: int | None, expected: int
-) -> None:
-    assert of(tmp_path, look=False, config__params__limit_samples=limit).requests == expected
-
-
 def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:
     sizes.append(PromptSizes(None, reason="its data are not here"))
     (model,) = of(tmp_path, config__type="helm:mmlu:subject=anatomy").roles
@@ -233,13 +223,6 @@ def role(name: str, hours: float | None) -> RoleEstimate:
     return RoleEstimate(name, "j", 5, 1.0, 1.0, 0.25, hours, {})
 
 
-def test_judges_are_asked_at_once_after_the_model() -> None:
-    whole = Estimate("t", (ROLE, role("a", 1.0), role("b", 3.0)), 4, Budget(max_requests=20, max_wall_s=18_000.0))
-    assert (whole.requests, whole.tokens, whole.cost, whole.hours) == (20, 124.0, 1.0, 5.0)
-    assert whole.beyond == {}
-    assert Estimate("t", (ROLE, role("a", None)), 0, Budget()).hours is None
-
-
 def test_what_a_limit_will_stop_is_said() -> None:
     tight = Estimate("t", (ROLE,), 0, Budget(0.49, 9, 119, 7199.0))
     assert tight.beyond == {"max_cost": 0.5, "max_requests": 10, "max_tokens_total": 120.0, "max_wall_s": 7200.0}
@@ -271,10 +254,10 @@ class Figures:
 
 
 def test_a_sum_with_an_unknown_part_is_not_known() -> None:
-    assert sum_of([1.5, 2.0]) == 3.5
-    assert sum_of([]) == 0.0
-    assert sum_of([1.5, None]) is None
-    assert sum_of([0.0, 0.0]) == 0.0
+    assert sum_or_none([1.5, 2.0]) == 3.5
+    assert sum_or_none([]) == 0.0
+    assert sum_or_none([1.5, None]) is None
+    assert sum_or_none([0.0, 0.0]) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,15 @@ import pytest
 from eval_factory.config.evaluation import Request
 from eval_factory.core import logs
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
-from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.endpoint.limits import Admission
-from eval_factory.endpoint.shared_limits import LimitsLost
-from eval_factory.plan import preflight
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.evaluate import launch_record
-from eval_factory.workflows.helm_run import HelmRun, raise_if_stopped
+from eval_factory.workflows.helm_run import EndedHelmRun, raise_if_stopped
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import read_state, written_before
 from finished_folder import finished_folder
-from unit.builders import MINIMAL, context, endpoint_settings, plan
+from unit.builders import MINIMAL, context, plan
 
 FATAL = {"event": logs.FATAL, "message": "cannot reach http://llm.example:8000/v1: no connection could be made"}
 
@@ -73,27 +69,8 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     """Digits that only .run_state.json has could be changed, and nobody would notice."""
     made = plan({"config.output_dir": str(tmp_path / "out")})
     done: Any = {"event": logs.RUN_DONE, "path": "runs/s/r"}
-    ran = workflow.checked(context(made.rundir), made, HelmRun("run", 18.45317671599496, 0, (), (done,)))
+    ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
-
-
-SHARED = SharedLimitsSettings("/nobody/is/here", {"model": "g"})
-
-
-def test_probes_are_let_through_with_what_other_runs_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is at the address: a probe that goes out all the same would be outside of the limits."""
-    made = context(RunDir(tmp_path / "out"))
-    model, judge = endpoint_settings(), endpoint_settings(role="judge")
-    let_through: list[Admission | None] = []
-    monkeypatch.setattr(preflight, "probe", lambda *arguments: let_through.append(arguments[-1]))
-    assert workflow.probe_all(made, [model, judge], SHARED) == {"model", "judge"}
-    shared, alone = let_through
-    assert alone is None
-    assert shared is not None
-    with pytest.raises(LimitsLost), shared.slot():
-        pytest.fail("nobody let it in")
-    workflow.probe_all(made, [model])
-    assert let_through[2:] == [None]
 
 
 def test_whoever_asked_the_endpoints_already_says_which_answered(

@@ -28,13 +28,13 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
 from eval_factory.endpoint import sign_in
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.executors.process import Execution, Finished, ProcessSpec
+from eval_factory.executors.process import Execution, FinishedProcess, ProcessSpec
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import (
-    HelmRun,
+    EndedHelmRun,
     ended_before_it_ran,
-    explained,
-    how_it_ended,
+    explained_failure,
+    how_helm_run_ended,
     missing,
     raise_if_limit_reached,
     raised_at_the_end,
@@ -55,16 +55,16 @@ class FakeExecutor:
     def __init__(self, returncode: int = 0, told: Sequence[Mapping[str, Any]] = (), tail: Sequence[str] = ()) -> None:
         self.specs: list[ProcessSpec] = []
         self.screens: list[TextIO] = []
-        self._ended = Execution(Finished(returncode, tuple(tail)), 2.5, tuple(told))
+        self._ended = Execution(FinishedProcess(returncode, tuple(tail)), 2.5, tuple(told))
 
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         self.specs.append(spec)
         self.screens.append(screen)
         return self._ended
 
 
 class Interrupted(FakeExecutor):
-    def run(self, spec: ProcessSpec, screen: TextIO, on_event: Any = None) -> Execution:
+    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         raise KeyboardInterrupt
 
 
@@ -84,8 +84,8 @@ def with_key(**flags: Any) -> Evaluation:
 
 def run(
     here: RunContext, executor: FakeExecutor, settings: HelmRunSettings | None = None, of: Evaluation | None = None
-) -> HelmRun:
-    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), executor=executor)
+) -> EndedHelmRun:
+    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), run=executor.run)
 
 
 def test_each_run_has_an_id_of_its_own_and_ends_with_this_process(here: RunContext) -> None:
@@ -145,7 +145,7 @@ def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogC
 
 def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"openai": "a-new-token-of-a-service"}
-    monkeypatch.setattr(sign_in, "kept_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
+    monkeypatch.setattr(sign_in, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
     run(here, FakeExecutor())
     assert here.redactor.text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))
@@ -158,7 +158,7 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
 )
 def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id: str, said: str | None) -> None:
     tail = ("a line", logs.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
-    assert HelmRun("mine", 1.0, returncode, tail, ()).last_words == said
+    assert EndedHelmRun("mine", 1.0, returncode, tail, ()).last_words == said
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id
     ],
 )  # fmt: skip
 def test_explained(error: str, phase: str, kind: type[EvalFactoryError], said: str) -> None:
-    failure = explained(plan(), error, phase)
+    failure = explained_failure(plan(), error, phase)
     assert type(failure) is kind
     assert said in str(failure)
 
@@ -206,15 +206,15 @@ def test_what_cannot_be_built_is_not_advised() -> None:
         "OptionalDependencyNotInstalled: Optional dependency odd_one is not installed."
         ' Please run `pip install "crfm-helm[summarization]"`'
     )
-    text = str(explained(plan(), said, LOADING))
+    text = str(explained_failure(plan(), said, LOADING))
     assert "crfm-helm[" not in text
     assert "pip install odd_one\n" in text
     assert "look for the one that holds this module" in text
-    assert "could not import" in str(explained(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING))
+    assert "could not import" in str(explained_failure(plan(), "ImportError: cannot import name 'x' from 'y'", SCORING))
 
 
 def test_judges_that_helm_asks_itself() -> None:
-    failure = explained(plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING)
+    failure = explained_failure(plan({"config.type": "helm:harm_bench"}), "OpenAIError: Missing credentials", JUDGING)
     assert isinstance(failure, PrerequisiteError)
     assert "openai/gpt-4o-2024-05-13" in str(failure)
 
@@ -256,10 +256,10 @@ def test_a_run_spec_that_helm_does_not_build() -> None:
 def test_an_argument_that_a_scenario_does_not_take() -> None:
     here = plan({"config.type": "helm:mmlu:subject=anatomy,tokenizer=x/y"})
     error = "TypeError: MMLUScenario.__init__() got an unexpected keyword argument 'tokenizer'"
-    failure = explained(here, error, LOADING)
+    failure = explained_failure(here, error, LOADING)
     assert isinstance(failure, ConfigError)
     assert "eval-factory ls helm:mmlu" in str(failure)
-    assert isinstance(explained(here, error, ASKING), HelmError)
+    assert isinstance(explained_failure(here, error, ASKING), HelmError)
 
 
 def test_a_task_of_ours_is_not_the_users_mistake() -> None:
@@ -273,8 +273,8 @@ def test_an_end_without_words_is_said_in_one_sentence() -> None:
     for tail in ([], ["", " "]):
         killed = str(ended_before_it_ran(plan(), -9, tail))
         assert killed.startswith("helm-run was killed by signal 9 and printed nothing\n  log: ")
-        assert how_it_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
-    assert how_it_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"
+        assert how_helm_run_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
+    assert how_helm_run_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"
 
 
 ASKING_EVENT = {"event": "phase", "phase": "asking the model", "total": 12}

@@ -10,7 +10,7 @@ import pytest
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint import response_cache
-from eval_factory.workflows.context import claim, is_ours, start_over
+from eval_factory.workflows.context import claim, is_our_folder, start_over
 from eval_factory.workflows.prepare import ready_cache, remove_unfinished
 
 LOG = logging.getLogger("test")
@@ -26,9 +26,9 @@ def put(root: Path, *names: str) -> None:
 def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tuple[str, ...], tmp_path: Path) -> None:
     rundir = RunDir(tmp_path / "out")
     put(rundir.root, *names)
-    assert not is_ours(rundir)
+    assert not is_our_folder(rundir)
     claim(rundir)
-    assert is_ours(rundir)
+    assert is_our_folder(rundir)
     put(rundir.root, "responses/model.jsonl")
     claim(rundir, fresh=True)
     assert all((rundir.root / name).read_text() == "mine" for name in names)
@@ -49,19 +49,6 @@ def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, fresh: bool
     assert "/".join(Path(name).parts[:2] if name.startswith("helm") else Path(name).parts[:1]) in str(told.value)
     assert "--output_dir" in str(told.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
-
-
-def test_of_many_files_some_are_named(tmp_path: Path) -> None:
-    put(tmp_path / "five", "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl")
-    with pytest.raises(
-        ConfigError, match=r"delete: instances.jsonl, report.html, results.jsonl, results.yml, run_config.yml\n"
-    ):
-        claim(RunDir(tmp_path / "five"))
-    put(tmp_path, "report.html", "results.yml", "run_config.yml", "results.jsonl", "instances.jsonl", "packages.txt")
-    with pytest.raises(
-        ConfigError, match=r"instances.jsonl, packages.txt, report.html, results.jsonl, results.yml and 1 more\n"
-    ):
-        claim(RunDir(tmp_path))
 
 
 def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: Path) -> None:
@@ -101,9 +88,9 @@ def test_another_programs_database_is_no_sign(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "cache.db")
     connection.execute("CREATE TABLE t (x)")
     connection.close()
-    assert not response_cache.is_ours(tmp_path / "cache.db")
-    assert not response_cache.is_ours(tmp_path / "none")
-    assert not is_ours(RunDir(tmp_path))
+    assert not response_cache.is_our_cache(tmp_path / "cache.db")
+    assert not response_cache.is_our_cache(tmp_path / "none")
+    assert not is_our_folder(RunDir(tmp_path))
 
 
 def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:

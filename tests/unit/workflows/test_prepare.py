@@ -29,7 +29,15 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prepare import copy_store, data_read, find_bundle, place_data, prepare, settings_of, take_in
+from eval_factory.workflows.prepare import (
+    copy_store,
+    data_read,
+    data_settings,
+    find_bundle,
+    place_data,
+    prepare,
+    take_in,
+)
 from eval_factory.workflows.resume import DataRead
 from invented_bundle import QUESTIONS, sources
 from unit.builders import context, plan
@@ -72,17 +80,6 @@ def test_the_configuration_is_written_whole_and_redacted(here: Plan) -> None:
         "command": f"helm-run --suite 'a b {REDACTED}'", "framework_name": info.name, "pkg_name": info.pkg_name,
         **here.evaluation.as_dict(),
     }  # fmt: skip
-
-
-def test_results_of_another_configuration_are_archived_and_it_is_said(here: Plan) -> None:
-    here.rundir.results_yml.write_text("of another run")
-    said = prepared(here)
-    (folder,) = here.rundir.root.glob("results.set-aside-*")
-    assert (folder / "results.yml").read_text() == "of another run"
-    assert said == (
-        f"the results in {here.rundir.root} are of another configuration or of other data; moved to {folder.name}\n"
-    )
-    assert prepared(here) == ""
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -131,34 +128,14 @@ def test_an_output_folder_inside_the_bundle_is_refused(tmp_path: Path, bundle: P
         find_bundle(of(tmp_path, out=bundle / "out", data_dir=str(bundle)), {})
 
 
-def test_what_a_bundle_lacks_is_told_before_the_run(tmp_path: Path, bundle: Path) -> None:
-    (bundle / "scenarios/questions/data/set.json").write_bytes(b"altered")
-    with pytest.raises(PrerequisiteError):
-        find_bundle(of(tmp_path, data_dir=str(bundle)), {})
-
-
 def test_offline_without_a_bundle_the_data_have_to_be_there_already(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError):
         find_bundle(of(tmp_path, offline=True), {})
 
 
-def test_whether_more_than_helms_list_is_read_is_recorded_where_a_list_is_answered(
-    tmp_path: Path, bundle: Path
-) -> None:
-    notes = of(tmp_path, "mtsamples_procedures", data_dir=str(bundle))
-    found = find_bundle(notes, {})
-    assert data_read(context(notes.rundir), notes, found).all_files is False
-    assert settings_of(notes, found, {}).all_files is False
-    assert settings_of(notes, found, {"MEDICAL_DATA_ALL_FILES": "1"}).all_files is True
-    questions = of(tmp_path, data_dir=str(bundle))
-    assert settings_of(questions, find_bundle(questions, {}), {}).all_files is None
-    without = of(tmp_path, "mtsamples_procedures", offline=True)
-    assert settings_of(without, None, {}).all_files is False
-
-
 def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     here = of(tmp_path, offline=True)
-    settings = settings_of(here, None, {})
+    settings = data_settings(here, None, {})
     assert settings.allowed == (("host.example", 443),)
     assert settings.libraries["HF_HUB_OFFLINE"] == "1"
     with caplog.at_level(logging.INFO, "test"):

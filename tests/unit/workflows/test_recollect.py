@@ -17,14 +17,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import recollect
-from eval_factory.workflows.recollect import (
-    benchmark_files,
-    recollected,
-    state_of,
-    stored_evaluation,
-    values_of,
-    versions_that_differ,
-)
+from eval_factory.workflows.recollect import last_state, recollected, stored_evaluation, values_at, versions_that_differ
 from eval_factory.workflows.verify import Verified, verify
 from finished_folder import finished_folder
 from unit.scoring.test_collect import state
@@ -91,21 +84,16 @@ def test_what_was_recorded_of_a_moved_benchmark_is_still_checked(custom: tuple[R
         stored_evaluation(folder, load_result(folder.root))
 
 
-def test_files_of_a_benchmark_among_the_data() -> None:
-    data = {"data_path": "1", "data_path/a": "2", "scenarios/x/a": "3", "hub:a@1/b": "4", "data.csv": "5", "../a": "6"}
-    assert benchmark_files(data) == {"data.csv": "5", "../a": "6"}
-
-
 @pytest.mark.parametrize("runs", [[], ["../x"], ["/x"], [1], ["helm/runs/s/r", ".."]])
 def test_runs_outside_of_the_folder_are_refused(runs: list[Any], folder: RunDir) -> None:
-    assert state_of(folder).run_id == "run"
+    assert last_state(folder).run_id == "run"
     state = json.loads(folder.run_state.read_text("utf-8"))
     folder.run_state.write_text(json.dumps({**state, "runs": runs}), "utf-8")
     with pytest.raises(PrerequisiteError, match="names no folder in this one"):
-        state_of(folder)
+        last_state(folder)
     folder.run_state.write_text("x", "utf-8")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
-        state_of(folder)
+        last_state(folder)
 
 
 def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
@@ -163,12 +151,12 @@ def test_values_are_the_whole_configurations_at_the_keys_that_were_set() -> None
         "judges": [{"name": "x", "url": None}, {"name": "y", "url": None}],
         "e": [1],
     }
-    assert values_of({"a": 9, "b": {"c": 9}, "gone": 1}, whole) == {"a": 1, "b": {"c": 2}}
-    assert values_of({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole) == {
+    assert values_at({"a": 9, "b": {"c": 9}, "gone": 1}, whole) == {"a": 1, "b": {"c": 2}}
+    assert values_at({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole) == {
         "judges": [{"name": "x"}, {"url": None}], "e": [1],
     }  # fmt: skip
-    assert values_of({"judges": [{"name": "z"}]}, whole) == {"judges": whole["judges"]}
-    assert values_of({"judges": 3, "b": 4}, whole) == {"judges": whole["judges"], "b": whole["b"]}
+    assert values_at({"judges": [{"name": "z"}]}, whole) == {"judges": whole["judges"]}
+    assert values_at({"judges": 3, "b": 4}, whole) == {"judges": whole["judges"], "b": whole["b"]}
 
 
 def test_a_jury_of_ones_own_has_the_keys_that_were_set(tmp_path: Path) -> None:

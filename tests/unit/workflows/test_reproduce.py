@@ -12,12 +12,11 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import reproduce as module
-from eval_factory.workflows.reproduce import reproduce, run_again, scores_beside, what_was_asked, without_nulls
+from eval_factory.workflows.reproduce import reproduce, run_again, scores_beside, what_was_asked, without_unset
 from finished_folder import finished_folder
 from unit.builders import evaluation
 
@@ -56,7 +55,7 @@ def test_nulls_are_left_out_but_for_those_that_are_sent_or_say_that_no_key_is() 
     tree: dict[str, Any] = {"a": None, "b": {"c": None, "d": False, "e": []}, "params_to_add": {"seed": None}}
     tree["b"] |= {"api_key": None, "gpt_judge_api_key": None}
     kept = {"d": False, "e": [], "api_key": None, "gpt_judge_api_key": None}
-    assert without_nulls(tree) == {"b": kept, "params_to_add": {"seed": None}}
+    assert without_unset(tree) == {"b": kept, "params_to_add": {"seed": None}}
 
 
 def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,23 +132,6 @@ def test_it_is_run_with_the_written_config_and_compared(
     assert str(found.evaluated) == "evaluated"
     assert found.is_the_same is same
     assert found.scores[0] == "exact_match: 0.5 then, 0.5 now (the same)"
-
-
-def test_own_data_are_hashed_again(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    then: TaskResult = load_result(folder.root).result
-    file = folder.helm / "scenarios" / "pubmed_qa" / "a.json"
-    file.parent.mkdir(parents=True)
-    file.write_text("1", "utf-8")
-    recorded = {"scenarios/pubmed_qa/a.json": "0" * 64, "data_path/x": "1" * 64}
-    provenance = replace(then.provenance, dataset_files=recorded)
-    own = tmp_path / "x"
-    own.write_text("2", "utf-8")
-    monkeypatch.setattr(module, "own_data_of", lambda *_: type("Own", (), {"layout": 0, "path": 0, "values": 0}))
-    monkeypatch.setattr(module, "files_of", lambda *_: {"data_path/x": own})
-    stored = load_result(folder.root)
-    monkeypatch.setattr(module, "load_result", lambda _: replace(stored, result=replace(then, provenance=provenance)))
-    lines = reproduce(folder.root, None, env=KEYS).differences
-    assert [line.rpartition(";")[2] for line in lines] == [f" it had {digest}" for digest in recorded.values()]
 
 
 def test_data_of_the_package_are_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

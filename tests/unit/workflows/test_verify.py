@@ -17,7 +17,7 @@ from eval_factory.workflows.verify import (
     Finding,
     Verified,
     is_of_errata,
-    origin_of,
+    origin_of_field,
     verify,
 )
 from finished_folder import RUN
@@ -254,12 +254,18 @@ def test_what_depends_on_errata_and_where_fields_come_from() -> None:
     assert is_of_errata("validity.notes[1]")
     assert is_of_errata("provenance.errata_version")
     assert not is_of_errata("results.tasks.x.metrics.score.scores.exact_match.value")
-    assert origin_of("config.type", "results.yml") == origin_of("command", "results.yml") == "run_config.yml"
-    assert origin_of("target.x", "evaluation_config.yaml") == "run_config.yml"
-    assert origin_of("config.type", "run_config.yml") == "HELM's files"
-    assert origin_of("provenance.started_at", "x") == origin_of("provenance.ended_at", "x") == "logs/events.jsonl"
-    assert origin_of("usage.wall_s", "evaluation_config.yaml") == "cache.db and .run_state.json"
-    assert origin_of("line 1: key", "responses/model.jsonl") == "cache.db"
+    assert (
+        origin_of_field("config.type", "results.yml") == origin_of_field("command", "results.yml") == "run_config.yml"
+    )
+    assert origin_of_field("target.x", "evaluation_config.yaml") == "run_config.yml"
+    assert origin_of_field("config.type", "run_config.yml") == "HELM's files"
+    assert (
+        origin_of_field("provenance.started_at", "x")
+        == origin_of_field("provenance.ended_at", "x")
+        == "logs/events.jsonl"
+    )
+    assert origin_of_field("usage.wall_s", "evaluation_config.yaml") == "cache.db and .run_state.json"
+    assert origin_of_field("line 1: key", "responses/model.jsonl") == "cache.db"
 
 
 OF_NOBODY_ELSE = [

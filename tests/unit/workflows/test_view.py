@@ -125,17 +125,6 @@ def test_pages_are_served_and_then_gone(told: Told, tmp_path: Path) -> None:
         urllib.request.urlopen(pages.address, timeout=10)
 
 
-def test_a_helm_summarize_that_leaves_a_run_out_has_failed(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finished(tmp_path / "a")
-    monkeypatch.setattr(view_site, "summarize", lambda *_args, **_more: None)
-    with pytest.raises(HelmError, match=f"left out {RUN}\n.*--fresh"):
-        exported([tmp_path / "a"], tmp_path / "site")
-    assert not (tmp_path / "site").exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
-
-
 def test_a_helm_summarize_that_fails_says_what_to_do(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,16 +135,6 @@ def test_a_helm_summarize_that_fails_says_what_to_do(
     with pytest.raises(HelmError, match=r"ended with 1:\n  \| its last line\n.*verify DIR.*--fresh"):
         exported([finished(tmp_path / "a")], tmp_path / "site")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "tmp"]
-
-
-def test_what_is_said_of_the_pages(told: Told, tmp_path: Path) -> None:
-    one = exported([finished(tmp_path / "a")], tmp_path / "site").lines()
-    assert one[:2] == ["HELM's pages of 1 run:", "  pubmed_qa, org/model"]
-    assert any("prompts, answers and references" in line for line in one)
-    assert any("HELM's own numbers" in line for line in one)
-    two = exported([tmp_path / "a", finished(tmp_path / "b")], tmp_path / "sites").lines()
-    assert two[:3] == ["HELM's pages of 2 runs:", "  pubmed_qa, org/model (1: a)", "  pubmed_qa, org/model (2: b)"]
-    assert max(map(len, one)) <= 110
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.workflows.view_site import (
     NO_SCORE,
     POLICY,
-    configuration,
     forget_place,
-    front_end,
     lay_out,
     suite_folder,
     viewed_runs,
@@ -82,22 +79,6 @@ def test_two_folders_of_one_model_and_run_have_a_row_each(tmp_path: Path) -> Non
     assert [run.shown_model for run in runs] == ["org/model (1: a)", "org/model (2: b)"]
 
 
-def test_different_evaluations_of_one_model_share_a_row(tmp_path: Path) -> None:
-    other = finished(tmp_path / "b", "medec_model=endpoint_m", groups=["clinical", "medec"])
-    runs = viewed_runs([finished(tmp_path / "a"), other])
-    assert [run.model for run in runs] == ["endpoint/m", "endpoint/m"]
-    assert [run.shown_model for run in runs] == ["org/model", "org/model"]
-    again = viewed_runs([tmp_path / "a", other, finished(tmp_path / "c")])
-    assert [run.model for run in again] == ["endpoint/m-1", "endpoint/m-2", "endpoint/m-3"], "none is counted twice"
-
-
-def test_another_model_keeps_its_name(tmp_path: Path) -> None:
-    spec: dict[str, Any] = {"adapter_spec": {"model_deployment": "endpoint/other"}}
-    runs = viewed_runs([finished(tmp_path / "a"), finished(tmp_path / "b"), finished(tmp_path / "c", **spec)])
-    assert runs[2].model == "endpoint/other"
-    assert runs[2].spec["adapter_spec"] == {"model": "endpoint/other", "model_deployment": "endpoint/other"}
-
-
 def test_what_is_not_whole_is_said_in_the_row(tmp_path: Path) -> None:
     right_or_wrong(tmp_path / "a", "10x1", status="partial")
     right_or_wrong(tmp_path / "b", "10x1", status="partial", reportable=False)
@@ -147,15 +128,6 @@ def test_a_run_spec_of_another_form_is_refused(change: dict[str, Any], tmp_path:
         viewed_runs([finished(tmp_path / "a", **change)])
 
 
-def test_only_what_the_tables_show_is_a_metric_of_the_run(tmp_path: Path) -> None:
-    finished(tmp_path / "a", values={"f1_score": [*FOUR]})
-    (run,) = viewed_runs([tmp_path / "a"])
-    assert run.page.metrics == ("f1_score",), "exact_match is there for perturbed instances alone"
-    written(tmp_path / "b", result([instance("q", 1.0)], ("exact_match@valid",)))
-    (run,) = viewed_runs([finished(tmp_path / "b", values={"f1_score": [*FOUR]})])
-    assert (run.page.main_split, run.page.metrics) == ("valid", ()), "of its main split"
-
-
 @pytest.mark.parametrize("copies", [False, True])
 def test_the_given_folders_stay_as_they_are(copies: bool, tmp_path: Path) -> None:
     before = tree(finished(tmp_path / "a"))
@@ -188,14 +160,6 @@ HTML = """<!doctype html>
 """
 
 
-@pytest.mark.parametrize("package", ["no_such_package", "json"])
-def test_a_helm_without_pages_is_said(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: find(package))
-    with pytest.raises(PrerequisiteError, match="has no web pages"):
-        front_end()
-
-
 def test_the_page_asks_no_other_host() -> None:
     html = without_others(HTML)
     assert "//" not in html
@@ -214,14 +178,6 @@ def test_the_policy_names_no_host_and_no_inline_script() -> None:
     assert {word for sources in rules.values() for word in sources.split()} == {
         "'none'", "'self'", "'unsafe-inline'", "data:",
     }  # fmt: skip
-
-
-def test_the_configuration_leads_past_the_landing_page() -> None:
-    text = configuration('/runs/a"b')
-    assert 'window.SUITE = "view";' in text
-    assert 'window.BENCHMARK_OUTPUT_BASE_URL = "benchmark_output";' in text
-    assert text.endswith('window.location.hash = "/runs/a\\"b";\n')
-    assert 'if (["", "#", "#/"].includes(window.location.hash))' in text
 
 
 def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:

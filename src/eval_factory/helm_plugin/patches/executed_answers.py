@@ -49,7 +49,7 @@ def throw_away_folder() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-def check(question: Mapping[str, Any], seconds: float) -> Any:
+def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
     """HELM's check of an answer, or `TIMED_OUT`; None where the answer ended its process, which is counted.
 
     Raises:
@@ -117,7 +117,7 @@ def check_correctness(
 ) -> dict[str, Any]:
     """HELM's result of HumanEval's tests for one completion."""
     question = {"kind": "humaneval", "problem": problem, "completion": completion, "timeout": timeout}
-    found = check(question, timeout + 2)
+    found = check_answer(question, timeout + 2)
     if isinstance(found, dict) and found.keys() >= {"passed", "result"}:
         passed, result = bool(found["passed"]), str(found["result"])
     else:
@@ -139,7 +139,7 @@ class AppsProcess:
             "kind": "apps", "tests": tests, "completion": self._completion, "timeout": self._timeout,
             "seconds": APPS_LIMIT_S,
         }  # fmt: skip
-        found = check(question, APPS_LIMIT_S)
+        found = check_answer(question, APPS_LIMIT_S)
         # The answer can write what it likes in place of results: HELM's metric must not stumble over it.
         if isinstance(found, list) and found and all(isinstance(result, bool | int) for result in found):
             self._results.append(found)

@@ -446,7 +446,7 @@ def warning() -> str | None:
     return None
 
 
-def write_down(file: Path) -> None:
+def record_patches(file: Path) -> None:
     """Which were applied so far, and for which run specs, for the result's provenance."""
     applied: list[dict[str, Any]] = [
         {

@@ -72,7 +72,7 @@ def _refuse_what_lies_here(dataset: str) -> None:
         )
 
 
-def write_down(file: Path) -> None:
+def record_datasets(file: Path) -> None:
     """The data sets loaded so far; nothing is written where there were none."""
     with _lock:
         entries = [_loaded[key] for key in sorted(_loaded)]

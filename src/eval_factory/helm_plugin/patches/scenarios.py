@@ -17,7 +17,7 @@ from eval_factory.helm import names
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.speed import in_place_of
 from eval_factory.tasks.custom_table import CLUSTER
-from eval_factory.tasks.file_problems import columns_of, rows_below
+from eval_factory.tasks.file_problems import rows_below, table_columns
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 WRONG_OPTIONS = "Incorrect Answers:"
@@ -155,19 +155,19 @@ def read_cells_as_text() -> None:
     with in_place_of({"pandas": pandas}):
         from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
 
-    scenario.pd = types.SimpleNamespace(read_csv=lambda file: Table(Path(file)))
+    scenario.pd = types.SimpleNamespace(read_csv=lambda file: _Table(Path(file)))
 
 
-class Table:
+class _Table:
     """As much of a pandas table as HELM's scenario uses: read row by row, each time anew, and never held as a whole."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._read: dict[str, Callable[[str], Any]] = {}
-        self.columns = columns_of(file)
+        self.columns = table_columns(file)
 
-    def __getitem__(self, column: str) -> Column:
-        return Column(column)
+    def __getitem__(self, column: str) -> _Column:
+        return _Column(column)
 
     def __setitem__(self, column: str, read: Callable[[str], Any]) -> None:
         self._read[column] = read
@@ -182,7 +182,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     name: str
 
     def apply(self, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -204,7 +204,7 @@ def keep_other_columns() -> None:
         instances = get_instances(self, output_path)
         with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
             shown = set(self.get_columns_in_template(file.read()))
-        ids, rows = _beside(Table(Path(self.benchmark_config.dataset_file)), shown)
+        ids, rows = _beside(_Table(Path(self.benchmark_config.dataset_file)), shown)
         return [
             replace(instance, id=name, extra_data=row or None)
             for instance, name, row in zip(instances, ids, rows, strict=True)
@@ -213,7 +213,7 @@ def keep_other_columns() -> None:
     kind.get_instances = with_columns
 
 
-def _beside(table: Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
+def _beside(table: _Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
     """Of each row the id, and the cells of the columns that stand in neither prompt nor answers."""
     found = [row[ID] for _, row in table.iterrows()] if ID in table.columns else []
     # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.

@@ -33,7 +33,7 @@ def empty(_value: float) -> None:
     """The kind of a statistic that was taken of nothing."""
 
 
-class Shape:
+class InstanceShape:
     """What instances of one sort have in common: the names of their statistics, and the types of the values."""
 
     __slots__ = ("_form", "_make", "kinds", "names")
@@ -67,7 +67,7 @@ class PackedStats(Sequence[Any]):
 
     __slots__ = ("_packed", "shape")
 
-    def __init__(self, shape: Shape, packed: bytes) -> None:
+    def __init__(self, shape: InstanceShape, packed: bytes) -> None:
         self.shape, self._packed = shape, packed
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ def runs_of(found: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
             yield run
 
 
-def columns_of(run: Sequence[PackedStats]) -> Iterator[tuple[Any, Sequence[Any]]]:
+def statistics_of(run: Sequence[PackedStats]) -> Iterator[tuple[Any, Sequence[Any]]]:
     """Name and values of each statistic that instances of one shape have."""
     shape = run[0].shape
     return ((shape.names[place], values) for place, values in shape.columns(b"".join(one.packed for one in run)))
@@ -124,7 +124,7 @@ class Packer:
     def __init__(self, make: Callable[[Any], Any]) -> None:
         """`make`: HELM's `Stat`, which is made of a name."""
         self._make = make
-        self._shapes: dict[Any, Shape] = {}
+        self._shapes: dict[Any, InstanceShape] = {}
 
     def pack(self, stats: Sequence[Any]) -> Sequence[Any]:
         """The same statistics in less memory; what was given where one of them was not taken of a single number."""
@@ -144,7 +144,7 @@ class Packer:
     def _packed(self, stats: Sequence[Any], names: Callable[[], tuple[Any, ...]], key: Any) -> Sequence[Any] | None:
         kinds, values = [], []
         for stat in stats:
-            kind = kind_of(stat) if type(stat) is self._make else None
+            kind = packing_of(stat) if type(stat) is self._make else None
             if kind is None:
                 return None
             kinds.append(kind)
@@ -152,11 +152,11 @@ class Packer:
         named = key or names()
         shape = self._shapes.get((*kinds, named))
         if shape is None:
-            shape = self._shapes.setdefault((*kinds, named), Shape(names(), tuple(kinds), self._make))
+            shape = self._shapes.setdefault((*kinds, named), InstanceShape(names(), tuple(kinds), self._make))
         return PackedStats(shape, shape.pack(values))
 
 
-def kind_of(stat: Any) -> Kind | None:
+def packing_of(stat: Any) -> Kind | None:
     """How a statistic is packed; None where `Stat(name).add(value)` would not give it again, field by field."""
     value = stat.min
     if stat.count == 0:
@@ -224,7 +224,7 @@ def pack_statistics() -> None:
         return [one if isinstance(one.stats, PackedStats) else helms_own([one])[0] for one in records]
 
     runner.remove_per_instance_stats_nans = without_nans
-    runner.asdict_without_nones = lambda record: to_dict(unpacked(record))
+    runner.asdict_without_nones = lambda record: to_dict(_unpacked(record))
 
 
 def _where_there_is_work(parallel_map: Callable[..., Any]) -> Callable[..., Any]:
@@ -232,7 +232,7 @@ def _where_there_is_work(parallel_map: Callable[..., Any]) -> Callable[..., Any]
     return lambda process, items, parallelism: parallel_map(process, items, parallelism if any(items) else 1)
 
 
-def unpacked(record: Any) -> Any:
+def _unpacked(record: Any) -> Any:
     """With a list of `Stat`, where it is a record of packed statistics."""
     stats = getattr(record, "stats", None)
     return dataclasses.replace(record, stats=list(stats)) if isinstance(stats, PackedStats) else record
@@ -339,7 +339,7 @@ def totals_of(
         for name in run[0].shape.names:
             if name not in totals:
                 totals[name] = make(name)
-        for name, values in columns_of(run):
+        for name, values in statistics_of(run):
             add_all(totals[name], values)
             summed[name] = totals[name]
     for total in summed.values():
@@ -351,7 +351,7 @@ def _looking_for_logprobs(helms_own: Callable[[Mapping[Any, Sequence[Any]]], boo
     def has_negative(run: Sequence[Any]) -> bool:
         if not isinstance(run[0], PackedStats):
             return helms_own({None: run[0]})
-        return any(name.name == "logprob" and min(values) < 0 for name, values in columns_of(run))
+        return any(name.name == "logprob" and min(values) < 0 for name, values in statistics_of(run))
 
     return lambda per_instance_stats: any(map(has_negative, runs_of(per_instance_stats.values())))
 

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from eval_factory.core import this_process
 from eval_factory.helm.names import asked_run_specs
-from eval_factory.helm_plugin.patches.slim_scoring import PackedStats, Shape, add_all, columns_of, runs_of
+from eval_factory.helm_plugin.patches.slim_scoring import InstanceShape, PackedStats, add_all, runs_of, statistics_of
 from eval_factory.tasks.run_specs import load_index
 
 OF_A_CLASSIFIER = {"sklearn": None, "scipy": None}
@@ -262,7 +262,7 @@ def _are_plain(stats: Sequence[Any]) -> bool:
 def _lowest(run: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
     """Name and least values of each statistic that was taken of something."""
     if isinstance(run[0], PackedStats):
-        return columns_of(run)
+        return statistics_of(run)
     return ((stat.name, [stat.min]) for stat in run[0] if stat.count > 0)
 
 
@@ -412,7 +412,7 @@ def _enclosed(opening: str, members: list[str], closing: str, inner: str, newlin
     return opening + inner + ("," + inner).join(members) + newline + closing
 
 
-_texts_by_shape: dict[tuple[Shape, str], dict[tuple[int, Any], str]] = {}
+_texts_by_shape: dict[tuple[InstanceShape, str], dict[tuple[int, Any], str]] = {}
 
 _fields_by_kind: dict[type, tuple[tuple[str, str], ...] | None] = {}
 

@@ -243,10 +243,10 @@ def as_evaluated(query: str) -> str:
 def execute_ehr_sql_read_only() -> None:
     from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-    EhrSqlAnnotator.annotate = annotate
+    EhrSqlAnnotator.annotate = annotate_query
 
 
-def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
+def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
     holds a query at all, and what both queries give as the benchmark's own evaluation executes them."""
     database = _ehr_sql_database()
@@ -264,7 +264,7 @@ def annotate(_self: Any, request_state: RequestState) -> dict[str, Any]:
     }
 
 
-def annotation_of(text: str) -> dict[str, Any]:
+def query_annotation_of(text: str) -> dict[str, Any]:
     """What `annotate` says of an answer beside the gold query, where the answer is the same to every question.
 
     Raises:

@@ -39,7 +39,7 @@ ASK_AGAIN = (
     "\nAnswer again with the single JSON object described above and nothing else."
 )
 
-Ask = Callable[[Request], RequestResult]
+_Ask = Callable[[Request], RequestResult]
 _Judgement = TypeVar("_Judgement")
 
 
@@ -48,7 +48,7 @@ class NotJudged(Exception):
 
 
 def judgement(
-    model: str, deployment: str, prompt: str, ask: Ask, read: Callable[[str], _Judgement], role: str | None = None
+    model: str, deployment: str, prompt: str, ask: _Ask, read: Callable[[str], _Judgement], role: str | None = None
 ) -> _Judgement:
     """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
 
@@ -97,10 +97,10 @@ def judgement(
 def ask_judges_in_parallel() -> None:
     from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator  # imported here: few runs have a jury
 
-    LLMAsJuryAnnotator.annotate = annotate
+    LLMAsJuryAnnotator.annotate = annotate_answer
 
 
-def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
+def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotations of one answer: the prompt, and each judge's ratings where it gave them."""
     answer = request_state.result.completions[0].text if request_state.result else ""
     if says_nothing(answer):
@@ -125,7 +125,7 @@ def annotate(self: Any, request_state: RequestState) -> dict[str, Any]:
     return {"prompt_text": prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}
 
 
-Said = dict[str, Any]
+_Said = dict[str, Any]
 """A decision with its explanation, or `error`."""
 
 
@@ -161,7 +161,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         Args:
             judges: name -> deployment.
         """
-        self._ask: Ask = auto_client.make_request
+        self._ask: _Ask = auto_client.make_request
         self._judges = [_judge(name, deployment) for name, deployment in judges.items()]
         self._at_once = criteria_per_request
 
@@ -178,7 +178,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         """
         for size in {1, self._at_once}:
             judge_prompts.note(ANNOTATION, template(alone=size == 1))
-        said: list[list[dict[str, Said]]] = [[{} for _ in criteria_of(state)] for state in request_states]
+        said: list[list[dict[str, _Said]]] = [[{} for _ in rubric_criteria(state)] for state in request_states]
         questions = [
             question
             for number, state in enumerate(request_states)
@@ -204,7 +204,7 @@ def _judge(name: str, deployment: str) -> _Judge:
     return _Judge(name, deployment, args["role"], args["parallelism"])
 
 
-def criteria_of(state: RequestState) -> list[Criterion]:
+def rubric_criteria(state: RequestState) -> list[Criterion]:
     return [Criterion.from_dict(one) for one in (state.instance.extra_data or {})[RUBRICS]]
 
 
@@ -215,12 +215,12 @@ def is_answered(state: RequestState) -> bool:
 
 
 def _questions_of(number: int, state: RequestState, at_once: int) -> Iterator[_Question]:
-    criteria = criteria_of(state)
+    criteria = rubric_criteria(state)
     for first in range(0, len(criteria), at_once):
         yield _Question(number, first, state, tuple(criteria[first : first + at_once]))
 
 
-def _said_by(judge: _Judge, question: _Question, ask: Ask) -> list[Said]:
+def _said_by(judge: _Judge, question: _Question, ask: _Ask) -> list[_Said]:
     """One judge's decisions, or why there are none."""
     state, count = question.state, len(question.criteria)
     answer = state.result.completions[0].text if state.result and state.result.completions else ""
@@ -228,7 +228,7 @@ def _said_by(judge: _Judge, question: _Question, ask: Ask) -> list[Said]:
     messages = state.instance.input.messages or []
     prompt = criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
 
-    def read(text: str) -> list[Said]:
+    def read(text: str) -> list[_Said]:
         return [one.as_dict() for one in parse_decisions(text, count, answer)]
 
     try:

@@ -16,7 +16,7 @@ from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
 
 from eval_factory.helm.criterion_output import decisions_of
-from eval_factory.helm_plugin.rubric.criterion_judge import criteria_of, is_answered
+from eval_factory.helm_plugin.rubric.criterion_judge import is_answered, rubric_criteria
 from eval_factory.tasks.rubric_case import case_score, share_met
 
 
@@ -33,7 +33,7 @@ class RubricMetric(Metric):  # type: ignore[misc]
         metric_service: MetricService,  # noqa: ARG002
         eval_cache_path: str,  # noqa: ARG002
     ) -> list[Stat]:
-        criteria = criteria_of(request_state)
+        criteria = rubric_criteria(request_state)
         if not is_answered(request_state):
             return [Stat(MetricName(self._name)).add(0.0)]  # a failed request: left out of the score, or 0, as chosen
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))

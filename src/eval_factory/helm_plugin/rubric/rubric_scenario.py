@@ -13,8 +13,8 @@ from helm.common.general import ensure_file_downloaded
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, refuse_problems, right_answers
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, read_rubric_file
+from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, refuse_problems, right_replies
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import (
     HEALTHBENCH_METRIC,
     PUBLISHED,
@@ -40,7 +40,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         """
         super().__init__()
         self.name, self.description = name, description
-        self._form, self._file, self._subset = cast(Form, form), dataset_file, subset
+        self._form, self._file, self._subset = cast(FileForm, form), dataset_file, subset
 
     def get_instances(self, output_path: str) -> list[Instance]:
         file = Path(output_path) / PUBLISHED[self._subset or WHOLE] if self._file is None else Path(self._file)
@@ -55,7 +55,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 def _instance(case: RubricCase) -> Instance:
     return Instance(
         input=input_of(case.messages),
-        references=right_answers(case.reference),
+        references=right_replies(case.reference),
         split=TEST_SPLIT,
         id=case.id,
         extra_data=case.extra_data(),

@@ -36,7 +36,7 @@ DATA = "\0data\0"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownResult:
     """One result as it is put on a page."""
 
     result: TaskResult
@@ -68,7 +68,7 @@ class Beside:
 
 
 def page(
-    shown: Sequence[Shown],
+    shown: Sequence[ShownResult],
     redact: Callable[[str], str] = str,
     *,
     beside: Beside | None = None,
@@ -151,18 +151,20 @@ def _finalized(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def page_of(stored: StoredResult, *, with_texts: bool = True) -> str:
+def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
     """The page of one result: byte for byte the one that the run wrote, where texts are wanted."""
     return page(shown_of([stored], with_texts=with_texts), with_texts=with_texts)
 
 
-def shown_of(stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True) -> list[Shown]:
+def shown_of(
+    stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True
+) -> list[ShownResult]:
     """Each with its instances packed. What a result asks as another before it did is not repeated.
 
     Raises:
         PrerequisiteError: the files of instances cannot be read.
     """
-    found: list[Shown] = []
+    found: list[ShownResult] = []
     for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
         result = one.result
         packer = InstancePacker(
@@ -173,5 +175,5 @@ def shown_of(stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, w
         for record in result.instances:
             packer.add(documents.instance_line(record), documents.result_line(record))
         methods = methods_text(result, one.config, one.target)
-        found.append(Shown(result, one.command, packer.finish(), methods, label))
+        found.append(ShownResult(result, one.command, packer.finish(), methods, label))
     return found

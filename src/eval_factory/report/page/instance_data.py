@@ -77,9 +77,9 @@ def criteria_rows(
     rows = [
         [
             number,
-            shortened(one["criterion"]) if with_texts else None,
+            shortened_text(one["criterion"]) if with_texts else None,
             one["points"],
-            [shortened(tag) for tag in one["tags"][:MOST_TAGS] if with_texts or tag in tags],
+            [shortened_text(tag) for tag in one["tags"][:MOST_TAGS] if with_texts or tag in tags],
             one["verdict"],
             points_lost(one),
             [[judge, _decision(said), _words(said) if with_texts else None] for judge, said in one["judges"].items()],
@@ -96,10 +96,10 @@ def _decision(said: Mapping[str, Any]) -> int | None:
 
 def _words(said: Mapping[str, Any]) -> str | None:
     found = said.get("explanation", said.get("error"))
-    return None if found is None else shortened(str(found))
+    return None if found is None else shortened_text(str(found))
 
 
-def shortened(text: str) -> str:
+def shortened_text(text: str) -> str:
     return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]} … ({len(text):,} characters: results.jsonl)"
 
 
@@ -175,7 +175,7 @@ class LostPoints:
         if place == len(self._counted):
             self._counted.append(Lost(None, is_tag))
         elif self._counted[place].label is None:
-            self._counted[place].label = shortened(text)
+            self._counted[place].label = shortened_text(text)
         return place
 
 
@@ -186,7 +186,7 @@ INDEX = "index"
 _BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
 
 
-def block(run: int, part: str, lines: Iterable[str]) -> Markup:
+def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
     """Lines of JSON as gzip (RFC 1952) in base64, which has no `<`: nothing in it ends the element.
 
     Args:
@@ -196,7 +196,7 @@ def block(run: int, part: str, lines: Iterable[str]) -> Markup:
     return Markup(f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>')  # noqa: S704
 
 
-def unpacked(page: str) -> str:
+def readable_page(page: str) -> str:
     """A page with its data readable, each instance on a line: what two pages are compared by.
 
     Versions of zlib compress the same text to other bytes. What cannot be unpacked is left as it is.
@@ -242,7 +242,7 @@ FLAGS = (
 """What an instance can be filtered by, each a bit of the index in this order."""
 _SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
 
-Key = tuple[str, int, str | None, str]
+_Key = tuple[str, int, str | None, str]
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class InstanceBlocks:
     total: int
     middle: float | None
     """What is below it (above it, where lower is better) is told as low; None where values are right or wrong."""
-    prompts: Mapping[Key, bytes]
+    prompts: Mapping[_Key, bytes]
     """A short hash of each prompt with its references, so that another result on the page need not repeat them; of a
     result that is alone on its page none."""
     lost: Sequence[Lost] = ()
@@ -265,7 +265,7 @@ class InstanceBlocks:
 
 @dataclass
 class _Row:
-    key: Key
+    key: _Key
     value: float | None
     flags: set[str]
     groups: tuple[str | None, ...]
@@ -285,7 +285,7 @@ class InstancePacker:
     """Of the instances, by which they are grouped."""
     run: int = 0
     with_texts: bool = True
-    known_prompts: Mapping[Key, bytes] = field(default_factory=dict)
+    known_prompts: Mapping[_Key, bytes] = field(default_factory=dict)
     """Of another result on the page."""
     tags: Collection[str] = ()
     """Of criteria, those that are shown without texts."""
@@ -294,7 +294,7 @@ class InstancePacker:
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
-    _prompts: dict[Key, bytes] = field(default_factory=dict)
+    _prompts: dict[_Key, bytes] = field(default_factory=dict)
     _beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(init=False)
@@ -319,7 +319,7 @@ class InstancePacker:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
         most = self._lost.most()
-        blocks = (block(self.run, INDEX, self._index(middle, most)), *self._blocks)
+        blocks = (compressed_block(self.run, INDEX, self._index(middle, most)), *self._blocks)
         lost = tuple(most.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
 
@@ -333,7 +333,7 @@ class InstancePacker:
             self._rows.append(self._row(record))
             self._numbers.add(record, self.main)
             lines.append(json_line(self._detail(record)))
-        self._blocks.append(block(self.run, str(len(self._blocks)), lines))
+        self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord) -> _Row:
         prompt = _text_of_prompt(record).removeprefix(self._beginning or "")

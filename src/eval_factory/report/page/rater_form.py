@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from eval_factory.core.annotations import Choice, Sample, Shown
+from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
 from eval_factory.report.page.document import DATA, SCRIPT, STYLE, page_environment, page_script, policy
 
 TEMPLATE = "rater_form.html.j2"
@@ -23,7 +23,7 @@ SHARED_BEGINS, SHARED_ENDS = "  // ---- small helpers", "  // ---- data ---"
 
 
 def rater_form(
-    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, Shown], *, with_reference: bool
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
 ) -> str:
     """
     Args:
@@ -33,7 +33,7 @@ def rater_form(
     style, script = _file("page.css") + _file("rater_form.css"), form_script()
     text = page_environment().get_template(TEMPLATE).render(
         sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
-        keys=[(key_of(one, place, sample.choices), one.label) for place, one in enumerate(sample.choices)],
+        keys=[(rating_key(one, place, sample.choices), one.label) for place, one in enumerate(sample.choices)],
         style=Markup(STYLE), script=Markup(SCRIPT), data=Markup(DATA), policy=policy(style, script),  # noqa: S704
     )  # fmt: skip
     told = form_data(sample, rater, order, shown, with_reference=with_reference)
@@ -43,7 +43,7 @@ def rater_form(
 
 
 def form_data(
-    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, Shown], *, with_reference: bool
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
 ) -> dict[str, Any]:
     """What the page's script gets: neither a score nor the id of an answer."""
     questions = {one.code: [asked.name for asked in one.questions] for one in sample.answers}
@@ -51,7 +51,8 @@ def form_data(
         "sheet": sample.id,
         "rater": rater,
         "choices": [
-            {"label": one.label, "key": key_of(one, place, sample.choices)} for place, one in enumerate(sample.choices)
+            {"label": one.label, "key": rating_key(one, place, sample.choices)}
+            for place, one in enumerate(sample.choices)
         ],
         "items": [
             {
@@ -66,7 +67,7 @@ def form_data(
     }
 
 
-def key_of(choice: Choice, place: int, choices: Sequence[Choice]) -> str:
+def rating_key(choice: RatingChoice, place: int, choices: Sequence[RatingChoice]) -> str:
     """The number key of a rating: the rating itself where all are single digits, else its place from 1."""
     digits = all(one.label.isascii() and one.label.isdigit() and len(one.label) == 1 for one in choices)
     if digits:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TextIO
 from pydantic import AfterValidator, Field, ValidationError
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation, task_named
-from eval_factory.config.model import Line, Parallelism, Positive, Url, VariableName
+from eval_factory.config.model import OneLineText, Parallelism, Positive, Url, VariableName
 from eval_factory.config.rules import prescribed_roles
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
@@ -27,7 +27,7 @@ from eval_factory.tasks.run_specs import refusal, wrong_processor
 from eval_factory.workflows.context import show_warnings
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leaderboard, of_any_model, read_entries
-from eval_factory.workflows.suite.planned_cells import CheckedCell, checked, missing_of, refuse_unready
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, missing_prerequisites, refuse_unready
 
 OF_AN_EARLIER_VERSION = ".leaderboard_state.json"
 NO_KEY = "no API key"
@@ -52,15 +52,15 @@ def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:
 class LeaderboardRequest(StrictModel):
     """The flags of `leaderboard run`; what is None is the run config's, the leaderboard's or the framework's."""
 
-    name: Line
+    name: OneLineText
     run_config: Path | None = None
-    model: Annotated[tuple[Line, ...], AfterValidator(_each_once)] = ()
+    model: Annotated[tuple[OneLineText, ...], AfterValidator(_each_once)] = ()
     model_url: Url | None = None
     model_type: Literal["chat", "completions"] | None = None
     api_key_name: VariableName | None = None
     conf: Path | None = None
     data_dir: Path | None = None
-    output_dir: Line | None = None
+    output_dir: OneLineText | None = None
     max_eval_instances: Positive | None = None
     parallelism: Parallelism | None = None
     min_coverage: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
@@ -73,7 +73,7 @@ class LeaderboardRequest(StrictModel):
     debug: bool = False
 
 
-def request_of(flags: Mapping[str, Any]) -> LeaderboardRequest:
+def board_request(flags: Mapping[str, Any]) -> LeaderboardRequest:
     """Raises ConfigError with all that is wrong; a value that may be a key is never shown."""
     try:
         return LeaderboardRequest.model_validate(flags)
@@ -196,7 +196,7 @@ def _begun(row: Leaderboard, schema: Path, evaluation: Evaluation, request: Lead
 def _with_runs(
     board: Board, chosen: Sequence[Entry], evaluation: Evaluation, env: Mapping[str, str], screen: TextIO
 ) -> Board:
-    """With a cell for each run of each model; what cannot be run is told, and costs itself alone."""
+    """With a cell for each run of each model; what cannot be run is reported, and costs itself alone."""
     framework = load_framework()
     not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
     if not_run:
@@ -212,9 +212,9 @@ def _with_runs(
             named.setdefault(_name_of(entry, named, framework), []).append(entry)
     _tell_missing_paths(chosen, screen)
     suite = _suite(board, named, evaluation, framework, env) if named else None
-    cells = () if suite is None else checked(suite, env)
+    cells = () if suite is None else checked_cells(suite, env)
     if board.dry_run:
-        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_of(cells))
+        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
         cells = tuple(replace(one, missing=()) for one in cells)
     if cells and (not any(one.ready for one in cells) or any(NO_KEY in text for one in cells for text in one.missing)):
         refuse_unready(cells)

@@ -49,7 +49,7 @@ IN_TABLES, KEPT_OUT, FAILED, LEFT_OUT, WAITING = "in the tables", "kept out", "f
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """One entry of one model, and what came of it."""
 
     run: str
@@ -70,17 +70,17 @@ class Row:
     max_eval_instances: int | None = None
 
 
-def rows_of(board: Board, cells: Sequence[CellReport]) -> list[tuple[Row, int]]:
+def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow, int]]:
     """Each with the exit code that it means."""
     found = [_row(board, cell, entry) for cell in cells for entry in board.entries[cell.evaluation]]
     for one in board.not_run:
         state = FAILED if one.exit_code else LEFT_OUT
-        found += [(Row(one.entry.run, model, state, one.reason), one.exit_code) for model in board.models.values()]
+        found += [(BoardRow(one.entry.run, model, state, one.reason), one.exit_code) for model in board.models.values()]
     return found
 
 
-def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[Row, int]:
-    row = Row(entry.run, board.models[cell.target], FAILED, cell.reason, groups=entry.groups or ())
+def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
+    row = BoardRow(entry.run, board.models[cell.target], FAILED, cell.reason, groups=entry.groups or ())
     if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         if cell.status == RunStatus.WAITING:
             return replace(row, state=WAITING), 0
@@ -108,18 +108,19 @@ def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[Row, int]:
     return replace(row, state=IN_TABLES, main_metric=result.main_metric, score=value), 0
 
 
-def known_rows(folder: Path) -> dict[str, list[Row]]:
+def known_rows(folder: Path) -> dict[str, list[BoardRow]]:
     """Leaderboard -> rows of every model; nothing where the file cannot be read."""
     try:
         document = json.loads(SuiteDir(folder).leaderboard.read_text(encoding="utf-8"))["leaderboards"]
         return {
-            name: [Row(**{**row, "groups": tuple(row["groups"])}) for row in rows] for name, rows in document.items()
+            name: [BoardRow(**{**row, "groups": tuple(row["groups"])}) for row in rows]
+            for name, rows in document.items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def write_rows(folder: Path, name: str, models: Iterable[str], rows: Sequence[Row]) -> list[Row]:
+def write_rows(folder: Path, name: str, models: Iterable[str], rows: Sequence[BoardRow]) -> list[BoardRow]:
     """Write leaderboard.json; what it says of other leaderboards and models stays. Returns all of this leaderboard."""
     known, ours = known_rows(folder), set(models)
     known[name] = [*(row for row in known.pop(name, ()) if row.model_id not in ours), *rows]
@@ -144,7 +145,7 @@ def board_runs(folder: Path) -> tuple[list[ViewedRun], str]:
     return runs, schema.read_text(encoding="utf-8")
 
 
-def runs_in_tables(folder: Path, rows: Iterable[Row]) -> list[tuple[ViewedRun, Row]]:
+def runs_in_tables(folder: Path, rows: Iterable[BoardRow]) -> list[tuple[ViewedRun, BoardRow]]:
     """Those whose folder still holds the run that the row is of: one model's runs may have been run anew since."""
     found = []
     for row in rows:
@@ -156,7 +157,7 @@ def runs_in_tables(folder: Path, rows: Iterable[Row]) -> list[tuple[ViewedRun, R
 
 
 def _make_tables(
-    folder: Path, name: str, runs: Sequence[tuple[ViewedRun, Row]], env: Mapping[str, str], screen: TextIO
+    folder: Path, name: str, runs: Sequence[tuple[ViewedRun, BoardRow]], env: Mapping[str, str], screen: TextIO
 ) -> None:
     """HELM's tables of these runs, in `helm/runs/NAME`, where helm-server looks for them.
 
@@ -210,17 +211,17 @@ def tables_of(
         HelmError: HELM could not make them.
     """
     redactor = Redactor.from_environment(env, filter(names_a_secret, env))
-    told = [
-        (replace(row, reason=row.reason and redactor.text(row.reason)), code) for row, code in rows_of(board, cells)
+    found = [
+        (replace(row, reason=row.reason and redactor.text(row.reason)), code) for row, code in board_rows(board, cells)
     ]
-    everybodys = write_rows(board.folder, board.row.name, board.models.values(), [row for row, _ in told])
+    everybodys = write_rows(board.folder, board.row.name, board.models.values(), [row for row, _ in found])
     runs = runs_in_tables(board.folder, everybodys)
     _make_tables(board.folder, board.row.name, runs, env, screen)
-    screen.write(own_lines("\n".join(summary(board, [row for row, _ in told], [row for _, row in runs]))) + "\n")
-    return shortcoming(told)
+    screen.write(own_lines("\n".join(board_summary(board, [row for row, _ in found], [row for _, row in runs]))) + "\n")
+    return shortcoming(found)
 
 
-def summary(board: Board, rows: Sequence[Row], in_tables: Sequence[Row]) -> list[str]:
+def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[BoardRow]) -> list[str]:
     """The lines for the screen."""
     counts = Counter(row.state for row in rows)
     others = "".join(f", {counts[state]} {state}" for state in (LEFT_OUT, WAITING) if counts[state])
@@ -244,7 +245,7 @@ def summary(board: Board, rows: Sequence[Row], in_tables: Sequence[Row]) -> list
     return lines
 
 
-def shortcoming(found: Sequence[tuple[Row, int]]) -> EvalFactoryError | None:
+def shortcoming(found: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | None:
     """PrerequisiteError or HelmError: some runs failed. NotReportableError: some are kept out of the tables."""
     failed = [code for row, code in found if row.state == FAILED]
     kept_out = sum(row.state == KEPT_OUT for row, _ in found)

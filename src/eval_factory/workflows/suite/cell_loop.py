@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from eval_factory.config.suite import Suite
@@ -17,6 +18,7 @@ from eval_factory.core.budget import Purse
 from eval_factory.core.errors import BusyError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, Executor, Lost, RunSpec, RunState, Started
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.resume import read_state
@@ -24,8 +26,8 @@ from eval_factory.workflows.suite.cell_outcome import (
     FAILED,
     MISSING,
     PARTIAL,
+    NextAction,
     Outcome,
-    Then,
     Tried,
     end_of,
     outcome_of,
@@ -79,6 +81,51 @@ KILLED = -int(signal.SIGKILL)
 
 
 @dataclass
+class Work:
+    """One invocation of a suite: what it is of, and what has become of the cells so far."""
+
+    suite: Suite
+    options: SuiteOptions
+    env: Mapping[str, str]
+    journal: SuiteJournal
+    cells: tuple[PlannedCell, ...]
+    redactor: Redactor
+    began: float = field(default_factory=time.monotonic)
+    reports: dict[int, CellReport] = field(default_factory=dict)
+    """By the number of the cell."""
+    stopped: str | None = None
+    """Why cells are not begun any more."""
+
+    @property
+    def left(self) -> list[PlannedCell]:
+        return [planned for planned in self.cells if planned.number not in self.reports]
+
+    def end(
+        self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0,
+        *, collected: bool = False, reused_from: Path | None = None,
+    ) -> None:  # fmt: skip
+        """What became of a cell."""
+        cell = planned.cell
+        report = CellReport(
+            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts, collected, reused_from
+        )
+        self.reports[planned.number] = report
+        self.tell_end(report, planned)
+
+    def tell_end(self, report: CellReport, planned: PlannedCell, **more: Any) -> None:
+        told = {"attempt": report.attempts, "exit_code": report.exit_code, "status": report.status}
+        told |= {"reason": report.reason, **more, "collected": report.collected}
+        source = None if report.reused_from is None else str(report.reused_from)
+        self.journal.tell(CELL_ENDED, **cell_fields(report), **told, reused_from=source, identity=planned.plan.identity)
+
+    def leave(self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
+        """These cells are not begun. One that has a result with gaps keeps it."""
+        for planned in cells:
+            partial = not self.options.fresh and keeps_partial_result(planned.plan)
+            self.end(planned, PARTIAL if partial else status, exit_code, reason)
+
+
+@dataclass
 class CellRun:
     """One cell and what it was given so far."""
 
@@ -111,23 +158,17 @@ class CellRun:
 class CellLoop:
     """Begins cells, hears of their ends, decides what follows. One thread uses it."""
 
-    suite: Suite
-    options: SuiteOptions
+    work: Work
     executor: Executor
-    journal: SuiteJournal
     pauses: EndpointPauses
     probed: Mapping[int, frozenset[str] | None]
     """Number of a cell -> roles whose endpoints answered the suite's probe; None: nobody was asked."""
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
-    reports: dict[int, CellReport] = field(default_factory=dict)
-    """Of the cells that have ended, by number."""
     purse: Purse | None = None
     """The budget of all cells; None: there is none."""
     server: ServedModel | None = None
     """Of the model that all of these cells ask; None: nobody has to start it."""
-    stopped: str | None = None
-    """Why no cell is begun any more."""
     _waiting: dict[int, CellRun] = field(default_factory=dict)
     _running: dict[str, CellRun] = field(default_factory=dict)
     """By name."""
@@ -138,7 +179,7 @@ class CellLoop:
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
-            partial = not self.options.fresh and keeps_partial_result(planned.plan)
+            partial = not self.work.options.fresh and keeps_partial_result(planned.plan)
             self._waiting[planned.number] = CellRun(planned, partial)
 
     def run(self) -> None:
@@ -154,12 +195,12 @@ class CellLoop:
                 self._look_at_server()
                 self._look_at_pauses()
                 self._look_at_budget()
-                if self.stopped is not None:
+                if self.work.stopped is not None:
                     left = [run for run in self._waiting.values() if not self._only_collects(run)]
-                    self._leave(left, MISSING, NotReportableError.exit_code, self.stopped)
-                self.journal.tick()
+                    self._leave(left, MISSING, NotReportableError.exit_code, self.work.stopped)
+                self.work.journal.tick()
         except KeyboardInterrupt:
-            self.journal.say("interrupted: ending the cells that run ...")
+            self.work.journal.say("interrupted: ending the cells that run ...")
             self._interrupted = True
             self.executor.end()
             self._take(self.executor.look())
@@ -172,7 +213,7 @@ class CellLoop:
         self._leave([self._waiting[planned.number]], FAILED, PrerequisiteError.exit_code, reason)
 
     def _begin_some(self) -> None:
-        while len(self._running) < self.suite.max_processes:
+        while len(self._running) < self.work.suite.max_processes:
             ready = [
                 Ready(number, run.planned.group) for number, run in self._waiting.items() if self._folder_is_free(run)
             ]
@@ -184,7 +225,7 @@ class CellLoop:
 
     def _begin(self, run: CellRun) -> None:
         cell, number = run.planned.cell, run.planned.number
-        config = self.suite.folder.cell_config(cell.target, cell.evaluation)
+        config = self.work.suite.folder.cell_config(cell.target, cell.evaluation)
         record = config.with_name(f"{cell.evaluation}.end.json")
         record.unlink(missing_ok=True)
         run.begun += 1
@@ -196,8 +237,8 @@ class CellLoop:
             run_config=str(config),
             log=str(config.with_name(f"{cell.evaluation}.log")),
             record=str(record),
-            fresh=self.options.fresh and run.begun == 1,
-            debug=self.options.debug,
+            fresh=self.work.options.fresh and run.begun == 1,
+            debug=self.work.options.debug,
             probed=None if probed is None else tuple(sorted(probed)),
             limits=self.limits.get(number),
             served_at=None if self.server is None else " ".join(self.server.addresses),
@@ -211,22 +252,22 @@ class CellLoop:
             if isinstance(state, Started) and run.told != run.begun:
                 run.told = run.begun
                 cell = cell_fields(run.planned.cell)
-                self.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid)
+                self.work.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid)
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
                 self._take_end(run, KILLED if isinstance(state, Lost) else state.code)
 
     def _take_end(self, run: CellRun, code: int) -> None:
         cell = run.planned.cell
-        config = self.suite.folder.cell_config(cell.target, cell.evaluation)
+        config = self.work.suite.folder.cell_config(cell.target, cell.evaluation)
         end = end_of(code, config.with_name(f"{cell.evaluation}.end.json"))
         run.attempts += 1
-        tried = Tried(run.attempts, self.suite.max_attempts, run.crashes, run.has_result)
+        tried = Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
         if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
-            outcome = Outcome(Then.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
+            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
         if cell.name in self._without_server and not end.has_result:
-            outcome = Outcome(Then.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
+            outcome = Outcome(NextAction.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
         self._without_server.discard(cell.name)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
@@ -236,27 +277,27 @@ class CellLoop:
 
     def _follow(self, run: CellRun, outcome: Outcome) -> None:
         """Do what the outcome says is done next."""
-        if outcome.then in (Then.REST, Then.STOP_TARGET):
+        if outcome.then in (NextAction.REST, NextAction.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
-            self._tell_end(run, outcome.status, outcome.exit_code, outcome.reason, again=True)
+            self._tell_attempt(run, outcome)
             self._waiting[run.planned.number] = run
         reason = outcome.reason or ""
-        if outcome.then is Then.STOP_TARGET:
+        if outcome.then is NextAction.STOP_TARGET:
             target = run.planned.cell.target
             others = [other for other in self._waiting.values() if other.planned.cell.target == target]
             others = [other for other in others if not self._only_collects(other)]
             self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
-        elif outcome.then in (Then.PAUSE_ENDPOINT, Then.ASK_AND_AGAIN):
+        elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
-        elif outcome.then is Then.WAIT_FOR_FOLDER:
+        elif outcome.then is NextAction.WAIT_FOR_FOLDER:
             if run.free_at is None:
-                self.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
+                self.work.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
             run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
 
     def _only_collects(self, run: CellRun) -> bool:
         """Whether the cell would ask nothing: it is begun whatever may not be asked any more."""
-        return is_complete_run(run.planned.plan) and not self.options.fresh
+        return is_complete_run(run.planned.plan) and not self.work.options.fresh
 
     def _folder_is_free(self, run: CellRun) -> bool:
         if run.free_at is None:
@@ -277,11 +318,11 @@ class CellLoop:
             cells = [run for run in self._waiting.values() if run.planned.group == group]
             if news is News.GONE:
                 names = [run.planned.cell.name for run in cells]
-                self.journal.tell(ENDPOINT_PAUSED, group=group, reason=reason, cells=names)
+                self.work.journal.tell(ENDPOINT_PAUSED, group=group, reason=reason, cells=names)
             elif news is News.BACK:
-                self.journal.tell(ENDPOINT_BACK, group=group)
+                self.work.journal.tell(ENDPOINT_BACK, group=group)
             elif news is News.GIVEN_UP:
-                waited = f"its endpoint has not answered for {self.suite.max_outage_s:.0f} s: {reason}"
+                waited = f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: {reason}"
                 self._leave(cells, FAILED, PrerequisiteError.exit_code, waited)
             else:
                 self._count_what_was_no_outage(cells)
@@ -289,9 +330,9 @@ class CellLoop:
     def _count_what_was_no_outage(self, cells: Iterable[CellRun]) -> None:
         """A cell ended because nobody answered, but somebody does: it was one of its attempts."""
         for run in list(cells):
-            if run.last is not None and run.last.then is Then.PAUSE_ENDPOINT:
+            if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                 run.attempts += 1
-                if run.attempts >= self.suite.max_attempts:
+                if run.attempts >= self.work.suite.max_attempts:
                     self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
 
     def _look_at_server(self) -> None:
@@ -304,19 +345,19 @@ class CellLoop:
         try:
             self.server.start_again()
         except ServerFailedError as error:
-            self.journal.say(str(error))
+            self.work.journal.say(str(error))
             reason = str(error).split("\n")[0]
             self._leave([*self._running.values(), *self._waiting.values()], MISSING, error.exit_code, reason)
 
     def _look_at_budget(self) -> None:
         """Where nothing more may be asked no cell is begun; those that run see it at their next request."""
-        if self.purse is None or self.stopped is not None:
+        if self.purse is None or self.work.stopped is not None:
             return
         spent, seconds = self.purse.spent, self.purse.seconds_left
-        reached = limit_reached(self.suite.budget, spent, seconds)
+        reached = limit_reached(self.work.suite.budget, spent, seconds)
         if reached is not None:
-            self.journal.say(f"{reached}: no more cells are begun")
-            self.stopped = f"{NOT_BEGUN}: {reached}"
+            self.work.journal.say(f"{reached}: no more cells are begun")
+            self.work.stopped = f"{NOT_BEGUN}: {reached}"
 
     def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun, or not again. One that has a result with gaps keeps it."""
@@ -326,18 +367,13 @@ class CellLoop:
             self._running.pop(run.planned.cell.name, None)
 
     def _end(self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None) -> None:
-        cell = run.planned.cell
-        self._tell_end(run, status, exit_code, reason)
-        self.reports[run.planned.number] = CellReport(
-            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, run.begun, run.was_finished
-        )
+        self.work.end(run.planned, status, exit_code, reason, run.begun, collected=run.was_finished)
 
-    def _tell_end(
-        self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None, *, again: bool = False
-    ) -> None:
-        """`again`: of an attempt, after which the cell waits for the next one."""
-        told: dict[str, Any] = {"attempt": run.begun, "exit_code": exit_code, "status": status, "reason": reason}
-        if again:
-            told["again"] = True
-        told |= {"collected": run.was_finished, "reused_from": None, "identity": run.planned.plan.identity}
-        self.journal.tell(CELL_ENDED, **cell_fields(run.planned.cell), **told)
+    def _tell_attempt(self, run: CellRun, outcome: Outcome) -> None:
+        """The cell waits for its next attempt."""
+        cell = run.planned.cell
+        report = CellReport(
+            cell.target, cell.evaluation, outcome.status, cell.folder, outcome.exit_code, outcome.reason, run.begun,
+            run.was_finished,
+        )  # fmt: skip
+        self.work.tell_end(report, run.planned, again=True)

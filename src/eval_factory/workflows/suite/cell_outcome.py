@@ -65,7 +65,7 @@ CRASHES_FORGIVEN = 1
 """helm-run failed, or a process was killed: once it may have been bad luck."""
 
 
-class Then(Enum):
+class NextAction(Enum):
     """What is done next."""
 
     REST = "nothing: the cell has ended"
@@ -93,7 +93,7 @@ class Tried:
 class Outcome:
     """Of one attempt."""
 
-    then: Then
+    then: NextAction
     status: RunStatus
     """What the cell is if nothing more is done."""
     reason: str | None = None
@@ -113,18 +113,18 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
     code, reason = end.returncode, _one_line(end)
     status = PARTIAL if tried.has_result else FAILED
     if code == NotReportableError.exit_code:
-        return Outcome(Then.REST, PARTIAL if tried.has_result else MISSING, reason, code)  # at a limit of cost
+        return Outcome(NextAction.REST, PARTIAL if tried.has_result else MISSING, reason, code)  # at a limit of cost
     if code == BusyError.exit_code:
-        return Outcome(Then.WAIT_FOR_FOLDER, status, reason, code, counts=False)
+        return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
     if code == PrerequisiteError.exit_code:
         return _of_something_missing(end, status, reason)
     if code == InterruptedRunError.exit_code:
-        return Outcome(Then.REST, PARTIAL if tried.has_result else MISSING, reason, code)
+        return Outcome(NextAction.REST, PARTIAL if tried.has_result else MISSING, reason, code)
     if code == ConfigError.exit_code:
-        return Outcome(Then.REST, status, reason, code)
+        return Outcome(NextAction.REST, status, reason, code)
     again = tried.crashes < CRASHES_FORGIVEN and tried.attempts < tried.max_attempts
     known = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
-    return Outcome(Then.AGAIN if again else Then.REST, status, reason, known, crashed=True)
+    return Outcome(NextAction.AGAIN if again else NextAction.REST, status, reason, known, crashed=True)
 
 
 def _of_result(end: CellEnd, tried: Tried) -> Outcome:
@@ -132,19 +132,19 @@ def _of_result(end: CellEnd, tried: Tried) -> Outcome:
     reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
     code = 0 if end.not_reportable is None else NotReportableError.exit_code
     if end.status == COMPLETE:
-        return Outcome(Then.REST, COMPLETE, reason, code)
+        return Outcome(NextAction.REST, COMPLETE, reason, code)
     again = tried.attempts < tried.max_attempts
     gaps = reason or "some requests failed; the same command asks for them again"
-    return Outcome(Then.ASK_AND_AGAIN if again else Then.REST, PARTIAL, gaps, NotReportableError.exit_code)
+    return Outcome(NextAction.ASK_AND_AGAIN if again else NextAction.REST, PARTIAL, gaps, NotReportableError.exit_code)
 
 
 def _of_something_missing(end: CellEnd, status: RunStatus, reason: str) -> Outcome:
     code = PrerequisiteError.exit_code
     if end.error_type == EndpointUnreachableError.__name__:
-        return Outcome(Then.PAUSE_ENDPOINT, status, reason, code, counts=False)
+        return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
     if end.error_type == EndpointRefusedError.__name__:
-        return Outcome(Then.STOP_TARGET, status, reason, code)
-    return Outcome(Then.REST, status, reason, code)
+        return Outcome(NextAction.STOP_TARGET, status, reason, code)
+    return Outcome(NextAction.REST, status, reason, code)
 
 
 def _one_line(end: CellEnd) -> str:

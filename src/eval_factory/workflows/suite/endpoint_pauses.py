@@ -20,7 +20,7 @@ _OF_NO_ENDPOINT = frozenset({"role", "alias", "helm_name", "max_length", "parall
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeAnswer:
     """What came of asking one endpoint."""
 
     answered: bool
@@ -35,7 +35,7 @@ class Answer:
         return isinstance(self.error, EndpointUnreachableError) or self.warning is not None
 
 
-Ask = Callable[[EndpointSettings, Mapping[str, str], Redactor, Callable[[str], None]], "str | None"]
+_Ask = Callable[[EndpointSettings, Mapping[str, str], Redactor, Callable[[str], None]], "str | None"]
 
 
 @dataclass
@@ -45,8 +45,8 @@ class EndpointProbe:
     env: Mapping[str, str]
     redactor: Redactor
     say: Callable[[str], None]
-    ask: Ask = probe
-    answers: dict[str, Answer] = field(default_factory=dict)
+    ask: _Ask = probe
+    answers: dict[str, ProbeAnswer] = field(default_factory=dict)
 
     def all_of(self, cells: Iterable[PlannedCell]) -> None:
         """Ask every endpoint of these cells once, several at the same time."""
@@ -59,7 +59,7 @@ class EndpointProbe:
             found = pool.map(lambda one: self._answer(*one), todo.values())
             self.answers.update(zip(todo, found, strict=True))
 
-    def model_of(self, planned: PlannedCell) -> Answer:
+    def model_of(self, planned: PlannedCell) -> ProbeAnswer:
         """Ask the endpoint of a cell's model now."""
         env = {**self.env, **credentials_report(planned.plan, self.env).found}
         return self._answer(planned.plan.model, env)
@@ -79,16 +79,16 @@ class EndpointProbe:
                 return endpoint.role, answer.error
         return None
 
-    def _answer(self, endpoint: EndpointSettings, env: Mapping[str, str]) -> Answer:
+    def _answer(self, endpoint: EndpointSettings, env: Mapping[str, str]) -> ProbeAnswer:
         if endpoint.url.startswith("demo:"):
-            return Answer(answered=True)
+            return ProbeAnswer(answered=True)
         try:
             warning = self.ask(endpoint, env, self.redactor, lambda _text: None)
         except PrerequisiteError as error:
-            return Answer(answered=False, error=error)
+            return ProbeAnswer(answered=False, error=error)
         if warning:
             self.say(f"warning: {warning}")
-        return Answer(answered=warning is None, warning=warning)
+        return ProbeAnswer(answered=warning is None, warning=warning)
 
 
 def _name_of(endpoint: EndpointSettings) -> str:
@@ -110,7 +110,7 @@ class News(Enum):
 
 
 @dataclass
-class Pause:
+class _Pause:
     """Of one group."""
 
     planned: PlannedCell
@@ -119,7 +119,7 @@ class Pause:
     since: float
     asked: int = 0
     next_at: float = 0.0
-    question: Future[Answer] | None = None
+    question: Future[ProbeAnswer] | None = None
 
     def pause_s(self) -> float:
         doubled: float = FIRST_PAUSE_S * 2.0 ** (self.asked - 1)
@@ -130,10 +130,10 @@ class Pause:
 class EndpointPauses:
     """One thread uses it; the questions are asked in others."""
 
-    ask: Callable[[PlannedCell], Answer]
+    ask: Callable[[PlannedCell], ProbeAnswer]
     max_outage_s: float
     clock: Callable[[], float] = time.monotonic
-    pauses: dict[str, Pause] = field(default_factory=dict)
+    pauses: dict[str, _Pause] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE))
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class EndpointPauses:
             gone: it has just been asked, and did not answer.
         """
         if planned.group not in self.pauses:
-            pause = self.pauses[planned.group] = Pause(planned, reason, self.clock())
+            pause = self.pauses[planned.group] = _Pause(planned, reason, self.clock())
             if gone:
                 self._wait_on(pause)
 
@@ -162,7 +162,7 @@ class EndpointPauses:
             found.append((group, new, pause.reason))
         return found
 
-    def _news_of(self, pause: Pause) -> News | None:
+    def _news_of(self, pause: _Pause) -> News | None:
         now = self.clock()
         if pause.question is None:
             if pause.asked and now - pause.since >= self.max_outage_s:
@@ -179,6 +179,6 @@ class EndpointPauses:
         self._wait_on(pause)
         return News.GONE if first else None
 
-    def _wait_on(self, pause: Pause) -> None:
+    def _wait_on(self, pause: _Pause) -> None:
         pause.asked += 1
         pause.next_at = self.clock() + pause.pause_s()

@@ -38,13 +38,13 @@ OF_NO_RESULT = (RUNTIME_ONLY - READ_WHEN_COLLECTED) | {"config.params.extra.shar
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedResult:
     """A complete result that is what this cell would give."""
 
     not_reportable: str | None
 
 
-def finished(plan: Plan) -> Finished | None:
+def finished(plan: Plan) -> FinishedResult | None:
     """None where a run has to begin, or to look: at data that may have changed, or with other settings of a result."""
     if reads_own_data(plan) or finished_run(plan, read_state(plan.rundir), DataRead()) is None:
         return None
@@ -55,7 +55,7 @@ def finished(plan: Plan) -> Finished | None:
     if _settings({"config": stored.config, "target": stored.target}) != _settings(plan.evaluation.as_dict()):
         return None
     minimum = plan.evaluation.run.config.params.extra.min_coverage
-    return Finished(why_not_reportable(stored.result, minimum))
+    return FinishedResult(why_not_reportable(stored.result, minimum))
 
 
 def reads_own_data(plan: Plan) -> bool:

@@ -113,7 +113,7 @@ def _both(*found: _Findings) -> _Findings:
     return _Findings(problems, tuple(text for one in found for text in one.missing))
 
 
-def checked(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
+def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
     """All cells in the suite's order. Raises nothing for a wrong one: `refuse_unready` does."""
     checks, framework = _Checks(env), load_framework()
     found = []
@@ -144,12 +144,12 @@ def refuse_unready(cells: Sequence[CheckedCell]) -> None:
         PrerequisiteError: something that a cell needs is missing; with all that is missing.
     """
     refuse_wrong(cells)
-    missing = missing_of(cells)
+    missing = missing_prerequisites(cells)
     if missing:
         raise PrerequisiteError("\n".join([*missing, "nothing was asked"]))
 
 
-def missing_of(cells: Sequence[CheckedCell]) -> list[str]:
+def missing_prerequisites(cells: Sequence[CheckedCell]) -> list[str]:
     """What cells need and have not, each with the cells that need it."""
     return grouped(cells, [(one.cell, text) for one in cells for text in one.missing])
 
@@ -170,10 +170,10 @@ def grouped(cells: Sequence[CheckedCell], said: Iterable[tuple[Cell, str]]) -> l
     for cell, text in said:
         about.setdefault(text, []).append(cell)
     every = [one.cell for one in cells]
-    return [f"{named(found, every)}: {text}" for text, found in about.items()]
+    return [f"{named_cells(found, every)}: {text}" for text, found in about.items()]
 
 
-def named(some: Sequence[Cell], every: Sequence[Cell]) -> str:
+def named_cells(some: Sequence[Cell], every: Sequence[Cell]) -> str:
     """Cells in a few words: all, those of some targets or evaluations, or the first of their names."""
     chosen = {cell.name for cell in some}
     if len(every) > 1 and chosen == {cell.name for cell in every}:
@@ -208,7 +208,7 @@ def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
     Raises:
         ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong with each.
     """
-    cells = checked(suite, env)
+    cells = checked_cells(suite, env)
     refuse_unready(cells)
     if suite.budget.max_cost is not None:
         refuse_unknown_prices(cells)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from eval_factory.config.suite import Suite
-from eval_factory.config.suite_model import LAUNCH, health_url, settings_of, variables_of, words_of
+from eval_factory.config.suite_model import LAUNCH, health_url, server_variables, variables_of, words_of
 from eval_factory.core.budget import Purse
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
@@ -23,7 +20,6 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
@@ -35,10 +31,10 @@ from eval_factory.executors.served import ServedModel, ServerFailedError, Server
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.suite.cell_loop import CellLoop
+from eval_factory.workflows.suite.cell_loop import CellLoop, Work
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, worst_code
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS
-from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, EndpointProbe
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
     finished,
     finished_below,
@@ -52,7 +48,6 @@ from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, r
 from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
-    CELL_ENDED,
     SUITE_ENDED,
     SUITE_STARTED,
     SuiteJournal,
@@ -65,7 +60,7 @@ OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
 OF_A_JOB = "SLURM_"
 """Beginning of the variables by which Slurm knows whose steps are started."""
-RunCells = Callable[["Work", Sequence[PlannedCell], "ServedModel | None"], None]
+RunCells = Callable[[Work, Sequence[PlannedCell], "ServedModel | None"], None]
 
 
 def run_by_server(work: Work, run: RunCells) -> None:
@@ -86,7 +81,7 @@ def run_by_server(work: Work, run: RunCells) -> None:
         if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
             run(work, cells, None)  # they are only collected
         elif work.stopped is not None:
-            leave(work, cells, MISSING, NotReportableError.exit_code, work.stopped)
+            work.leave(cells, MISSING, NotReportableError.exit_code, work.stopped)
         else:
             _serve_and_run(work, target, cells, run)
 
@@ -101,7 +96,7 @@ def _serve_and_run(work: Work, target: str, cells: Sequence[PlannedCell], run: R
             server.start()
         except ServerFailedError as error:
             say(str(error))
-            leave(work, cells, FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
+            work.leave(cells, FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
         else:
             run(work, cells, server)
             _name_its_log(work, target, cells, server)
@@ -132,7 +127,7 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         health=health_url(serve),
         log=suite.folder.server_log(target),
         env=seen,
-        settings=settings_of(serve),
+        settings=server_variables(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
         start_time_limit_s=float(serve["start_time_limit_s"]),
         hang_time_limit_s=float(serve["hang_time_limit_s"]),
@@ -153,49 +148,7 @@ def server_environment(env: Mapping[str, str], names: Iterable[str]) -> dict[str
     return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
 
 
-def leave(work: Work, cells: Sequence[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
-    """These cells are not begun. One that has a result with gaps keeps it."""
-    for planned in cells:
-        cell = planned.cell
-        kept = PARTIAL if not work.options.fresh and keeps_partial_result(planned.plan) else status
-        told: dict[str, Any] = {"attempt": 0, "exit_code": exit_code, "status": kept, "reason": reason}
-        told |= {"collected": False, "reused_from": None, "identity": planned.plan.identity}
-        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told)
-        work.reports[planned.number] = CellReport(cell.target, cell.evaluation, kept, cell.folder, exit_code, reason)
-
-
-def asks_server(server: ServedModel) -> Callable[[PlannedCell], Answer]:
-    """Whether the endpoint of a cell is there: its server says so."""
-
-    def ask(_planned: PlannedCell) -> Answer:
-        ready = server.is_ready()
-        return Answer(answered=ready, warning=None if ready else "the server does not answer")
-
-    return ask
-
-
 INTERRUPTED = InterruptedRunError.exit_code
-
-
-@dataclass
-class Work:
-    """One invocation: what it is of, and what has become of the cells so far."""
-
-    suite: Suite
-    options: SuiteOptions
-    env: Mapping[str, str]
-    journal: SuiteJournal
-    cells: tuple[PlannedCell, ...]
-    redactor: Redactor
-    began: float = field(default_factory=time.monotonic)
-    reports: dict[int, CellReport] = field(default_factory=dict)
-    """By the number of the cell."""
-    stopped: str | None = None
-    """Why cells were not begun any more."""
-
-    @property
-    def left(self) -> list[PlannedCell]:
-        return [planned for planned in self.cells if planned.number not in self.reports]
 
 
 def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver) -> SuiteReport:
@@ -219,7 +172,8 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
         write_configs(suite)
         redactor = redactor_of(cells, env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
-        tell_start(work)
+        names = [cell_fields(planned.cell) for planned in cells]
+        work.journal.tell(SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names))
         try:
             collect_finished(work, known)
             if suite.executor == "slurm":
@@ -241,11 +195,6 @@ def redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redacto
     return Redactor.from_environment(env, [*names, HUB_TOKEN])
 
 
-def tell_start(work: Work) -> None:
-    cells = [cell_fields(planned.cell) for planned in work.cells]
-    work.journal.tell(SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=cells, total=len(cells))
-
-
 def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
     """What is complete already, here or where `known` says, is not run again."""
     if work.options.fresh:
@@ -259,15 +208,9 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             found = finished(planned.plan)
         if found is None:
             continue
-        cell = planned.cell
         code = 0 if found.not_reportable is None else NotReportableError.exit_code
         reason = None if found.not_reportable is None else found.not_reportable.split("\n")[0]
-        work.reports[planned.number] = CellReport(
-            cell.target, cell.evaluation, COMPLETE, cell.folder, code, reason, collected=True, reused_from=source
-        )
-        told = {"attempt": 0, "exit_code": code, "status": COMPLETE, "reason": reason, "collected": True}
-        told |= {"reused_from": None if source is None else str(source), "identity": planned.plan.identity}
-        work.journal.tell(CELL_ENDED, **cell_fields(cell), **told)
+        work.end(planned, COMPLETE, code, reason, collected=True, reused_from=source)
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
@@ -295,21 +238,25 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             planned.number: SharedLimitsSettings(server.address, roles)
             for planned, roles in zip(cells, groups.of_runs, strict=True)
         }
-        ask = (lambda planned: ask_again(work, probe, planned)) if served is None else asks_server(served)
+
+        def ask(planned: PlannedCell) -> ProbeAnswer:
+            """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
+            if served is not None:
+                ready = served.is_ready()
+                return ProbeAnswer(answered=ready, warning=None if ready else "the server does not answer")
+            return ProbeAnswer(answered=True) if work.options.no_preflight else probe.model_of(planned)
+
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
         probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in cells}
         if served is not None and not work.options.no_preflight:
             probed = {}
-        loop = CellLoop(suite, work.options, runs, journal, pauses, probed, limits, work.reports, purse, served)
+        loop = CellLoop(work, runs, pauses, probed, limits, purse, served)
         loop.add(cells)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
             refuse_or_pause(loop, probe, planned, there_before)
-        try:
-            loop.run()
-        finally:
-            work.stopped = loop.stopped
+        loop.run()
 
 
 def purse_of(work: Work) -> Purse | None:
@@ -319,15 +266,10 @@ def purse_of(work: Work) -> Purse | None:
     return Purse(work.suite.budget, spent_before(work.cells, work.journal.say), began=work.began)
 
 
-def ask_again(work: Work, probe: EndpointProbe, planned: PlannedCell) -> Answer:
-    """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
-    return Answer(answered=True) if work.options.no_preflight else probe.model_of(planned)
-
-
 def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:
     """Where the probe found that an endpoint cannot be asked: it is waited for if it was there before."""
     problem = probe.problem_of(planned)
-    if problem is None or (is_complete_run(planned.plan) and not loop.options.fresh):  # it asks nobody
+    if problem is None or (is_complete_run(planned.plan) and not loop.work.options.fresh):  # it asks nobody
         return
     role, error = problem
     reason = str(error).split("\n")[0]
@@ -347,10 +289,9 @@ def finish(work: Work, *, interrupted: bool) -> SuiteReport:
     except Exception:
         work.journal.tell(SUITE_ENDED, status=PARTIAL, exit_code=DEFECT_EXIT_CODE)
         raise
-    for before, cell in zip(cells, table.cells, strict=True):
+    for before, cell, planned in zip(cells, table.cells, work.cells, strict=True):
         if cell != before:
-            told = {"attempt": cell.attempts, "exit_code": cell.exit_code, "status": cell.status, "reason": cell.reason}
-            work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, collected=False, reused_from=None)
+            work.tell_end(cell, planned)
     cells = table.cells
     codes = [cell.exit_code for cell in cells] + [PrerequisiteError.exit_code] * (table.problem is not None)
     code = INTERRUPTED if interrupted else worst_code(codes)

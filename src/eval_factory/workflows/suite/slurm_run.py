@@ -22,12 +22,12 @@ from eval_factory.executors.slurm_runs import SlurmStore
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
-from eval_factory.report.screen import summary
+from eval_factory.report.screen import result_summary
 from eval_factory.scoring.reportable import why_not_reportable
 from eval_factory.workflows.context import claim, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import Evaluated, evaluate
 from eval_factory.workflows.options import Options, Submitted
-from eval_factory.workflows.suite.planned_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import COMPLETE, PARTIAL, WAITING, ScreenLines
 from eval_factory.workflows.suite.suite_preview import script_lines
@@ -109,7 +109,7 @@ def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
         ConfigError: the run cannot be a job.
     """
     suite = suite_of(evaluation, make_plan(evaluation), env)
-    yield from script_lines(suite, checked(suite, env), env)
+    yield from script_lines(suite, checked_cells(suite, env), env)
 
 
 def _collected(evaluation: Evaluation, options: Options, env: Mapping[str, str], screen: TextIO) -> Evaluated:
@@ -121,7 +121,7 @@ def _collected(evaluation: Evaluation, options: Options, env: Mapping[str, str],
 def _as_it_stands(plan: Plan, env: Mapping[str, str]) -> Evaluated:
     """A result with gaps, as its task wrote it: to collect it here is to ask for what is missing."""
     result = load_result(plan.rundir.root).result
-    text = own_lines(redactor_of(plan.evaluation, env).text(summary(result, plan.rundir)))
+    text = own_lines(redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir)))
     minimum = plan.evaluation.run.config.params.extra.min_coverage
     return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
 

@@ -27,15 +27,14 @@ from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, 
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.report.documents import to_yaml
-from eval_factory.workflows.context import HUB_TOKEN, is_ours, start_over
+from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_journal import CELL_ENDED, cell_fields
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.suite.run_suite import Work
+    from eval_factory.workflows.suite.cell_loop import Work
 
 WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
 POLL_S = 3.0
@@ -126,7 +125,7 @@ class SlurmRun:
                 reason = (
                     f"Slurm would never have started it ({state.reason}), so it was cancelled; set suite.slurm right"
                 )
-                self._end(planned, FAILED, ConfigError.exit_code, reason)
+                self.work.end(planned, FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
                 missing.append(planned)
         self.runs.clean_up()
@@ -141,7 +140,7 @@ class SlurmRun:
         end = self.runs.store.last_end(name) if isinstance(state, Ended) else None
         if end is not None and end.status == COMPLETE:
             if is_complete_run(planned.plan):
-                self._end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)
+                self.work.end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)
                 return True
             end = None  # its folder is gone
         if not self.submitted[name]:
@@ -150,22 +149,12 @@ class SlurmRun:
             status: RunStatus = PARTIAL if keeps_partial_result(planned.plan) else FAILED
             if status is FAILED and end.status == MISSING:
                 status = MISSING
-            self._end(planned, status, end.exit_code, end.reason, end.attempts)
+            self.work.end(planned, status, end.exit_code, end.reason, end.attempts)
             return True
         if self.submitted[name] < self.work.suite.max_attempts:
             return False
-        self._end(planned, MISSING, NotReportableError.exit_code, LOST, self.submitted[name])
+        self.work.end(planned, MISSING, NotReportableError.exit_code, LOST, self.submitted[name])
         return True
-
-    def _end(
-        self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0
-    ) -> None:
-        cell = planned.cell
-        told = {"attempt": attempts, "exit_code": exit_code, "status": status, "reason": reason}
-        self.work.journal.tell(CELL_ENDED, **cell_fields(cell), **told, collected=False, reused_from=None)
-        self.work.reports[planned.number] = CellReport(
-            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts
-        )
 
 
 def name_of(planned: PlannedCell) -> str:
@@ -328,7 +317,7 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         )
     for planned in cells:
         rundir = planned.plan.rundir
-        if is_ours(rundir):
+        if is_our_folder(rundir):
             with rundir.locked():
                 start_over(rundir)
         shutil.rmtree(_attempts_of_old(planned, store), ignore_errors=True)

@@ -42,7 +42,7 @@ from eval_factory.executors.slurm_runs import (
     take_environment,
 )
 from eval_factory.workflows.options import DISK_TAKES_NO_MORE
-from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, Outcome, Then, Tried, end_of, outcome_of
+from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED
@@ -55,11 +55,13 @@ PATIENCE_S = 8.0
 whose node is gone never says that it has ended: it costs so long, once for each start after it."""
 FOLDER_PATIENCE_S, FOLDER_POLL_S = 120.0, 2.0
 """A file system may hold the lock of a node that is gone for a minute or two."""
+ROOM_BYTES = 1 << 20
+"""What has to be free before anything is asked: an answer that cannot be written is paid for and lost."""
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
 INTERRUPTED = InterruptedRunError.exit_code
 NO_ROOM = PrerequisiteError.exit_code
-AGAIN = (Then.AGAIN, Then.ASK_AND_AGAIN)
+AGAIN = (NextAction.AGAIN, NextAction.ASK_AND_AGAIN)
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
 TAKEN_OVER = "Slurm has started this {what} again elsewhere: the newer start goes on, with its answers"
 
@@ -149,6 +151,7 @@ def work(wave_file: Path, index: int) -> int:
         _record(store, wave, left, RunEnd(code, MISSING, KEYS_ARE_GONE))
         return code
     try:
+        _refuse_full_disk(store.root)
         code = serve(store, wave, left) if wave.together else _until_it_ends(store, wave, left[0])
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
@@ -159,6 +162,22 @@ def work(wave_file: Path, index: int) -> int:
     if code != INTERRUPTED and all(store.ended(wave, run) is not None for run in wave.runs):
         store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
     return code
+
+
+def _refuse_full_disk(folder: Path) -> None:
+    """
+    Raises:
+        OSError: the disk takes no more.
+    """
+    file = folder / f".room-{uuid.uuid4().hex}"
+    try:
+        with file.open("wb") as opened:
+            os.posix_fallocate(opened.fileno(), 0, ROOM_BYTES)
+    except OSError as error:
+        if error.errno in DISK_TAKES_NO_MORE:
+            raise OSError(error.errno, error.strerror, str(folder)) from error
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
@@ -217,7 +236,7 @@ def _attempt(store: SlurmStore, wave: Wave, run: RunSpec, tried: Tried) -> tuple
                 while True:
                     end = end_of(run_cell(own, screen), Path(own.record))
                     outcome = outcome_of(end, tried)
-                    if outcome.then is not Then.WAIT_FOR_FOLDER or time.monotonic() >= ends:
+                    if outcome.then is not NextAction.WAIT_FOR_FOLDER or time.monotonic() >= ends:
                         return outcome, end.has_result
                     time.sleep(FOLDER_POLL_S)
         finally:
@@ -257,7 +276,7 @@ def serve(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
     start.wait_for_older()
     try:
         with start:
-            return run_suite(suite_of(store, wave, runs), options, env=os.environ, screen=recorder).exit_code
+            return run_suite(_suite_of(store, wave, runs), options, env=os.environ, screen=recorder).exit_code
     except InterruptedRunError as error:
         return error.exit_code
     except EvalFactoryError as error:
@@ -269,7 +288,7 @@ def serve(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
             recorder.say(TAKEN_OVER.format(what="task"))
 
 
-def suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
+def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
     """A suite for this start of the task: each run in its own folder, its log where the suite's own is."""
     asks = SlurmAsks.of(runs[0])
     target, served = cell_of(runs[0].name).split("/")[0], asks.served or {}

@@ -29,7 +29,7 @@ from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, reads_own_data
-from eval_factory.workflows.suite.planned_cells import CheckedCell, checked
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
     FAILED,
@@ -37,7 +37,7 @@ from eval_factory.workflows.suite.suite_journal import (
     PARTIAL,
     UNFINISHED,
     CellState,
-    state_of,
+    suite_state_of,
 )
 from eval_factory.workflows.suite.suite_status import ENDED, GOES, PUBLISHED, RUN_IT, same_command, status_of
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
@@ -106,7 +106,7 @@ class SuiteCheck:
         }
 
 
-def check(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
+def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     """Look at every cell; nothing is started, asked or written.
 
     Raises:
@@ -120,7 +120,7 @@ def check(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     suite = build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
     status = status_of(folder)
     told = {cell.state.name: cell.state for cell in status.cells}
-    cells = tuple(_checked(cell, told.get(cell.cell.name)) for cell in checked(suite, env))
+    cells = tuple(_checked(cell, told.get(cell.cell.name)) for cell in checked_cells(suite, env))
     table = _written(folder.results_yaml)
     last = max((_written(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
     is_due = folder.results_yaml.exists() and (status.started is None or status.state == ENDED)
@@ -130,7 +130,7 @@ def check(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
 
 def verify_suite(folder: SuiteDir) -> Verified:
     """Every run of the suite verified, its configuration compared with theirs, and its table made again of them."""
-    state = state_of(EventTail(folder.events, None).new())
+    state = suite_state_of(EventTail(folder.events, None).new())
     if state.started is not None and state.ended is None:
         return Verified(folder.root, unreadable="its last run has not ended: run the same command again, then verify")
     table = altered_table(folder)
@@ -148,7 +148,7 @@ def verify_suite(folder: SuiteDir) -> Verified:
 
 
 @dataclass
-class Table:
+class _Table:
     """A suite's table, made again."""
 
     cells: list[FinishedCell] = field(default_factory=list)
@@ -156,7 +156,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
 
-def altered_table(folder: SuiteDir) -> Table:
+def altered_table(folder: SuiteDir) -> _Table:
     """Where the table is not what the runs' results make.
 
     Which cells there are, and how they ended, the suite's events tell; why one has no result, the table alone.
@@ -165,9 +165,9 @@ def altered_table(folder: SuiteDir) -> Table:
         cells = _cells_of_table(folder)
     except WRONG_FILES as error:
         wrong = Finding(folder.results_yaml.name, "", f"cannot be read: {type(error).__name__}: {error}")
-        return Table(findings=[wrong])
+        return _Table(findings=[wrong])
     results = suite_results(cells)
-    found = Table(cells)
+    found = _Table(cells)
     if others := {one.collected_by for one in results.cells} - {None, __version__}:
         versions = ", ".join(map(str, others))
         found.notes.append(f"results are of eval-factory {versions}: of the table its cells alone were compared")
@@ -189,7 +189,7 @@ def altered_table(folder: SuiteDir) -> Table:
 def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
     document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
     table = {(str(one["target"]), str(one["evaluation"])): one for one in document["cells"]}
-    told = state_of(EventTail(folder.events, None).new()).cells
+    told = suite_state_of(EventTail(folder.events, None).new()).cells
     found = []
     for target, evaluation in told or table:
         own, stored = folder.cell(target, evaluation), table.get((target, evaluation), {})
@@ -212,7 +212,7 @@ def _other_configuration(folder: SuiteDir, cells: Iterable[FinishedCell], notes:
         yield Finding(folder.config.name, "", f"cannot be read: {error}")
         return
     of_table = {f"{cell.target}/{cell.evaluation}": cell for cell in cells}
-    configured = {one.cell.name: one for one in checked(suite, env)}
+    configured = {one.cell.name: one for one in checked_cells(suite, env)}
     for name in sorted(configured.keys() ^ of_table.keys()):
         yield Finding(folder.config.name, name, "is a cell of one of the two: of this file, or of the table")
     for name, one in configured.items():

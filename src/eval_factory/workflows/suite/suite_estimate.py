@@ -19,13 +19,9 @@ from eval_factory.workflows.estimate import (
     lines_beyond,
     own_scenarios,
     prompt_sizes,
-    sum_of,
+    sum_or_none,
 )
-from eval_factory.workflows.suite.planned_cells import (
-    checked,
-    missing_of,
-    refuse_wrong,
-)
+from eval_factory.workflows.suite.planned_cells import checked_cells, missing_prerequisites, refuse_wrong
 
 
 class SharedSizes:
@@ -66,15 +62,15 @@ class SuiteEstimate:
 
     @property
     def requests(self) -> float | None:
-        return sum_of(cell.estimate.requests for cell in self.cells)
+        return sum_or_none(cell.estimate.requests for cell in self.cells)
 
     @property
     def tokens(self) -> float | None:
-        return sum_of(cell.estimate.tokens for cell in self.cells)
+        return sum_or_none(cell.estimate.tokens for cell in self.cells)
 
     @property
     def cost(self) -> float | None:
-        return sum_of(cell.estimate.cost for cell in self.cells)
+        return sum_or_none(cell.estimate.cost for cell in self.cells)
 
     @property
     def hours(self) -> float | None:
@@ -82,7 +78,7 @@ class SuiteEstimate:
         by_group: dict[str, list[float | None]] = defaultdict(list)
         for cell in self.cells:
             by_group[cell.group].append(cell.estimate.hours)
-        sums = [sum_of(hours) for hours in by_group.values()]
+        sums = [sum_or_none(hours) for hours in by_group.values()]
         known = [hours for hours in sums if hours is not None]
         return max(known, default=0.0) if len(known) == len(sums) else None
 
@@ -139,9 +135,9 @@ def estimate_suite(
     Raises:
         ConfigError: a cell is wrong.
     """
-    cells = checked(suite, env)
+    cells = checked_cells(suite, env)
     refuse_wrong(cells)
-    for text in missing_of(cells):
+    for text in missing_prerequisites(cells):
         say(f"warning: a run would stop: {text}")
     found, look = [], SharedSizes()
     for one in cells:

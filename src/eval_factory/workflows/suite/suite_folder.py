@@ -35,10 +35,10 @@ def find_suite(path: Path) -> SuiteDir:
             lies elsewhere.
     """
     for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
-        if is_suite(folder):
+        if suite_was_begun(folder):
             refuse_foreign(folder.named, folder.own)
             return folder
-    meant = [SuiteDir(near).root for near in _meant(path) if is_suite(SuiteDir(near))]
+    meant = [SuiteDir(near).root for near in _meant(path) if suite_was_begun(SuiteDir(near))]
     hint = f"; did you mean {' or '.join(map(_shown, meant[:MOST_NAMED]))}?" if meant else ""
     raise PrerequisiteError(f"{_shown(path)}: {_what_it_is(path)}{hint}\n  {_EXPECTED}")
 
@@ -46,7 +46,7 @@ def find_suite(path: Path) -> SuiteDir:
 _EXPECTED = "expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
 
 
-def is_suite(folder: SuiteDir) -> bool:
+def suite_was_begun(folder: SuiteDir) -> bool:
     """Whether a suite was begun there."""
     return folder.events.is_file() or folder.lock.is_file()
 
@@ -66,7 +66,7 @@ def _meant(path: Path) -> Iterator[Path]:
     whole = Path(os.path.abspath(path))
     yield from list(whole.parents)[:4]
     yield from _folders_in(whole)
-    beside = {folder.name: folder for folder in _folders_in(whole.parent) if is_suite(SuiteDir(folder))}
+    beside = {folder.name: folder for folder in _folders_in(whole.parent) if suite_was_begun(SuiteDir(folder))}
     for name in difflib.get_close_matches(whole.name, beside, n=MOST_NAMED, cutoff=0.6):
         yield beside[name]
 

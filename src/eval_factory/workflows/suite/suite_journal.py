@@ -226,7 +226,7 @@ class SuiteState:
                 self.cells[key] = replace(cell, status=WAITING)
 
 
-def state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
+def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
     """The events of a suite from the first on, of several invocations one after another."""
     state = SuiteState()
     for event in events:

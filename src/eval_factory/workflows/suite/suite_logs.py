@@ -72,7 +72,7 @@ def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[Path, ...]:
     return (*found, rundir.program_log, rundir.helm_log)
 
 
-def show(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
+def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
     """Every line of the cell's logs.
 
     Args:

@@ -22,7 +22,7 @@ from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     PlannedCell,
-    checked,
+    checked_cells,
     grouped,
     refuse_unknown_prices,
     refuse_wrong,
@@ -68,7 +68,7 @@ def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
     return (there if limit is None else min(limit, there)), part
 
 
-def sum_of(counts: Iterable[RequestCount]) -> RequestCount:
+def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
     """Of those that are known."""
     known = [count for count in counts if count.to_model is not None]
     return RequestCount(
@@ -79,7 +79,7 @@ def sum_of(counts: Iterable[RequestCount]) -> RequestCount:
     )
 
 
-def in_words(count: RequestCount) -> str:
+def counts_in_words(count: RequestCount) -> str:
     """`at most 120 requests to the model, 360 to judges`."""
     if count.to_model is None:
         return "an unknown number of requests"
@@ -98,7 +98,7 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     Raises:
         ConfigError: the configuration of a cell is wrong; with all that is wrong with any.
     """
-    cells = checked(suite, env)
+    cells = checked_cells(suite, env)
     refuse_wrong(cells)
     if suite.budget.max_cost is not None:
         refuse_unknown_prices(cells)
@@ -137,7 +137,7 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     counts = {one.cell.name: count_of(one.plan) for one in cells if one.plan is not None}
     unknown = [name for name, count in counts.items() if count.total is None]
     yield "\n# total, of a suite that begins from nothing"
-    yield f"#   {in_words(sum_of(counts.values()))}"
+    yield f"#   {counts_in_words(known_sum(counts.values()))}"
     if unknown:
         yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
 
@@ -155,7 +155,7 @@ def _cell(suite: Suite, one: CheckedCell, said: Mapping[str, tuple[str, Any]], *
     plan = one.plan
     if plan is None:
         return
-    yield f"\n{one.cell.name}: {in_words(count_of(plan))}"
+    yield f"\n{one.cell.name}: {counts_in_words(count_of(plan))}"
     for path, (who, value) in said.items():
         yield f"  {path}: {value}  ({who})"
     file = suite.folder.cell_config(one.cell.target, one.cell.evaluation)

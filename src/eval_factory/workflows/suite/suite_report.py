@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report import result_views as html
-from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.reader import load_result
 from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 
@@ -84,37 +84,43 @@ class SuiteReport:
         Raises:
             PrerequisiteError: pandas is not installed, or a result cannot be read.
         """
-
-        return self.instances_frame() if instances else cells_frame(self)
+        return self.instances_frame() if instances else frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
 
     def instances_frame(self) -> DataFrame:
-        """The instances of all cells that have a result, a row each.
+        """The instances of all cells with a result: target and evaluation, then what the cells' own frames hold.
 
         Raises:
             PrerequisiteError: pandas is not installed, or a result cannot be read.
         """
+        columns: dict[str, str] = {"target": TEXT, "evaluation": TEXT, **INSTANCE_COLUMNS}
+        rows: list[dict[str, Any]] = []
+        for cell in self.cells:
+            if cell.status in (COMPLETE, PARTIAL):
+                more, found = instance_table(load_result(cell.folder).result)
+                columns |= more
+                rows += [{**row, "target": cell.target, "evaluation": cell.evaluation} for row in found]
+        return frame(columns, rows)
 
-        return suite_instances_frame(self)
+    @property
+    def _title(self) -> str:
+        done = sum(cell.status == COMPLETE for cell in self.cells)
+        return f"{done} of {len(self.cells)} cells complete"
 
     def _repr_html_(self) -> str:
-
-        return suite_html(self)
+        """The cells with their scores, and what is missing."""
+        head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
+        table = tables.Table(head, [_shown(_cell_row(cell)) for cell in self.cells], 3)
+        wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in self.cells if cell.exit_code]
+        where = html.paragraph(f"table: {self.folder.results_html}")
+        return html.html_block(self._title, [tables.html(table, html.MOST_ROWS), *html.html_list(wrong), where])
 
     def __repr__(self) -> str:
-
-        return in_a_line(self)
+        return f"<SuiteReport {one_line(f'{self._title}; exit code {self.exit_code}; {self.folder.root}')}>"
 
 
 CELL_COLUMNS: Mapping[str, str] = {
-    "target": TEXT,
-    "evaluation": TEXT,
-    "status": TEXT,
-    "task": TEXT,
-    "model": TEXT,
-    "metric": TEXT,
-    "value": NUMBER,
-    "ci_low": NUMBER,
-    "ci_high": NUMBER,
+    **dict.fromkeys(("target", "evaluation", "status", "task", "model", "metric"), TEXT),
+    **dict.fromkeys(("value", "ci_low", "ci_high"), NUMBER),
     "n": COUNT,
     "reportable": FLAG,
     "reason": TEXT,
@@ -123,37 +129,6 @@ CELL_COLUMNS: Mapping[str, str] = {
     "collected": FLAG,
     "folder": TEXT,
 }
-_OF_CELL: Mapping[str, str] = {"target": TEXT, "evaluation": TEXT}
-
-
-def cells_frame(report: SuiteReport) -> DataFrame:
-    """A row a cell, with its main score where it has one.
-
-    Raises:
-        PrerequisiteError: pandas is not installed, or a result cannot be read.
-    """
-    return frame(CELL_COLUMNS, [_cell_row(cell) for cell in report.cells])
-
-
-def suite_instances_frame(report: SuiteReport) -> DataFrame:
-    """The instances of all cells with a result: target and evaluation, then what the cells' own frames hold.
-
-    Raises:
-        PrerequisiteError: pandas is not installed, or a result cannot be read.
-    """
-    columns: dict[str, str] = {**_OF_CELL, **INSTANCE_COLUMNS}
-    rows: list[dict[str, Any]] = []
-    for cell, stored in _results(report):
-        more, found = instance_table(stored.result)
-        columns |= more
-        rows += [{**row, "target": cell.target, "evaluation": cell.evaluation} for row in found]
-    return frame(columns, rows)
-
-
-def _results(report: SuiteReport) -> Iterator[tuple[CellReport, StoredResult]]:
-    for cell in report.cells:
-        if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
-            yield cell, load_result(cell.folder)
 
 
 def _cell_row(cell: CellReport) -> dict[str, Any]:
@@ -162,7 +137,7 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
         for name in ("target", "evaluation", "status", "reason", "exit_code", "attempts", "collected")
     }
     row["folder"] = str(cell.folder)
-    if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+    if cell.status not in (COMPLETE, PARTIAL):
         return row
     result = load_result(cell.folder).result
     row |= {"task": result.task, "model": result.provenance.target, "metric": result.main_metric}
@@ -173,20 +148,7 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
     return row
 
 
-def suite_html(report: SuiteReport) -> str:
-    """The cells with their scores, and what is missing."""
-    head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
-    rows = [_cells_of(_cell_row(cell)) for cell in report.cells]
-    wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in report.cells if cell.exit_code]
-    parts = [
-        tables.html(tables.Table(head, rows, 3), html.MOST_ROWS),
-        *html.listed(wrong),
-        html.paragraph(f"table: {report.folder.results_html}"),
-    ]
-    return html.block(_title(report), parts)
-
-
-def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
     count = row.get("n")
     return (
         row["target"],
@@ -197,16 +159,6 @@ def _cells_of(row: Mapping[str, Any]) -> tuple[str, ...]:
         formats.between(row.get("ci_low"), row.get("ci_high"), missing="-"),
         "-" if count is None else str(count),
     )
-
-
-def _title(report: SuiteReport) -> str:
-    done = sum(cell.status == RunStatus.COMPLETE for cell in report.cells)
-    return f"{done} of {len(report.cells)} cells complete"
-
-
-def in_a_line(report: SuiteReport) -> str:
-    """For `repr`."""
-    return f"<SuiteReport {one_line(f'{_title(report)}; exit code {report.exit_code}; {report.folder.root}')}>"
 
 
 MOST_NAMED = 12

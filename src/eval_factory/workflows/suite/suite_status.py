@@ -291,7 +291,7 @@ class CellReader:
     def _limits_now(self) -> dict[str, float]:
         written = _modified(self._folder.config)
         if self._limits is None or self._limits[0] != written:
-            self._limits = (written, limits_of(self._folder))
+            self._limits = (written, stated_limits(self._folder))
         return self._limits[1]
 
     def _follower(self, cell: CellState, folder: Path) -> CellFollower:
@@ -375,7 +375,7 @@ def figures_of(folder: Path) -> CellFigures | None:
     )
 
 
-def limits_of(folder: SuiteDir) -> dict[str, float]:
+def stated_limits(folder: SuiteDir) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
     section = _section(folder)
     stated: dict[str, Any] = {one.name: section.get(one.name) for one in fields(Budget)}
@@ -391,7 +391,7 @@ def _section(folder: SuiteDir) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def document(status: SuiteStatus) -> dict[str, Any]:
+def status_document(status: SuiteStatus) -> dict[str, Any]:
     """For programs."""
     return {
         "suite": str(status.folder.root),

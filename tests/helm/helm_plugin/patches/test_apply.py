@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read_is_taken_as_it_is() -> None:
 def test_what_was_applied_is_written_down(tmp_path: Path) -> None:
     made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"), patch("broken"))
     apply_patches(Stage.START, made)
-    patch_registry.write_down(tmp_path / "patches.json")
+    patch_registry.record_patches(tmp_path / "patches.json")
     assert json.loads((tmp_path / "patches.json").read_text()) == {
         "applied": [
             {"name": "a", "run_specs": None, "erratum": None},

@@ -114,7 +114,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
         (TIMED_OUT, "timed out"),
         ([], "the process that executed it ended"),
     ):
-        monkeypatch.setattr(executed_answers, "check", lambda *_, found=found: found)
+        monkeypatch.setattr(executed_answers, "check_answer", lambda *_, found=found: found)
         assert code_metrics_helper.check_correctness(problem, "return 1", 2.0) == {
             "task_id": "t/0", "passed": False, "result": result, "completion_id": None,
         }  # fmt: skip

@@ -265,7 +265,7 @@ def annotation_of(completion: str, gold: str, database: Path, root: Path, patch:
         instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
         result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
     )
-    annotation = sql_execution.annotate(None, state)
+    annotation = sql_execution.annotate_query(None, state)
     json.dumps(annotation, allow_nan=False)
     return annotation
 
@@ -379,4 +379,4 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
     apply_patch("execute_ehr_sql_read_only")
-    assert EhrSqlAnnotator.annotate is sql_execution.annotate
+    assert EhrSqlAnnotator.annotate is sql_execution.annotate_query

@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import FailureCause, JudgeCounts
-from eval_factory.report.every_eval_ever import Publisher, aggregate, check, write_records
+from eval_factory.report.every_eval_ever import Publisher, aggregate, check_record, write_records
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import (
     ANSWER,
@@ -31,7 +31,7 @@ NOW = 1_795_000_000.9
 
 def record_of(stored: StoredResult, publisher: Publisher = WHO) -> dict[str, Any]:
     record = aggregate(stored, publisher, now=NOW)
-    check(record, "aggregate")
+    check_record(record, "aggregate")
     return record
 
 
@@ -57,7 +57,7 @@ def test_a_public_result_is_written_with_its_samples(tmp_path: Path) -> None:
         "checksum": hashlib.sha256(samples_file.read_bytes()).hexdigest(), "total_rows": 4,
     }  # fmt: skip
     for line in map(json.loads, lines):
-        check(line, "instance")
+        check_record(line, "instance")
         assert line["evaluation_id"] == record["evaluation_id"]
         assert line["model_id"] == record["model_info"]["id"] == "org/model"
         assert line["evaluation_result_id"] == record["evaluation_results"][0]["evaluation_result_id"]

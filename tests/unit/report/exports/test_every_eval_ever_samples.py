@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import InstanceRecord, Score
-from eval_factory.report.every_eval_ever import check, samples_of
+from eval_factory.report.every_eval_ever import check_record, samples_of
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, stored_of
 
@@ -23,7 +23,7 @@ def samples(stored: StoredResult, instances: list[InstanceRecord] | None = None,
     instances = list(result.instances) if instances is None else instances
     found = list(samples_of(replace(stored, result=replace(result, scores=scores, instances=instances)), RECORD))
     for sample in found:
-        check(sample, "instance")
+        check_record(sample, "instance")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from eval_factory.report.every_eval_ever import RELATIONSHIPS, SCHEMA_VERSION, Publisher, check, write_records
+from eval_factory.report.every_eval_ever import RELATIONSHIPS, SCHEMA_VERSION, Publisher, check_record, write_records
 from unit.report.exports.test_stored_facts import stored_of
 
 
@@ -66,12 +66,12 @@ SCORE = "evaluation_results.0"
     ],
 )
 def test_what_the_schema_refuses(path: str, value: Any, record: dict[str, Any]) -> None:
-    check(record, "aggregate")
+    check_record(record, "aggregate")
     with pytest.raises(jsonschema.ValidationError):
-        check(changed(record, path, value), "aggregate")
+        check_record(changed(record, path, value), "aggregate")
 
 
 def test_version_and_relationships_are_the_published_ones(record: dict[str, Any]) -> None:
     assert record["schema_version"] == SCHEMA_VERSION == "0.3.0"
     for relationship in RELATIONSHIPS:
-        check(changed(record, "source_metadata.evaluator_relationship", relationship), "aggregate")
+        check_record(changed(record, "source_metadata.evaluator_relationship", relationship), "aggregate")

@@ -150,9 +150,9 @@ def test_the_digest_tells_results_apart_and_not_folders() -> None:
 
 def test_why_a_result_may_not_be_reported() -> None:
     stored = stored_of("pubmed_qa")
-    assert stored_facts.why_not_reportable(stored) == ""
-    assert stored_facts.why_not_reportable(not_reportable(stored)) == "4 of 4 instances have a score"
-    both = stored_facts.why_not_reportable(not_reportable(stored, "for a reason\n  do this", "another"))
+    assert stored_facts.stored_reasons(stored) == ""
+    assert stored_facts.stored_reasons(not_reportable(stored)) == "4 of 4 instances have a score"
+    both = stored_facts.stored_reasons(not_reportable(stored, "for a reason\n  do this", "another"))
     assert both == "for a reason; another; 4 of 4 instances have a score"
 
 

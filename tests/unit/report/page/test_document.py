@@ -28,7 +28,7 @@ from eval_factory.core.results import (
     Usage,
 )
 from eval_factory.report.documents import instance_line, result_line
-from eval_factory.report.page.document import Beside, Shown, page, page_script, page_style, policy
+from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy
 from eval_factory.report.page.instance_data import InstancePacker, Lost
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
@@ -42,13 +42,13 @@ def result(tmp_path: Path) -> TaskResult:
     return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
 
 
-def shown(result: TaskResult, command: str = "helm-run", *, with_texts: bool = True, **how: Any) -> Shown:
+def shown(result: TaskResult, command: str = "helm-run", *, with_texts: bool = True, **how: Any) -> ShownResult:
     packer = InstancePacker(
         result.scores.get(result.main_metric), tuple(result.groups), how.pop("run", 0), with_texts=with_texts
     )
     for record in result.instances:
         packer.add(instance_line(record), result_line(record))
-    return Shown(result, command, packer.finish(), **how)
+    return ShownResult(result, command, packer.finish(), **how)
 
 
 def html(result: TaskResult, command: str = "helm-run", **how: Any) -> str:

@@ -20,7 +20,7 @@ from eval_factory.report.page.instance_data import (
     common_beginning,
     first_words,
     flags_of,
-    unpacked,
+    readable_page,
 )
 from stored_results import criterion, instance
 
@@ -38,7 +38,7 @@ def packed(records: Sequence[InstanceRecord], main: Score | None = SHARE, **how:
 
 def lines_of(blocks: InstanceBlocks, number: int) -> list[Any]:
     """Of the index (0), or of a chunk (from 1)."""
-    part = unpacked(blocks.blocks[number])
+    part = readable_page(blocks.blocks[number])
     return [json.loads(line) for line in part.split("\n")[1:-1]]
 
 
@@ -160,8 +160,8 @@ def test_without_texts_nothing_is_left_of_them() -> None:
         judgements={"g": {"a": {"explanation": secret}}}, error=f"HTTP 400: {secret}",
     )  # fmt: skip
     whole, without = packed([record]), packed([record], with_texts=False)
-    assert secret in unpacked("".join(whole.blocks))
-    assert secret not in unpacked("".join(without.blocks))
+    assert secret in readable_page("".join(whole.blocks))
+    assert secret not in readable_page("".join(without.blocks))
     assert lines_of(without, 1) == [
         {"metrics": {"exact_match": 0.0}, "finish_reason": "stop", "prompt_tokens": 1, "marks": {"g": 1.0}}
     ]
@@ -318,7 +318,7 @@ def test_without_texts_only_tags_of_groups_and_numbers_of_criteria_are_packed() 
     made = packed([instance(key, 0.5, criteria=CRITERIA) for key in "ab"], with_texts=False, tags={"axis:a"})
     assert lines_of(made, 0)[0]["lost"] == [["axis:a", True]]
     assert lines_of(made, 1)[0]["criteria"][0] == [1, None, 4, ["axis:a"], "not met", 4, [["one", 0, None]]]
-    assert not any(word in unpacked("".join(made.blocks)) for word in ("private", "shared", "other", "words of"))
+    assert not any(word in readable_page("".join(made.blocks)) for word in ("private", "shared", "other", "words of"))
 
 
 def test_instances_without_criteria_have_no_column_of_them() -> None:

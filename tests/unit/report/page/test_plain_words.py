@@ -51,12 +51,12 @@ def test_a_score_is_said_in_its_unit(score: Score, told: str) -> None:
 
 
 def test_an_interval_has_both_ends_or_is_none() -> None:
-    assert sentences.interval(SHARE) == "30.0 % to 70.0 %"
+    assert sentences.interval_text(SHARE) == "30.0 % to 70.0 %"
     assert sentences.how_sure(made()) == (
         "With 95 % confidence the score on all such questions is between 30.0 % and 70.0 %."
     )
     without = replace(SHARE, stats=replace(STATS, ci_low=None))
-    assert sentences.interval(without) == ""
+    assert sentences.interval_text(without) == ""
     assert sentences.how_sure(made(without)).startswith("There are too few instances for an interval")
     assert sentences.how_sure(made(None)) == ""
 
@@ -141,11 +141,13 @@ def test_chance_that_is_not_known_is_not_spoken_of() -> None:
 
 def test_the_leaderboard_in_a_sentence() -> None:
     one = Deviation("top_p", 1.0, 0.5, "odd")
-    assert sentences.leaderboard(made()) == ""
-    assert sentences.leaderboard(made(comparability=Comparability(None, "no such"))) == "no such."
-    assert "are those of" in sentences.leaderboard(made(comparability=Comparability(True)))
-    assert sentences.leaderboard(made(comparability=Comparability(False, None, (one,)))).startswith("1 setting differs")
-    assert sentences.leaderboard(made(comparability=Comparability(False, None, (one, one)))).startswith(
+    assert sentences.leaderboard_sentence(made()) == ""
+    assert sentences.leaderboard_sentence(made(comparability=Comparability(None, "no such"))) == "no such."
+    assert "are those of" in sentences.leaderboard_sentence(made(comparability=Comparability(True)))
+    assert sentences.leaderboard_sentence(made(comparability=Comparability(False, None, (one,)))).startswith(
+        "1 setting differs"
+    )
+    assert sentences.leaderboard_sentence(made(comparability=Comparability(False, None, (one, one)))).startswith(
         "2 settings differ"
     )
 

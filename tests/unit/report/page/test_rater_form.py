@@ -10,16 +10,16 @@ from dataclasses import replace
 
 import pytest
 
-from eval_factory.core.annotations import YES_NO, AnswerKey, Choice, Question, Shown
-from eval_factory.report.page.rater_form import form_data, form_script, in_a_script, key_of, rater_form
+from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice, ShownAnswer
+from eval_factory.report.page.rater_form import form_data, form_script, in_a_script, rater_form, rating_key
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import SAMPLE
 
-FIVE = tuple(Choice(float(one), str(one)) for one in range(1, 6))
+FIVE = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
 
 
-def shown(text: str) -> Shown:
-    return Shown(
+def shown(text: str) -> ShownAnswer:
+    return ShownAnswer(
         AnswerKey("secret-id", 7), (("user", text),), text, (text,), (Question("first"), Question(text)), "digest"
     )
 
@@ -68,12 +68,12 @@ def test_no_text_leaves_its_place(name: str) -> None:
 
 
 def test_the_keys_of_ratings() -> None:
-    assert [key_of(one, place, FIVE) for place, one in enumerate(FIVE)] == ["1", "2", "3", "4", "5"]
-    assert [key_of(one, place, YES_NO) for place, one in enumerate(YES_NO)] == ["1", "2"]
-    eleven = tuple(Choice(float(one), str(one)) for one in range(11))
-    assert [key_of(one, place, eleven) for place, one in enumerate(eleven)] == [*"123456789", "", ""]
-    from_zero = tuple(Choice(float(one), str(one)) for one in range(4))
-    assert key_of(from_zero[0], 0, from_zero) == "0"
+    assert [rating_key(one, place, FIVE) for place, one in enumerate(FIVE)] == ["1", "2", "3", "4", "5"]
+    assert [rating_key(one, place, YES_NO) for place, one in enumerate(YES_NO)] == ["1", "2"]
+    eleven = tuple(RatingChoice(float(one), str(one)) for one in range(11))
+    assert [rating_key(one, place, eleven) for place, one in enumerate(eleven)] == [*"123456789", "", ""]
+    from_zero = tuple(RatingChoice(float(one), str(one)) for one in range(4))
+    assert rating_key(from_zero[0], 0, from_zero) == "0"
 
 
 def test_data_cannot_end_its_element() -> None:

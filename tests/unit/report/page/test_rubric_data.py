@@ -20,7 +20,7 @@ from eval_factory.report.page.instance_data import (
     criteria_rows,
     criterion_signs,
     points_lost,
-    shortened,
+    shortened_text,
     tags_of_groups,
 )
 from eval_factory.scoring.rubric import VERDICTS
@@ -91,13 +91,16 @@ def test_without_texts_numbers_and_tags_of_groups_are_left() -> None:
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
-    assert shortened("x" * LONGEST_WORDS) == "x" * LONGEST_WORDS
+    assert shortened_text("x" * LONGEST_WORDS) == "x" * LONGEST_WORDS
     long = "x" * (LONGEST_WORDS + 1)
-    assert shortened(long) == f"{'x' * LONGEST_WORDS} … (2,001 characters: results.jsonl)"
+    assert shortened_text(long) == f"{'x' * LONGEST_WORDS} … (2,001 characters: results.jsonl)"
     one = criterion(1, "met", *[f"{number}{long}" for number in range(MOST_TAGS + 1)], text=long, one=True)
     one["judges"]["one"]["explanation"] = long
     ((_, words, _, tags, _, _, judges),) = criteria_rows([one], with_texts=True)
-    assert {len(text) for text in (words, judges[0][2], tags[0])} == {len(shortened(long)), len(shortened(f"1{long}"))}
+    assert {len(text) for text in (words, judges[0][2], tags[0])} == {
+        len(shortened_text(long)),
+        len(shortened_text(f"1{long}")),
+    }
     assert len(tags) == MOST_TAGS
 
 

@@ -7,10 +7,10 @@ import math
 import pytest
 
 from eval_factory.report.drawing import WIDTH, Circle, Drawing, Line, Polygon, Rect, Text
-from eval_factory.report.plot_kinds import Axis, Estimate, Mark, difference_plot, dot_plot, interval_plot
+from eval_factory.report.plot_kinds import Axis, Mark, PlottedValue, difference_plot, dot_plot, interval_plot
 
 UNIT = (0.0, 1.0)
-SCORE = Estimate("exact_match", 0.5, 0.25, 0.75, 100)
+SCORE = PlottedValue("exact_match", 0.5, 0.25, 0.75, 100)
 
 
 def texts(drawing: Drawing) -> list[str]:
@@ -42,7 +42,7 @@ def test_an_estimate_is_told_with_its_interval() -> None:
     axis = Axis(0, 1, 0, 1)
     assert SCORE.told(axis) == "0.500 (0.250 to 0.750)"
     for low, high in ((None, 0.7), (0.2, None), (math.nan, 0.7), (0.2, math.inf)):
-        assert Estimate("x", 0.5, low, high).told(axis) == "0.500"
+        assert PlottedValue("x", 0.5, low, high).told(axis) == "0.500"
 
 
 def test_a_score_stands_on_its_scale() -> None:
@@ -56,13 +56,13 @@ def test_a_score_stands_on_its_scale() -> None:
 
 
 def test_a_score_without_an_interval_is_a_dot() -> None:
-    drawing = interval_plot("Score", Estimate("exact_match", 1.0), scale=UNIT)
+    drawing = interval_plot("Score", PlottedValue("exact_match", 1.0), scale=UNIT)
     assert lines(drawing, "data") == []
     assert dots(drawing) == [(616, 44)]
     assert drawing.description == "exact_match: 1.000."
     over = text_of(drawing, "1.000")
     assert over.x == pytest.approx(616 - 19.5)  # its words end where the axis does
-    left = text_of(interval_plot("Score", Estimate("exact_match", 0.0), scale=UNIT), "0.000")
+    left = text_of(interval_plot("Score", PlottedValue("exact_match", 0.0), scale=UNIT), "0.000")
     assert left.x == pytest.approx(24 + 19.5)
 
 
@@ -105,15 +105,15 @@ def test_bounds_are_a_hatched_band() -> None:
 
 
 def test_a_value_beyond_its_scale_is_on_the_axis() -> None:
-    drawing = interval_plot("Score", Estimate("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5))
+    drawing = interval_plot("Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5))
     assert all(24 <= x <= 616 for x, _ in dots(drawing))
     assert min(line[0] for line in lines(drawing, "data")) > 24
 
 
 GROUPS = [
-    Estimate("small", 0.9, 0.5, 1.0, 10),
-    Estimate("large", 0.5, 0.4, 0.6, 400),
-    Estimate("middle", 0.75, 0.7, 0.8, 60, stands_out=True),
+    PlottedValue("small", 0.9, 0.5, 1.0, 10),
+    PlottedValue("large", 0.5, 0.4, 0.6, 400),
+    PlottedValue("middle", 0.75, 0.7, 0.8, 60, stands_out=True),
 ]
 
 
@@ -136,7 +136,7 @@ def test_groups_are_sorted_by_their_value() -> None:
 
 
 def test_groups_of_one_value_are_sorted_by_name() -> None:
-    rows = [Estimate(name, 0.5, count=5) for name in "bca"]
+    rows = [PlottedValue(name, 0.5, count=5) for name in "bca"]
     drawing = dot_plot("Groups", rows, axis_label="x", scale=UNIT)
     assert drawing.description == ("a (5 instances): 0.500; b (5 instances): 0.500; c (5 instances): 0.500.")
     assert drawing.height == 12 + 72 + 4 + 46
@@ -172,7 +172,7 @@ def test_what_is_not_shown_is_told(most: int, elsewhere: int, told: list[str]) -
 
 
 def test_a_difference_stands_beside_zero() -> None:
-    row = Estimate("exact_match", 0.1, -0.05, 0.2, 500)
+    row = PlottedValue("exact_match", 0.1, -0.05, 0.2, 500)
     drawing = difference_plot("Difference", [row], names=("A (one)", "B (two)"), axis_label="B minus A")
     axis = Axis(-0.23, 0.23, 240, 450)
     assert [*dots(drawing)[0]] == pytest.approx([axis.x(0.1), 42])
@@ -190,7 +190,7 @@ def test_a_difference_stands_beside_zero() -> None:
 
 def test_where_less_is_better_the_sides_change() -> None:
     drawing = difference_plot(
-        "Difference", [Estimate("error", 0.1)], names=("A", "B"), axis_label="B minus A", higher_is_better=False
+        "Difference", [PlottedValue("error", 0.1)], names=("A", "B"), axis_label="B minus A", higher_is_better=False
     )
     assert text_of(drawing, "B is").anchor == "end"
     assert text_of(drawing, "A is").anchor == "start"
@@ -198,7 +198,7 @@ def test_where_less_is_better_the_sides_change() -> None:
 
 
 def test_a_margin_is_a_hatched_band_around_zero() -> None:
-    drawing = difference_plot("Difference", [Estimate("x", 0.1)], names=("A", "B" * 99), axis_label="d", margin=0.2)
+    drawing = difference_plot("Difference", [PlottedValue("x", 0.1)], names=("A", "B" * 99), axis_label="d", margin=0.2)
     (band,) = [shape for shape in drawing.shapes if isinstance(shape, Rect)]
     axis = Axis(-0.23, 0.23, 240, 450)
     assert [band.x, band.width] == pytest.approx([axis.x(-0.2), axis.x(0.2) - axis.x(-0.2)])
@@ -213,5 +213,5 @@ def test_a_margin_is_a_hatched_band_around_zero() -> None:
 
 
 def test_no_difference_at_all_has_a_plot() -> None:
-    drawing = difference_plot("Difference", [Estimate("x", 0.0)], names=("A", "B"), axis_label="d")
+    drawing = difference_plot("Difference", [PlottedValue("x", 0.0)], names=("A", "B"), axis_label="d")
     assert dots(drawing) == [(345, 42)]

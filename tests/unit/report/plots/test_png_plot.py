@@ -13,8 +13,8 @@ from PIL import Image
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report.drawing import COLOURS, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
-from eval_factory.report.plot_files import png, size_of, write_plot_files
-from eval_factory.report.plot_kinds import Estimate, dot_plot
+from eval_factory.report.plot_files import pixels_of, png, write_plot_files
+from eval_factory.report.plot_kinds import PlottedValue, dot_plot
 
 SCALE = 300 / 96
 
@@ -38,8 +38,8 @@ def box_of(picture: Any, colour: Colour) -> list[float]:
 
 def test_it_has_300_dots_per_inch() -> None:
     picture = image(drawn())
-    assert picture.size == (300, 150) == size_of(drawn())
-    assert size_of(drawn(width=96.1)) == (301, 150)
+    assert picture.size == (300, 150) == pixels_of(drawn())
+    assert pixels_of(drawn(width=96.1)) == (301, 150)
     assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.01)
     assert (picture.info["Title"], picture.info["Description"]) == ("Title", "What it shows.")
     assert picture.getcolors() == [(300 * 150, (255, 255, 255))]
@@ -80,14 +80,14 @@ def test_words_stand_at_their_anchor(anchor: Any, left: float, right: float) -> 
 
 
 def test_png_and_svg_agree() -> None:
-    rows = [Estimate("one", 0.25, 0.1, 0.4, 30), Estimate("two", 0.8, 0.7, 0.9, 30)]
+    rows = [PlottedValue("one", 0.25, 0.1, 0.4, 30), PlottedValue("two", 0.8, 0.7, 0.9, 30)]
     drawing = dot_plot("Groups", rows, axis_label="x", scale=(0, 1))
     root = ElementTree.fromstring(svg(drawing, standalone=True))  # noqa: S314 - our own
     box = box_of(image(drawing), "data")
     blue = [element for element in root.iter() if element.get("stroke") == COLOURS["data"]]
     ends = [float(element.get(name) or "nan") for element in blue for name in ("x1", "x2")]
     assert [box[0], box[2]] == pytest.approx([min(ends), max(ends)], abs=2)
-    assert size_of(drawing) == (2000, -(-int(root.get("height") or "0") * 300 // 96))
+    assert pixels_of(drawing) == (2000, -(-int(root.get("height") or "0") * 300 // 96))
 
 
 def test_the_same_drawing_is_the_same_file() -> None:

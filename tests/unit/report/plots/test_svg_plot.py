@@ -22,7 +22,7 @@ from eval_factory.report.drawing import (
     page_css,
     svg,
 )
-from eval_factory.report.plot_kinds import Estimate, interval_plot
+from eval_factory.report.plot_kinds import PlottedValue, interval_plot
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = """</title></svg><script>alert(1)</script><img src=x onerror="alert(2)">'"&\x1b[2J\u202e\ud800\x00"""
@@ -137,7 +137,7 @@ def test_labels_are_no_markup() -> None:
 
 
 def test_hostile_labels_of_a_plot_are_data() -> None:
-    drawing = interval_plot(HOSTILE, Estimate(HOSTILE, 0.5, 0.4, 0.6), scale=(0, 1))
+    drawing = interval_plot(HOSTILE, PlottedValue(HOSTILE, 0.5, 0.4, 0.6), scale=(0, 1))
     root = parsed(drawing)
     assert not [child for child in root.iter() if "script" in child.tag]
 

@@ -1,20 +1,10 @@
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
-from eval_factory.tasks.choice_question import (
-    ChoiceQuestion,
-    RowFaultError,
-    chosen,
-    groups_of,
-    is_blank,
-    lettered,
-    options_shown,
-    text_of,
-)
+from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, chosen_options, lettered, options_shown
 
 
 def test_a_question_as_a_row_of_a_table() -> None:
@@ -23,24 +13,6 @@ def test_a_question_as_a_row_of_a_table() -> None:
         "id": "q1", "question": "What?", "A": "a", "B": "b", "C": "c", "correct": "C", "subject": "liver", "patient": "p1",
     }  # fmt: skip
     assert ChoiceQuestion("q1", "What?", ("a", "b"), 0).extra_data() == {}
-
-
-@pytest.mark.parametrize("value", [None, math.nan, "", "  "])
-def test_blank(value: Any) -> None:
-    assert is_blank(value)
-    assert not is_blank(0)
-    assert not is_blank(1.5)
-    assert groups_of({"a": value, "b": 2024, "c": " x "}, ("a", "b", "c", "d")) == {"b": "2024", "c": "x"}
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [({}, "column q: is missing"), ({"q": " "}, "column q: is empty"), ({"q": 3}, "column q: must be text")],
-)
-def test_a_cell_that_has_to_be_filled(row: dict[str, Any], message: str) -> None:
-    with pytest.raises(RowFaultError, match=f"^{message}$"):
-        text_of(row, "q")
-    assert text_of({"q": " x "}, "q") == "x"
 
 
 AB = {"A": "fever", "B": "cough"}
@@ -71,7 +43,7 @@ def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -
 
 
 def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:
-    assert chosen({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
+    assert chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +58,7 @@ def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> No
 )
 def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^{message}$"):
-        chosen(choices, right, "label", "options")
+        chosen_options(choices, right, "label", "options")
 
 
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])

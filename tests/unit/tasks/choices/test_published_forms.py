@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from eval_factory.tasks.choice_question import RowFaultError
-from eval_factory.tasks.published_choices import FORMS, afrimed_qa, careqa, longhealth, medxpertqa, metamedqa
+from eval_factory.tasks.published_choices import (
+    FORMS,
+    afrimed_question,
+    careqa_question,
+    longhealth_question,
+    medxpertqa,
+    metamedqa_question,
+)
 from published_rows import afrimed_row, careqa_row, longhealth_patients, medxpertqa_row, metamedqa_row
 
 
@@ -45,28 +52,28 @@ def test_choices_are_known_however_they_are_spaced() -> None:
 
 
 def test_careqa() -> None:
-    found = careqa(careqa_row(2))
+    found = careqa_question(careqa_row(2))
     assert (found.id, found.question, found.letter) == ("id-2", "What is right in case 2?", "C")
     assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
     assert found.groups == {"category": "Nursing", "year": "2024"}
-    assert careqa({**careqa_row(2), "unique_id": None, "cop": "4"}).table_row()["correct"] == "D"
-    assert careqa({**careqa_row(2), "unique_id": None}).id == ""
+    assert careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).table_row()["correct"] == "D"
+    assert careqa_question({**careqa_row(2), "unique_id": None}).id == ""
 
 
 @pytest.mark.parametrize("right", [0, 5, None, True, "x"])
 def test_a_right_option_that_is_none(right: Any) -> None:
     with pytest.raises(RowFaultError, match=r"^column cop: must be one of 1, 2, 3, 4$"):
-        careqa({**careqa_row(1), "cop": right})
+        careqa_question({**careqa_row(1), "cop": right})
 
 
 def test_afrimed_qa() -> None:
-    whole, two = afrimed_qa(afrimed_row(4)), afrimed_qa(afrimed_row(3))
+    whole, two = afrimed_question(afrimed_row(4)), afrimed_question(afrimed_row(3))
     assert whole is not None
     assert two is not None
     assert (whole.id, whole.question, whole.letter, len(whole.choices)) == ("s4", "What is right in case 4?", "E", 5)
     assert (two.choices, two.letter) == (("Choice 1 of 3", "Choice 2 of 3"), "B")
     assert whole.groups == {"specialty": "Pediatrics", "country": "NG", "tier": "expert"}
-    uncleaned = afrimed_qa(afrimed_row(4, question_clean=""))
+    uncleaned = afrimed_question(afrimed_row(4, question_clean=""))
     assert uncleaned is not None
     assert uncleaned.question == "What is right in case  4?"
 
@@ -80,8 +87,8 @@ def test_afrimed_qa() -> None:
     ],
 )
 def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str]) -> None:
-    assert afrimed_qa(afrimed_row(4, **changed)) is None
-    assert afrimed_qa(afrimed_row(4, correct_answer="option1, option1", question_type=" MCQ ")) is not None
+    assert afrimed_question(afrimed_row(4, **changed)) is None
+    assert afrimed_question(afrimed_row(4, correct_answer="option1, option1", question_type=" MCQ ")) is not None
 
 
 @pytest.mark.parametrize(
@@ -99,11 +106,11 @@ def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str
 )
 def test_questions_that_cannot_be_read(changed: dict[str, str], message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^column {message}"):
-        afrimed_qa(afrimed_row(4, **changed))
+        afrimed_question(afrimed_row(4, **changed))
 
 
 def test_metamedqa() -> None:
-    found = metamedqa(metamedqa_row(5))
+    found = metamedqa_question(metamedqa_row(5))
     assert (found.id, found.letter, found.choices[4:]) == (
         "", "F", ("None of the above", "I don't know or cannot answer"),
     )  # fmt: skip
@@ -116,7 +123,7 @@ def row_of_longhealth(**changed: Any) -> dict[str, Any]:
 
 
 def test_longhealth() -> None:
-    found = longhealth(row_of_longhealth())
+    found = longhealth_question(row_of_longhealth())
     assert (found.id, found.letter, len(found.choices)) == ("patient_02-1", "B", 5)
     assert found.cluster == ("patient", "patient_02")
     assert found.extra_data() == {"patient": "patient_02"}
@@ -125,12 +132,12 @@ def test_longhealth() -> None:
     assert lines.index("First letter of patient 2.") < lines.index("Second letter of patient 2.")
     assert lines[lines.index("[Document 2]") + 1] == "Second letter of patient 2."
     assert lines[-1] == "What is right in case 21?"
-    assert longhealth(row_of_longhealth(No=None)).id == ""
+    assert longhealth_question(row_of_longhealth(No=None)).id == ""
 
 
 @pytest.mark.parametrize("written", ["CHOICE a 2.1", "Choice  a 2.1.", "Choice a 2.1"])
 def test_the_right_choice_is_known_by_its_text(written: str) -> None:
-    assert longhealth(row_of_longhealth(correct=written)).letter == "A"
+    assert longhealth_question(row_of_longhealth(correct=written)).letter == "A"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +154,7 @@ def test_the_right_choice_is_known_by_its_text(written: str) -> None:
 )
 def test_questions_of_longhealth_that_cannot_be_read(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^column {message}"):
-        longhealth(row_of_longhealth(**changed))
+        longhealth_question(row_of_longhealth(**changed))
 
 
 def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:

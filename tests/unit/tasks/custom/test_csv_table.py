@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.tasks.file_problems import TableError, columns_of, rows_below, rows_of
+from eval_factory.tasks.file_problems import TableError, rows_below, table_columns, table_rows
 
 SOUND = [
     ["q", "a"], ["007", "None"], ["a,b", 'say "A"'], ["one\r\ntwo\rthree\nfour", " x "], ["", "NA"], ['"', ""], ["ü", "1.10"],
@@ -20,7 +20,7 @@ def test_cells_are_as_written(tmp_path: Path, terminator: str) -> None:
     file = tmp_path / "data.csv"
     with file.open("w", encoding="utf-8", newline="") as opened:
         csv.writer(opened, lineterminator=terminator * 2).writerows(SOUND)
-    assert (columns_of(file), list(rows_below(file))) == (SOUND[0], SOUND[1:])
+    assert (table_columns(file), list(rows_below(file))) == (SOUND[0], SOUND[1:])
 
 
 def test_a_row_with_other_cells_is_not_read(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_row_with_other_cells_is_not_read(tmp_path: Path) -> None:
 def test_an_empty_table_names_no_columns(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("")
     with pytest.raises(TableError, match="is empty; its first line names the columns"):
-        columns_of(tmp_path / "data.csv")
+        table_columns(tmp_path / "data.csv")
     assert list(rows_below(tmp_path / "data.csv")) == []
 
 
@@ -49,6 +49,6 @@ def test_the_line_of_a_fault_is_where_its_quote_opens(tmp_path: Path) -> None:
         text = "\n".join(",".join(cells) for cells in rows)
         file.write_bytes(text.encode())
         with pytest.raises(TableError, match="the quote that opens the cell is") as raised:
-            list(rows_of(file))
+            list(table_rows(file))
         before = text[: text.index('"stray')].replace("\r\n", "\n")
         assert (raised.value.line, raised.value.column) == (before.count("\n") + 1, column)

@@ -11,7 +11,7 @@ import yaml
 
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.jury_form import HELMS_FORM, form_of
+from eval_factory.core.jury_form import HELMS_FORM, jury_form_of
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Task, load_framework
@@ -143,10 +143,7 @@ def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
         ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
         ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l is listed twice"),
         ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
-        (
-            {"metrics": [{"name": "jury_score"}]},
-            "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt",
-        ),
+        ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
         ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
         ({"prompt_file": "no.txt"}, "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file"),
         ({"dataset_file": "no.csv"}, "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file"),
@@ -156,7 +153,7 @@ def test_a_jury_alone_needs_no_right_answers(tmp_path: Path) -> None:
             "D/no.txt: there is no such file; D/bench.yaml names it as the judges' prompt_file",
         ),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_yaml(tmp_path: Path, document: dict[str, Any], expected: str) -> None:
     assert expected in problems(tmp_path, document)
 
@@ -188,10 +185,7 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
     [
         ("", "D/data.csv: has no rows; the first line names the columns"),
         ("question,correct_answer\n", "D/data.csv: has no rows below its first line"),
-        (
-            "question,corect_answer\nOne?,A\n",
-            "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?",
-        ),
+        ("question,corect_answer\nOne?,A\n", "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?"),
         ("question,correct_answer\nOne?,A\nTwo?, \n", "row 2 (line 3), column correct_answer: is empty"),
         ("question,question,correct_answer\n1,2,3\n", "line 1: two columns have the name 'question'"),
         ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
@@ -204,47 +198,29 @@ def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: s
             'question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n',
             "row 1 (line 2), column question: the quote that opens the cell is closed on line 4 before the cell's end",
         ),
-        (
-            'question,"correct_answer\nOne?,A\n',
-            "D/data.csv: line 1, column 2: the quote that opens the cell is never closed",
-        ),
+        ('question,"correct_answer\nOne?,A\n', "D/data.csv: line 1, column 2: the quote that opens the cell is never closed"),
         ("question,correct_answer\nOne?,A\na\0b,A\n", "row 2 (line 3), column question: holds a NUL character"),
         ("question,correct\0_answer\nOne?,A\n", "D/data.csv: line 1, column 2: holds a NUL character"),
-        (
-            "question;correct_answer\nOne, two?;A\n",
-            "D/data.csv: its columns are separated by semicolons; save it as CSV with commas",
-        ),
+        ("question;correct_answer\nOne, two?;A\n", "D/data.csv: its columns are separated by semicolons; save it as CSV with commas"),
         ('{"question": "One?", "correct_answer": "A"}\n', "D/data.csv: is JSON, not CSV"),
         ('[\n  {"question": "One?"}\n]\n', "D/data.csv: is JSON, not CSV"),
-        (
-            b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff",
-            "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'",
-        ),
+        (b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff", "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'"),
         (DATA.encode("utf-16"), "D/data.csv: is UTF-16, not UTF-8"),
-        (
-            "id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n",
-            "row 3 (line 4), column id: is the same as in row 1",
-        ),
+        ("id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n", "row 3 (line 4), column id: is the same as in row 1"),
         ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
         (
             "cluster,question,correct_answer\na,One?,A\n ,Two?,A\n",
             "row 2 (line 3), column cluster: is empty; it names the source that the row shares with others",
         ),
         (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
-        (
-            DATA + "Three?,A,B\n",
-            'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON',
-        ),
-        (
-            DATA + "Three?,A,\n",
-            'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)',
-        ),
+        (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON'),
+        (DATA + "Three?,A,\n", 'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)'),
         (DATA + 'Three?,A,"{""B"": 1}"\n', "; it is an object"),
         (DATA + 'Three?,A,"[""B"", 3]"\n', "; its entry 2 is a number"),
         (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: its entry 2 is the correct_answer"),
         ('question,correct_answer\n"One\nand\na half?",A\nTwo?,\n', "row 2 (line 5), column correct_answer"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_table(tmp_path: Path, data: str | bytes, expected: str) -> None:
     assert expected in problems(tmp_path, data=data)
 
@@ -301,18 +277,12 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
         (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
         (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is not filled in by HELM"),
         ("{RESPONSE}", "names no criteria; it needs a block such as <rubric_criteria>"),
-        (
-            "{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>",
-            "line 2: the text in <rubric_criteria> is not a JSON object",
-        ),
+        ("{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>", "line 2: the text in <rubric_criteria> is not a JSON object"),
         ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
-        (
-            JUDGE_PROMPT.replace('"score", ', ""),
-            "the criterion 'accuracy' must have a list of fields, 'score' among them",
-        ),
+        (JUDGE_PROMPT.replace('"score", ', ""), "the criterion 'accuracy' must have a list of fields, 'score' among them"),
         (JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'), "the criterion 'accuracy' must have a list"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_judges_prompt(tmp_path: Path, judge: str, expected: str) -> None:
     assert expected in problems(tmp_path, JURY, judge=judge)
 
@@ -325,7 +295,7 @@ BLOCK = '<rubric_criteria>{"%s": ["score"]}</rubric_criteria>'
 @pytest.mark.parametrize("judge", [PLACES, f"{{RESPONSE}} {BLOCK % 'a'}"])
 def test_a_jury_with_a_scale_and_criteria_of_its_own(tmp_path: Path, judge: str) -> None:
     found = load_benchmark(write(tmp_path, {"metrics": [OWN]}, judge=judge))
-    assert found.jury_form == form_of(OWN)
+    assert found.jury_form == jury_form_of(OWN)
     plain = load_benchmark(write(tmp_path, JURY))
     assert plain.jury_form == HELMS_FORM
 
@@ -354,15 +324,11 @@ def test_own_ones_are_another_run(tmp_path: Path) -> None:
             JUDGE_PROMPT + "{CRITERIA}",
             "D/judge.txt: line 6: {CRITERIA} brings <rubric_criteria> with it; delete one of the two",
         ),
-        (
-            {},
-            JUDGE_PROMPT + "{SCALE}",
-            "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key",
-        ),
+        ({}, JUDGE_PROMPT + "{SCALE}", "D/judge.txt: line 6: {SCALE} is not filled in where the jury's metric has no scale; add that key"),
         ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{CRITERIA}", "where the jury's metric has no criteria;"),
         ({"scale": {"min": 0, "max": 1}}, JUDGE_PROMPT + "{RANGE}", "has QUESTION, RESPONSE, GOLD_RESPONSE, SCALE"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_the_form_of_a_jury(tmp_path: Path, metric: dict[str, Any], judge: str, expected: str) -> None:
     assert expected in problems(tmp_path, {"metrics": [{**JURY["metrics"][0], **metric}]}, judge=judge)
 

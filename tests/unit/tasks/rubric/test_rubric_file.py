@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, Form, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import Criterion
 
 SECRET = "Mrs Example, 12 High Street"
@@ -26,7 +26,7 @@ def written(folder: Path, *rows: Any) -> Path:
     return file
 
 
-def problems(folder: Path, *rows: Any, form: Form = OWN) -> list[str]:
+def problems(folder: Path, *rows: Any, form: FileForm = OWN) -> list[str]:
     return read_rubric_file(written(folder, *rows), form).problems
 
 
@@ -94,10 +94,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"messages": [USER, {**USER, "role": "system"}, USER]}, "messages.1.role: a system message can only be the first"),
         ({"messages": [{**USER, "content": 1}]}, "messages.0.content: must be text"),
         ({"messages": [{**USER, "content": ""}]}, "messages.0.content: is empty"),
-        (
-            {"messages": [USER, {**USER, "role": "assistant"}]},
-            "messages.1.role: the last message must be the user's: it is what the model answers",
-        ),
+        ({"messages": [USER, {**USER, "role": "assistant"}]}, "messages.1.role: the last message must be the user's: it is what the model answers"),
         ({"rubrics": {}}, LIST_OF_CRITERIA),
         ({"rubrics": []}, LIST_OF_CRITERIA),
         ({"rubrics": ["x"]}, "rubrics.0: must be an object with criterion and points"),
@@ -108,14 +105,8 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ),
         ({"messages": [{**USER, "name": "Mrs Example"}]}, "messages.0.name: is no known field; known here: role, content"),
         (rubric(points=None), "rubrics.0.points: is missing"),
-        (
-            rubric(points="5"),
-            "rubrics.0.points: must be a number; negative points are for what an answer should not do",
-        ),
-        (
-            rubric(points=True),
-            "rubrics.0.points: must be a number; negative points are for what an answer should not do",
-        ),
+        (rubric(points="5"), "rubrics.0.points: must be a number; negative points are for what an answer should not do"),
+        (rubric(points=True), "rubrics.0.points: must be a number; negative points are for what an answer should not do"),
         (rubric(points=0), "rubrics.0.points: must not be 0, nor beyond 1000000"),
         (rubric(points=10**400), "rubrics.0.points: must not be 0, nor beyond 1000000"),
         (rubric(points=1_000_001), "rubrics.0.points: must not be 0, nor beyond 1000000"),
@@ -126,10 +117,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"tags": [1]}, "tags.0: must be text"),
         ({"reference": ""}, "reference: is empty"),
         ({"cluster": 5}, "cluster: must be text"),
-        (
-            {"zzz": 1},
-            "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary",
-        ),
+        ({"zzz": 1}, "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_said_with_its_field(tmp_path: Path, change: dict[str, Any], said: str) -> None:

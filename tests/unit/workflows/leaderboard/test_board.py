@@ -15,7 +15,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.helm import packages
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, make_board, request_of
+from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, board_request, make_board
 from eval_factory.workflows.leaderboard.registry import find
 
 GPT = "openai/gpt-4o-2024-05-13"
@@ -41,7 +41,7 @@ def board(folder: Path, *entries: Any, config: Mapping[str, object] | None = Non
         file = folder / "run.yml"
         file.write_text(yaml.safe_dump(dict(config)))
         given["run_config"] = file
-    return make_board(request_of({name: value for name, value in given.items() if value is not None}), env, screen)
+    return make_board(board_request({name: value for name, value in given.items() if value is not None}), env, screen)
 
 
 def plans(made: Board) -> dict[str, Plan]:
@@ -86,13 +86,6 @@ def test_entries_that_differ_in_their_groups_alone_are_one_run(tmp_path: Path) -
     made = board(tmp_path, "pubmed_qa:model=text", grouped)
     assert [entry.run for entry in made.entries["pubmed_qa"]] == ["pubmed_qa", "pubmed_qa:groups=g"]
     assert len(made.cells) == 1
-
-
-def test_two_entries_whose_folders_would_have_one_name(tmp_path: Path) -> None:
-    made = board(
-        tmp_path, "big_bench:task=a,subtask=b-c", "big_bench:task=a,subtask=b=c", "big_bench:task=a,subtask=b=c"
-    )
-    assert list(made.entries) == ["big_bench-task-a-subtask-b-c", "big_bench-task-a-subtask-b-c-2"]
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
@@ -147,14 +140,6 @@ def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
     assert (params.limit_samples, params.extra.min_coverage, plan.model.parallelism) == (7, 0.25, 3)
 
 
-def test_what_an_entry_says_itself_stands(tmp_path: Path) -> None:
-    made = board(tmp_path, "pubmed_qa:max_eval_instances=5,num_train_trials=2", max_eval_instances=7)
-    (plan,) = plans(made).values()
-    params = plan.evaluation.run.config.params
-    assert (params.limit_samples, params.extra.num_train_trials) == (None, None)
-    assert plan.scenario_arguments == {"max_eval_instances": "5", "num_train_trials": "2"}
-
-
 def test_limits_of_validity_and_of_cost_are_a_suites(tmp_path: Path) -> None:
     limits = {"max_unreadable": 0.1, "max_judge_failures": 0.2, "max_model_mismatch": 0.3}
     made = board(tmp_path, "pubmed_qa:model=text", config=extra(**limits, max_requests=50, max_wall_s=60.0))
@@ -174,13 +159,6 @@ def test_judges_are_those_of_the_entry(tmp_path: Path) -> None:
     assert {role: judge.model_id for role, judge in jury.items()} == {
         "gpt": "gpt-4o-2024-05-13", "llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"
     }  # fmt: skip
-
-
-def test_a_judge_that_an_entry_chooses(tmp_path: Path) -> None:
-    chosen = "air_bench_2024:annotator_model=mistral/m,annotator_model_deployment=mistral/m-v2,model=text"
-    own = {"name": "mistral", "model_id": "served-as", "url": "https://judge/v1", "api_key": "JUDGE_KEY"}
-    (judge,) = judges(board(tmp_path, chosen, config=extra(judges=[own]))).values()
-    assert (judge.helm_name, judge.url, judge.model_id) == ("mistral/m-v2", "https://judge/v1", "served-as")
 
 
 def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:

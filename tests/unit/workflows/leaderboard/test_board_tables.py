@@ -17,12 +17,12 @@ from eval_factory.workflows.leaderboard.board_tables import (
     KEPT_OUT,
     LEFT_OUT,
     WAITING,
-    Row,
+    BoardRow,
+    board_rows,
+    board_summary,
     known_rows,
-    rows_of,
     runs_in_tables,
     shortcoming,
-    summary,
     write_rows,
 )
 from eval_factory.workflows.suite.suite_report import CellReport
@@ -38,7 +38,7 @@ def named(folder: Path, leaderboard: str) -> list[tuple[str, str]]:
 
 
 def test_every_run_is_written(tmp_path: Path) -> None:
-    row = Row("r", "org/a", FAILED, reason="é", groups=("g",))
+    row = BoardRow("r", "org/a", FAILED, reason="é", groups=("g",))
     assert write_rows(tmp_path, "lite", ["org/a"], [row]) == [row]
     text = SuiteDir(tmp_path).leaderboard.read_text("utf-8")
     assert json.loads(text) == {
@@ -59,10 +59,10 @@ def test_every_run_is_written(tmp_path: Path) -> None:
 
 
 def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
-    write_rows(tmp_path, "lite", ["org/a"], [Row("old", "org/a", FAILED)])
-    write_rows(tmp_path, "lite", ["org/b"], [Row("r", "org/b", KEPT_OUT)])
-    write_rows(tmp_path, "medhelm", ["org/a"], [Row("r", "org/a", LEFT_OUT)])
-    write_rows(tmp_path, "lite", ["org/a"], [Row("new", "org/a", IN_TABLES, score=0.5)])
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("old", "org/a", FAILED)])
+    write_rows(tmp_path, "lite", ["org/b"], [BoardRow("r", "org/b", KEPT_OUT)])
+    write_rows(tmp_path, "medhelm", ["org/a"], [BoardRow("r", "org/a", LEFT_OUT)])
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("new", "org/a", IN_TABLES, score=0.5)])
     assert named(tmp_path, "lite") == [("org/b", "r"), ("org/a", "new")]
     assert named(tmp_path, "medhelm") == [("org/a", "r")]
     assert list(known_rows(tmp_path)) == ["medhelm", "lite"], "the last is the one that was run last"
@@ -71,7 +71,7 @@ def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderboards"', '{"leaderboards": {"lite": [{"other": 1}]}}'])
 def test_a_file_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path) -> None:
     SuiteDir(tmp_path).leaderboard.write_text(content)
-    write_rows(tmp_path, "lite", ["org/a"], [Row("r", "org/a", FAILED)])
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("r", "org/a", FAILED)])
     assert named(tmp_path, "lite") == [("org/a", "r")]
 
 
@@ -79,9 +79,9 @@ def report(folder: Path, status: Any, code: int, reason: str | None = None) -> C
     return CellReport("org-m", "pubmed_qa", status, folder, code, reason)
 
 
-def one_row(tmp_path: Path, cell: CellReport) -> tuple[Row, int]:
+def one_row(tmp_path: Path, cell: CellReport) -> tuple[BoardRow, int]:
     made = replace(board(tmp_path, "pubmed_qa:model=text"), folder=tmp_path, models={"org-m": "org/m"})
-    (found,) = rows_of(made, [cell])
+    (found,) = board_rows(made, [cell])
     return found
 
 
@@ -118,14 +118,14 @@ def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str 
 
 def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "vqa:model=vlm", model=("a", "b"))
-    assert [(row.run, row.model_id, row.state, code) for row, code in rows_of(made, [])] == [
+    assert [(row.run, row.model_id, row.state, code) for row, code in board_rows(made, [])] == [
         ("vqa", "a", LEFT_OUT, 0), ("vqa", "b", LEFT_OUT, 0), ("nonsense", "a", FAILED, 4), ("nonsense", "b", FAILED, 4)
     ]  # fmt: skip
 
 
 def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) -> None:
     finished(tmp_path / "m" / "a")
-    row = Row("pubmed_qa", "m", IN_TABLES, folder="m/a", identity="i", groups=("g:1",))
+    row = BoardRow("pubmed_qa", "m", IN_TABLES, folder="m/a", identity="i", groups=("g:1",))
     others = [replace(row, identity="another"), replace(row, state=KEPT_OUT), replace(row, folder="m/gone")]
     ((run, found),) = runs_in_tables(tmp_path, [row, *others])
     assert found == row
@@ -145,7 +145,7 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
     ],
 )
 def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | None, said: str) -> None:
-    why = shortcoming([(Row(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
+    why = shortcoming([(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
     assert type(why) is (type(None) if kind is None else kind)
     assert said in str(why)
 
@@ -153,10 +153,10 @@ def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | No
 def test_the_lines_for_the_screen(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text")
     rows = [
-        Row("a", "m", IN_TABLES, max_eval_instances=5), Row("b", "m", KEPT_OUT, "1 of 5 requests failed"),
-        Row("c", "m", WAITING), *(Row(f"f{number}", "m", FAILED, "gone") for number in range(12)),
+        BoardRow("a", "m", IN_TABLES, max_eval_instances=5), BoardRow("b", "m", KEPT_OUT, "1 of 5 requests failed"),
+        BoardRow("c", "m", WAITING), *(BoardRow(f"f{number}", "m", FAILED, "gone") for number in range(12)),
     ]  # fmt: skip
-    lines = summary(made, rows, [rows[0], Row("a", "other", IN_TABLES, max_eval_instances=9)])
+    lines = board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
     assert lines[0] == "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting"
     assert lines[1] == "  b: 1 of 5 requests failed: kept out of the tables"
     assert lines[2] == "  failed: f0: gone"
@@ -167,4 +167,4 @@ def test_the_lines_for_the_screen(tmp_path: Path) -> None:
     ]
     assert f"eval-factory view {made.folder}" in lines[-2]
     assert "--suite lite --output-path" in lines[-1]
-    assert not any("view" in line for line in summary(made, rows[1:], []))
+    assert not any("view" in line for line in board_summary(made, rows[1:], []))

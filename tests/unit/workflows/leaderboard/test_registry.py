@@ -53,16 +53,6 @@ def test_a_schema_that_is_not_there_is_said() -> None:
     assert any("schema_of_next_year.yaml: HELM" in line and "does not have it" in line for line in row.needed())
 
 
-def test_what_is_needed() -> None:
-    needed = {row.name: " ".join(row.needed()) for row in ROWS}
-    assert needed["lite"] == ""
-    assert {row.name for row in ROWS if row.lacks} == {"heim", "vhelm_v1", "vhelm", "slphelm"}
-    assert "images" in needed["vhelm"]
-    assert "data_path" in needed["medhelm_gated"]
-    for name in ("safety", "air_bench", "medhelm_public"):
-        assert "judges: gpt-4o-2024-05-13" in needed[name]
-
-
 def test_finding() -> None:
     assert registry.find("AIR-Bench").name == "air_bench"
     assert registry.find("classic-before-0.2.4").num_train_trials == 3
@@ -150,16 +140,6 @@ def test_a_download_that_fails_says_why_and_what_to_do(
     with pytest.raises(PrerequisiteError) as caught:
         registry.conf_of(LITE, file=None, data_dir=None)
     assert str(caught.value) == f"the leaderboard's conf cannot be downloaded: {reason} from {ADDRESS}\n  {HINT}"
-
-
-@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
-def test_a_file_that_cannot_be_read_is_named(content: bytes | None, tmp_path: Path) -> None:
-    file = tmp_path / "my.conf"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
-        registry.conf_of(LITE, file=file, data_dir=None)
-    assert str(caught.value).startswith(f"{file} cannot be read: ")
 
 
 MEDHELM = """

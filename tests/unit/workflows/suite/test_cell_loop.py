@@ -16,7 +16,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.served import ServedModel, ServerFailedError
-from eval_factory.workflows.suite.cell_loop import CellLoop
+from eval_factory.workflows.suite.cell_loop import CellLoop, Work
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
@@ -160,20 +160,22 @@ def loop_of(
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))
     purse = None if spent is None else Purse(*spent)
-    loop = CellLoop(suite, options, host, journal, pauses, probed, purse=purse)
-    loop.add(
+    planned = tuple(
         PlannedCell(number, cell, plan({"config.output_dir": str(cell.folder)}), groups[cell.target])
         for number, cell in enumerate(made)
     )
+    work = Work(suite, options, {}, journal, planned, Redactor())
+    loop = CellLoop(work, host, pauses, probed, purse=purse)
+    loop.add(planned)
     return loop, host
 
 
 def came_to(loop: CellLoop) -> dict[str, tuple[str, int, int]]:
-    return {one.name: (one.status, one.exit_code, one.attempts) for one in loop.reports.values()}
+    return {one.name: (one.status, one.exit_code, one.attempts) for one in loop.work.reports.values()}
 
 
 def told(loop: CellLoop, *names: str) -> list[tuple[Any, ...]]:
-    lines = [json.loads(line) for line in loop.suite.folder.events.read_text().splitlines()]
+    lines = [json.loads(line) for line in loop.work.suite.folder.events.read_text().splitlines()]
     return [(line["event"], *(line.get(name) for name in names)) for line in lines]
 
 
@@ -231,7 +233,7 @@ def test_an_endpoint_that_stays_away_fails_its_cells(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2"], {"a/1": [GONE]}, news=[News.GIVEN_UP])
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0)}
-    assert loop.reports[1].reason == "its endpoint has not answered for 60 s: it failed"
+    assert loop.work.reports[1].reason == "its endpoint has not answered for 60 s: it failed"
     assert host.order == ["a/1"]
 
 
@@ -246,7 +248,7 @@ def test_a_refused_key_stops_its_target_and_no_other(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2", "ab/1"], {"a/1": [REFUSED]})
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0), "ab/1": ("complete", 0, 1)}
-    assert loop.reports[1].reason == "not begun: it failed"
+    assert loop.work.reports[1].reason == "not begun: it failed"
     assert host.order == ["a/1", "ab/1"]
 
 
@@ -276,7 +278,7 @@ def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     loop.run()
     assert came_to(loop) == {"a/1": ("complete", 0, 2)}
     assert len(looks) > 6
-    assert loop.suite.folder.log.read_text().count("a/1: waiting: it failed") == 1
+    assert loop.work.suite.folder.log.read_text().count("a/1: waiting: it failed") == 1
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_nothing_is_begun_where_nothing_may_be_asked(
     """The first cell is begun before anybody looks, and ends by itself."""
     loop, host = loop_of(tmp_path, ["a/1", "a/2"], spent=(budget, spent))
     loop.run()
-    assert loop.stopped == reason
+    assert loop.work.stopped == reason
     assert host.order == (["a/1"] if reason else ["a/1", "a/2"])
     assert came_to(loop)["a/2"] == (("missing", 1, 0) if reason else ("complete", 0, 1))
 
@@ -408,8 +410,8 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     loop, host, _ = with_server(tmp_path, {}, ["hangs", "hangs"], most=1)
     loop.run()
     assert {(one[0], one[1]) for one in came_to(loop).values()} == {("missing", 3)}
-    assert {one.reason for one in loop.reports.values()} == {"the server hangs"}
-    assert "its last lines" in loop.suite.folder.log.read_text()
+    assert {one.reason for one in loop.work.reports.values()} == {"the server hangs"}
+    assert "its last lines" in loop.work.suite.folder.log.read_text()
     assert len(host.begun) == 4
 
 

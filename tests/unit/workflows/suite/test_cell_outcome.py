@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.nouns import RunStatus
-from eval_factory.workflows.suite.cell_outcome import CellEnd, Outcome, Then, Tried, outcome_of, worst_code
+from eval_factory.workflows.suite.cell_outcome import CellEnd, NextAction, Outcome, Tried, outcome_of, worst_code
 
 FIRST = Tried(attempts=1, max_attempts=3)
 CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
@@ -18,9 +18,9 @@ def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -
 
 
 def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
-    assert outcome_of(CellEnd(0, "complete"), FIRST) == Outcome(Then.REST, RunStatus.COMPLETE)
+    assert outcome_of(CellEnd(0, "complete"), FIRST) == Outcome(NextAction.REST, RunStatus.COMPLETE)
     chance = outcome_of(CellEnd(1, "complete", CHANCE), FIRST)
-    assert chance == Outcome(Then.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1)
+    assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1)
 
 
 @pytest.mark.parametrize(("code", "why"), [(1, CHANCE), (0, None)])
@@ -30,13 +30,13 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
     reason = (
         "NOT REPORTABLE: no better than chance" if why else "some requests failed; the same command asks for them again"
     )
-    again = Outcome(Then.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
+    again = Outcome(NextAction.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
     assert [outcome_of(end, replace(FIRST, attempts=number)) for number in (1, 2)] == [again, again]
-    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=Then.REST)
+    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=NextAction.REST)
 
 
 def test_what_another_attempt_cannot_change() -> None:
-    assert outcome_of(failed(2), FIRST) == Outcome(Then.REST, RunStatus.FAILED, "it failed", 2)
+    assert outcome_of(failed(2), FIRST) == Outcome(NextAction.REST, RunStatus.FAILED, "it failed", 2)
 
 
 def test_a_reason_is_one_line_that_says_something() -> None:
@@ -47,32 +47,36 @@ def test_a_reason_is_one_line_that_says_something() -> None:
 
 
 def test_who_was_interrupted_has_not_failed() -> None:
-    assert outcome_of(failed(130), FIRST) == Outcome(Then.REST, RunStatus.MISSING, "it failed", 130)
+    assert outcome_of(failed(130), FIRST) == Outcome(NextAction.REST, RunStatus.MISSING, "it failed", 130)
 
 
 def test_what_is_missing_outside_fails_the_cell_alone() -> None:
-    assert outcome_of(failed(3, "PrerequisiteError"), FIRST) == Outcome(Then.REST, RunStatus.FAILED, "it failed", 3)
+    assert outcome_of(failed(3, "PrerequisiteError"), FIRST) == Outcome(
+        NextAction.REST, RunStatus.FAILED, "it failed", 3
+    )
 
 
 def test_an_endpoint_that_refuses_stops_its_target() -> None:
     refused = outcome_of(failed(3, "EndpointRefusedError"), FIRST)
-    assert refused == Outcome(Then.STOP_TARGET, RunStatus.FAILED, "it failed", 3)
+    assert refused == Outcome(NextAction.STOP_TARGET, RunStatus.FAILED, "it failed", 3)
 
 
 def test_an_endpoint_that_is_gone_is_waited_for_and_costs_no_attempt() -> None:
     gone = outcome_of(failed(3, "EndpointUnreachableError"), FIRST)
-    assert gone == Outcome(Then.PAUSE_ENDPOINT, RunStatus.FAILED, "it failed", 3, counts=False)
+    assert gone == Outcome(NextAction.PAUSE_ENDPOINT, RunStatus.FAILED, "it failed", 3, counts=False)
 
 
 def test_a_folder_in_use_is_waited_for() -> None:
     busy = outcome_of(failed(5, "BusyError"), FIRST)
-    assert busy == Outcome(Then.WAIT_FOR_FOLDER, RunStatus.FAILED, "it failed", 5, counts=False)
+    assert busy == Outcome(NextAction.WAIT_FOR_FOLDER, RunStatus.FAILED, "it failed", 5, counts=False)
 
 
 def test_a_limit_of_cost_leaves_the_cell_without_a_result() -> None:
-    assert outcome_of(failed(1, "NotReportableError"), FIRST) == Outcome(Then.REST, RunStatus.MISSING, "it failed", 1)
+    assert outcome_of(failed(1, "NotReportableError"), FIRST) == Outcome(
+        NextAction.REST, RunStatus.MISSING, "it failed", 1
+    )
     with_result = outcome_of(failed(1), replace(FIRST, has_result=True))
-    assert with_result == Outcome(Then.REST, RunStatus.PARTIAL, "it failed", 1)
+    assert with_result == Outcome(NextAction.REST, RunStatus.PARTIAL, "it failed", 1)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +91,9 @@ def test_a_limit_of_cost_leaves_the_cell_without_a_result() -> None:
 )
 def test_bad_luck_is_forgiven_once(end: CellEnd, reason: str, code: int) -> None:
     once = outcome_of(end, FIRST)
-    assert once == Outcome(Then.AGAIN, RunStatus.FAILED, reason, code, crashed=True)
-    assert outcome_of(end, replace(FIRST, attempts=2, crashes=1)) == replace(once, then=Then.REST)
-    assert outcome_of(end, Tried(attempts=1, max_attempts=1)).then is Then.REST
+    assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code, crashed=True)
+    assert outcome_of(end, replace(FIRST, attempts=2, crashes=1)) == replace(once, then=NextAction.REST)
+    assert outcome_of(end, Tried(attempts=1, max_attempts=1)).then is NextAction.REST
 
 
 @pytest.mark.parametrize("code", [2, 3, 4, 5, 70, 130])

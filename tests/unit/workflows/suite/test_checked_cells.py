@@ -9,14 +9,20 @@ from eval_factory.config.suite import Cell
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import planned_cells
-from eval_factory.workflows.suite.planned_cells import CheckedCell, checked, named, refuse_unready, refuse_wrong
+from eval_factory.workflows.suite.planned_cells import (
+    CheckedCell,
+    checked_cells,
+    named_cells,
+    refuse_unready,
+    refuse_wrong,
+)
 from suites import ENDPOINT, suite, target
 
 NO_DATA = {"type": "shc_bmt_med", "params": {"extra": {"data_path": "/nowhere.csv"}}}
 
 
 def cells(env: dict[str, str] | None = None, **changes: Any) -> tuple[CheckedCell, ...]:
-    return checked(suite(**changes), env or {})
+    return checked_cells(suite(**changes), env or {})
 
 
 def refused(found: tuple[CheckedCell, ...], kind: type[Exception]) -> str:
@@ -97,7 +103,7 @@ def test_each_key_that_is_missing_is_said_once() -> None:
     assert "or name another one as api_key of the target\n" in said
     assert said.count("no API key") == 3
     assert "a/aci_bench: no API key for judge gpt" in said
-    assert all(one.ready for one in checked(suite(targets=keyed), {"B_KEY": "x" * 20}))
+    assert all(one.ready for one in checked_cells(suite(targets=keyed), {"B_KEY": "x" * 20}))
 
 
 def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -134,14 +140,14 @@ def test_the_value_of_a_secret_is_never_written_into_a_cells_run_config() -> Non
     env = {"MY_KEY": "canary-0123456789-canary"}
     endpoint = {**ENDPOINT, "api_key": "MY_KEY", "model_id": "${MY_KEY}"}
     wrong = suite(targets=[{"name": "a", "api_endpoint": endpoint}], env=env)
-    said = refused(checked(wrong, env), ConfigError)
+    said = refused(checked_cells(wrong, env), ConfigError)
     assert said.startswith("every cell: holds the value of a variable that is a secret")
     assert "canary" not in said
     right = suite(
         targets=[{"name": "a", "api_endpoint": {**endpoint, "model_id": "m", "url": "https://h/v1?key=${MY_KEY}"}}],
         env=env,
     )
-    refuse_unready(checked(right, env))
+    refuse_unready(checked_cells(right, env))
 
 
 @pytest.mark.parametrize("value", ["limit_group", "left out"])
@@ -153,7 +159,7 @@ def test_the_value_of_a_secret_is_never_written_into_the_suites_own_file(value: 
     else:
         beside = {"name": "b", "api_endpoint": {**ENDPOINT, "model_id": "${MY_KEY}"}}
         wrong = suite(targets=[chosen, beside], exclude=[{"target": "b"}], env=env)
-    said = refused(checked(wrong, env), ConfigError)
+    said = refused(checked_cells(wrong, env), ConfigError)
     assert said.startswith("every cell: holds the value of a variable that is a secret")
     assert "canary" not in said
 
@@ -162,7 +168,7 @@ def test_what_a_cell_holds_itself_is_not_said_of_the_others() -> None:
     env = {"MY_KEY": "canary-0123456789-canary"}
     right = {"name": "a", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY"}}
     wrong = {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY", "model_id": "${MY_KEY}"}}
-    said = refused(checked(suite(targets=[right, wrong], env=env), env), ConfigError)
+    said = refused(checked_cells(suite(targets=[right, wrong], env=env), env), ConfigError)
     assert said.startswith("every cell of b: holds the value of a variable that is a secret")
     assert said.count("secret") == 1
 
@@ -190,11 +196,11 @@ EVERY = [cell(f"{one}/{other}") for other in "xyz" for one in "abcdef"]
     ],
 )
 def test_cells_in_a_few_words(some: list[Cell], said: str) -> None:
-    assert named(some, EVERY) == said
+    assert named_cells(some, EVERY) == said
 
 
 def test_the_only_cell_has_its_name() -> None:
     of_one_target = EVERY[::6]
-    assert named(of_one_target[:2], of_one_target) == "a/x, a/y"
-    assert named(EVERY[:1], EVERY[:1]) == "a/x"
-    assert named(EVERY[:2], EVERY[:2]) == "every cell"
+    assert named_cells(of_one_target[:2], of_one_target) == "a/x, a/y"
+    assert named_cells(EVERY[:1], EVERY[:1]) == "a/x"
+    assert named_cells(EVERY[:2], EVERY[:2]) == "every cell"

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
-from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointPauses, News
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News, ProbeAnswer
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 
-GONE = Answer(answered=False, error=EndpointUnreachableError("nobody"))
-SILENT = Answer(answered=False, warning="slow")
-REFUSED = Answer(answered=False, error=EndpointRefusedError("key"))
-THERE = Answer(answered=True)
+GONE = ProbeAnswer(answered=False, error=EndpointUnreachableError("nobody"))
+SILENT = ProbeAnswer(answered=False, warning="slow")
+REFUSED = ProbeAnswer(answered=False, error=EndpointRefusedError("key"))
+THERE = ProbeAnswer(answered=True)
 
 
 class AtOnce:
@@ -37,14 +37,14 @@ def planned(group: str) -> PlannedCell:
 class Looked:
     """Pauses at the time that the test says."""
 
-    def __init__(self, answers: Iterator[Answer], max_outage_s: float = 100.0) -> None:
+    def __init__(self, answers: Iterator[ProbeAnswer], max_outage_s: float = 100.0) -> None:
         self.now, self.asked = 0.0, 0
         self._answers = answers
         self.pauses = EndpointPauses(
             self._ask, max_outage_s, lambda: self.now, _pool=cast(ThreadPoolExecutor, AtOnce())
         )
 
-    def _ask(self, _planned: PlannedCell) -> Answer:
+    def _ask(self, _planned: PlannedCell) -> ProbeAnswer:
         self.asked += 1
         return next(self._answers)
 
@@ -64,7 +64,7 @@ def test_one_that_answers_at_once_was_not_gone() -> None:
 
 
 @pytest.mark.parametrize("answer", [GONE, SILENT], ids=["unreachable", "silent"])
-def test_one_that_does_not_is_asked_more_and_more_seldom(answer: Answer) -> None:
+def test_one_that_does_not_is_asked_more_and_more_seldom(answer: ProbeAnswer) -> None:
     looked = Looked(iter([answer, answer, answer, THERE]))
     looked.pauses.look_after(planned("g"), "it failed")
     assert looked.news_at(0.0) == [("g", News.GONE, "it failed")]

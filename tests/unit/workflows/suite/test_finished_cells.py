@@ -10,7 +10,7 @@ from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite.finished_cells import (
     OF_NO_RESULT,
     READ_WHEN_COLLECTED,
-    Finished,
+    FinishedResult,
     finished,
     has_partial_result,
     is_complete_run,
@@ -26,7 +26,7 @@ def plan_of(folder: RunDir, **flags: Any) -> Plan:
 
 
 def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
-    assert finished(plan_of(folder)) == Finished(None)
+    assert finished(plan_of(folder)) == FinishedResult(None)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
     ],
 )  # fmt: skip
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
-    assert finished(plan_of(folder, **{path: 3})) == Finished(None)
+    assert finished(plan_of(folder, **{path: 3})) == FinishedResult(None)
 
 
 def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.workflows.suite.suite_preview import RequestCount, count_of, in_words, sum_of
+from eval_factory.workflows.suite.suite_preview import RequestCount, count_of, counts_in_words, known_sum
 from unit.builders import plan
 
 DATA = {"config.params.extra.data_path": "/x"}
@@ -38,10 +38,10 @@ def test_judges_of_a_rubric_get_one_request_at_least() -> None:
 
 def test_the_sum_is_of_those_that_are_known() -> None:
     counts = [RequestCount(5, 10), RequestCount(None, 0), RequestCount(3, 0, at_most=True)]
-    assert sum_of(counts) == RequestCount(8, 10, at_most=True)
-    assert sum_of(counts[:1]) == RequestCount(5, 10)
-    assert sum_of([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(6, 11, by_criterion=True)
-    assert sum_of([]).total == 0
+    assert known_sum(counts) == RequestCount(8, 10, at_most=True)
+    assert known_sum(counts[:1]) == RequestCount(5, 10)
+    assert known_sum([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(6, 11, by_criterion=True)
+    assert known_sum([]).total == 0
     assert [count.total for count in counts] == [15, None, 3]
 
 
@@ -57,4 +57,4 @@ def test_the_sum_is_of_those_that_are_known() -> None:
     ids=str,
 )
 def test_in_words(count: RequestCount, said: str) -> None:
-    assert in_words(count) == said
+    assert counts_in_words(count) == said

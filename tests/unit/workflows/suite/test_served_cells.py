@@ -11,9 +11,10 @@ import pytest
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
-from eval_factory.workflows.suite import run_suite
+from eval_factory.workflows.suite import cell_loop, run_suite
+from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.run_suite import Work, asks_server, run_by_server, server_environment, server_spec
+from eval_factory.workflows.suite.run_suite import run_by_server, server_environment, server_spec
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from slurm_cells import cells_of
@@ -137,7 +138,7 @@ def test_fresh_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.broken = {"a"}
     first = world.work.cells[0]
-    monkeypatch.setattr(run_suite, "keeps_partial_result", lambda plan: plan is first.plan)
+    monkeypatch.setattr(cell_loop, "keeps_partial_result", lambda plan: plan is first.plan)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "start a", "end a", "start c", "run c 2", "end c"]
     reason = "not begun: the server of a is not ready"
@@ -211,11 +212,3 @@ def test_what_a_server_sees_of_the_environment() -> None:
         "PATH": "/bin", "CUDA_HOME": "/cuda", "MINE": "m", "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     assert server_environment(env, ("HF_TOKEN",))["HF_TOKEN"] == "h"
-
-
-def test_whether_a_paused_endpoint_is_back_its_server_says(world: World) -> None:
-    server = Server(world, server_spec(world.work.suite, "a", (), ENV))
-    ask = asks_server(server)  # type: ignore[arg-type]
-    assert (ask(world.work.cells[0]).answered, ask(world.work.cells[0]).gone) == (True, False)
-    server.ready = False
-    assert (ask(world.work.cells[0]).answered, ask(world.work.cells[0]).gone) == (False, True)

@@ -17,7 +17,7 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.workflows.suite import slurm_suite
-from eval_factory.workflows.suite.run_suite import Work
+from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, name_of, run_on_slurm
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions

@@ -19,7 +19,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import suite_check
-from eval_factory.workflows.suite.planned_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_check import (
     ANOTHER,
     LOOK,
@@ -27,7 +27,7 @@ from eval_factory.workflows.suite.suite_check import (
     OWN_DATA,
     CellCheck,
     altered_table,
-    check,
+    check_suite,
     verify_suite,
 )
 from eval_factory.workflows.suite.suite_status import PUBLISHED, RUN_IT, status_of
@@ -49,7 +49,7 @@ def suite(root: Path, *events: dict[str, Any], **changes: Any) -> SuiteDir:
 
 def plan_of(folder: SuiteDir) -> Plan:
     found = build_suite(folder.config, flags={"suite.output_dir": str(folder.root)}, env={})
-    plan = checked(found, {})[0].plan
+    plan = checked_cells(found, {})[0].plan
     assert plan is not None
     return plan
 
@@ -69,12 +69,12 @@ def finish(plan: Plan, *, complete: bool = True, reportable: bool = True) -> Non
 
 
 def only(folder: SuiteDir) -> CellCheck:
-    (cell,) = check(folder, env={}).cells
+    (cell,) = check_suite(folder, env={}).cells
     return cell
 
 
 def test_nothing_there_yet(tmp_path: Path) -> None:
-    found = check(suite(tmp_path), env={})
+    found = check_suite(suite(tmp_path), env={})
     (cell,) = found.cells
     assert (cell.name, cell.status, cell.reason) == (QA, "missing", NO_RESULT)
     assert cell.to_do == ("the same command runs it",)
@@ -86,14 +86,14 @@ def test_nothing_there_yet(tmp_path: Path) -> None:
 def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
     folder = suite(tmp_path)
     finish(plan_of(folder))
-    found = check(folder, env={})
+    found = check_suite(folder, env={})
     assert (only(folder).status, only(folder).reason, only(folder).to_do) == ("complete", None, ())
     assert found.is_complete
     assert not found.in_table
     folder.results_yaml.touch()
-    assert check(folder, env={}).in_table
+    assert check_suite(folder, env={}).in_table
     os.utime(folder.results_yaml, (1.0, 1.0))
-    assert not check(folder, env={}).in_table
+    assert not check_suite(folder, env={}).in_table
 
 
 def test_a_result_that_is_not_reportable_is_in_the_table_with_a_note(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_cell_that_failed_says_why(tmp_path: Path) -> None:
 def test_a_cell_that_runs(tmp_path: Path) -> None:
     folder = suite(tmp_path, cell_started(QA))
     with held(folder):
-        found = check(folder, env={})
+        found = check_suite(folder, env={})
     assert (found.is_running, found.cells[0].status, found.cells[0].to_do) == (True, "running", ("wait for it",))
 
 
@@ -173,11 +173,11 @@ def test_a_cell_that_reads_the_users_own_data(tmp_path: Path) -> None:
 
 def test_no_configuration_yet(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="stopped before its first cell"):
-        check(suite_folder(tmp_path, started()), env={})
+        check_suite(suite_folder(tmp_path, started()), env={})
 
 
 def test_a_document_for_programs(tmp_path: Path) -> None:
-    found = check(suite(tmp_path), env={}).document()
+    found = check_suite(suite(tmp_path), env={}).document()
     assert (found["suite"], found["complete"], found["running"], found["in_table"], found["total"], found["missing"]) == (
         str(tmp_path), False, False, False, 1, 1,
     )  # fmt: skip
@@ -300,11 +300,11 @@ def test_a_table_of_another_version_is_compared_in_its_cells_alone(
 def test_a_table_is_compared_when_its_suite_has_ended(tmp_path: Path) -> None:
     folder = suite(tmp_path)
     folder.results_yaml.write_text("[")
-    assert check(folder, env={}).altered == ()
+    assert check_suite(folder, env={}).altered == ()
     assert verify_suite(folder).exit_code == 3
     tell(folder.events, ended())
-    (found,) = check(folder, env={}).altered
-    assert check(folder, env={}).document()["altered"] == [
+    (found,) = check_suite(folder, env={}).altered
+    assert check_suite(folder, env={}).document()["altered"] == [
         {"file": "suite_results.yaml", "field": "", "message": found.message}
     ]
     assert verify_suite(folder).exit_code == 1

@@ -14,7 +14,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_logs
-from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show
+from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show_logs
 from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
 from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
 
@@ -28,7 +28,7 @@ def logs(folder: SuiteDir, cell: str) -> tuple[Path, Path]:
 
 def shown(folder: SuiteDir, cell: str, *, follow: bool = False) -> list[str]:
     lines: list[str] = []
-    show(SuiteReader(folder), cell, lines.append, follow=follow)
+    show_logs(SuiteReader(folder), cell, lines.append, follow=follow)
     return lines
 
 
@@ -155,7 +155,7 @@ def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over
     monkeypatch.setattr(suite_logs, "POLL_S", 0.0)
     lines: list[str] = []
     reader: Any = Scripted(folder, waits, waits, begins, is_not_known, ends)
-    show(reader, None, lines.append, follow=True)
+    show_logs(reader, None, lines.append, follow=True)
     assert lines == [f"==> {slurms} <==", "module load", f"==> {helms} <==", "one", "two", "three"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import command_line
 from eval_factory.workflows.options import DryRun
-from eval_factory.workflows.suite.planned_cells import checked
+from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_preview import preview_suite
 from suites import ENDPOINT, suite, target
 
@@ -45,7 +45,7 @@ def test_a_suite_in_short() -> None:
 def test_every_cell_has_its_parameters_and_both_commands() -> None:
     given = suite(params={"limit_samples": 3}, evaluations=[{"type": "medec", "params": {"top_p": 0.5}}])
     lines = sections(preview_suite(given, env={}).text)["cells"]
-    plan = checked(given, {})[0].plan
+    plan = checked_cells(given, {})[0].plan
     assert plan is not None
     assert lines[:6] == [
         "",

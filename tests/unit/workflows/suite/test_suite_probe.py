@@ -8,7 +8,7 @@ from eval_factory.config.suite import Cell
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.workflows.suite.endpoint_pauses import Answer, EndpointProbe
+from eval_factory.workflows.suite.endpoint_pauses import EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from unit.builders import plan
 
@@ -80,14 +80,14 @@ def test_one_that_is_slow_is_no_problem_and_one_that_refuses_is() -> None:
 
 def test_asked_again_it_is_asked_anew() -> None:
     asked = Asked()
-    assert asked.probe.model_of(cell(0)) == Answer(answered=True)
-    assert asked.probe.model_of(cell(0)) == Answer(answered=True)
+    assert asked.probe.model_of(cell(0)) == ProbeAnswer(answered=True)
+    assert asked.probe.model_of(cell(0)) == ProbeAnswer(answered=True)
     assert asked.models == ["org/model"] * 2
     assert asked.probe.roles_that_answered(cell(0)) == frozenset(), "what it said later is not what it said first"
 
 
 def test_gone_is_who_does_not_answer() -> None:
-    assert Answer(answered=False, error=EndpointUnreachableError("x")).gone
-    assert Answer(answered=False, warning="slow").gone
-    assert not Answer(answered=False, error=EndpointRefusedError("x")).gone
-    assert not Answer(answered=True).gone
+    assert ProbeAnswer(answered=False, error=EndpointUnreachableError("x")).gone
+    assert ProbeAnswer(answered=False, warning="slow").gone
+    assert not ProbeAnswer(answered=False, error=EndpointRefusedError("x")).gone
+    assert not ProbeAnswer(answered=True).gone

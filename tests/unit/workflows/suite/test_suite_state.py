@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.nouns import RunStatus
-from eval_factory.workflows.suite.suite_journal import WAS_NOT_BEGUN, WAS_STOPPED, CellState, SuiteState, state_of
+from eval_factory.workflows.suite.suite_journal import WAS_NOT_BEGUN, WAS_STOPPED, CellState, SuiteState, suite_state_of
 from suite_by_hand import CELLS, back, cell_ended, cell_started, ended, paused, started
 
 
@@ -20,26 +20,26 @@ def cell(state: SuiteState, name: str, *, is_running: bool = True) -> CellState:
 
 
 def test_cells_wait_in_their_order() -> None:
-    state = state_of([started()])
+    state = suite_state_of([started()])
     assert list(statuses(state)) == list(CELLS)
     assert set(statuses(state).values()) == {"waiting"}
     assert state.invocations == 1
 
 
 def test_a_cell_that_is_begun() -> None:
-    state = state_of([started(), cell_started("big/qa", attempt=2)])
+    state = suite_state_of([started(), cell_started("big/qa", attempt=2)])
     assert cell(state, "big/qa") == CellState("big", "qa", status=RunStatus.RUNNING, attempt=2, since=110.0)
     assert list(statuses(state).values()).count("waiting") == 3
 
 
 @pytest.mark.parametrize("status", [RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.MISSING])
 def test_a_cell_that_ended(status: RunStatus) -> None:
-    state = state_of([started(), cell_started("big/qa"), cell_ended("big/qa", status, reason="why")])
+    state = suite_state_of([started(), cell_started("big/qa"), cell_ended("big/qa", status, reason="why")])
     assert cell(state, "big/qa") == CellState("big", "qa", status=status, attempt=1, reason="why", since=120.0)
 
 
 def test_a_cell_that_ended_in_a_way_that_nobody_knows_has_failed() -> None:
-    assert statuses(state_of([started(), cell_ended("big/qa", "exploded")]))["big/qa"] == "failed"
+    assert statuses(suite_state_of([started(), cell_ended("big/qa", "exploded")]))["big/qa"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -47,36 +47,36 @@ def test_a_cell_that_ended_in_a_way_that_nobody_knows_has_failed() -> None:
 )
 def test_a_cell_that_waits_for_its_next_attempt(status: str, left: str, left_while_it_ran: str) -> None:
     events = [started(), cell_started("big/qa"), cell_ended("big/qa", status, reason="why", again=True)]
-    found = cell(state_of(events), "big/qa")
+    found = cell(suite_state_of(events), "big/qa")
     assert (found.status, found.so_far, found.reason) == ("waiting", status, "why")
-    assert cell(state_of(events), "big/qa", is_running=False).status == left
+    assert cell(suite_state_of(events), "big/qa", is_running=False).status == left
     events.append(cell_started("big/qa", attempt=2))
-    assert statuses(state_of(events))["big/qa"] == "running"
-    assert cell(state_of(events), "big/qa", is_running=False).status == left_while_it_ran
+    assert statuses(suite_state_of(events))["big/qa"] == "running"
+    assert cell(suite_state_of(events), "big/qa", is_running=False).status == left_while_it_ran
     events.append(cell_ended("big/qa"))
-    assert cell(state_of(events), "big/qa").so_far is None
+    assert cell(suite_state_of(events), "big/qa").so_far is None
 
 
 def test_a_cell_that_is_begun_again_has_no_reason_any_more() -> None:
     events = [started(), cell_ended("big/qa", "failed", reason="why"), cell_started("big/qa", attempt=2)]
-    assert cell(state_of(events), "big/qa").reason is None
+    assert cell(suite_state_of(events), "big/qa").reason is None
 
 
 def test_what_was_finished_before() -> None:
-    state = state_of([started(), cell_ended("big/qa", collected=True, reused_from="elsewhere", identity="i")])
+    state = suite_state_of([started(), cell_ended("big/qa", collected=True, reused_from="elsewhere", identity="i")])
     found = cell(state, "big/qa")
     assert (found.collected, found.reused_from, found.identity) == (True, "elsewhere", "i")
 
 
 def test_an_endpoint_that_is_gone_and_comes_back() -> None:
     events: list[dict[str, Any]] = [started(), cell_started("big/qa"), cell_ended("small/qa")]
-    state = state_of([*events, paused("host", "big/qa", "big/medec", "small/qa")])
+    state = suite_state_of([*events, paused("host", "big/qa", "big/medec", "small/qa")])
     assert statuses(state) == {
         "small/qa": "complete", "big/qa": "paused", "small/medec": "waiting", "big/medec": "paused",
     }  # fmt: skip
     (pause,) = state.pauses.values()
     assert (pause.group, pause.reason, pause.since) == ("host", "connection refused", 130.0)
-    state = state_of([*events, cell_ended("big/qa", "failed"), paused("host", "big/qa", "big/medec", "small/qa")])
+    state = suite_state_of([*events, cell_ended("big/qa", "failed"), paused("host", "big/qa", "big/medec", "small/qa")])
     assert statuses(state)["big/qa"] == "paused"
     state.take(back("another"))
     assert list(state.pauses) == ["host"]
@@ -87,7 +87,7 @@ def test_an_endpoint_that_is_gone_and_comes_back() -> None:
 
 
 def test_only_the_cells_of_the_endpoint_go_on() -> None:
-    state = state_of([started(), paused("one", "big/qa"), paused("two", "small/qa"), back("one")])
+    state = suite_state_of([started(), paused("one", "big/qa"), paused("two", "small/qa"), back("one")])
     assert statuses(state) == {
         "small/qa": "paused", "big/qa": "waiting", "small/medec": "waiting", "big/medec": "waiting",
     }  # fmt: skip
@@ -95,7 +95,7 @@ def test_only_the_cells_of_the_endpoint_go_on() -> None:
 
 def test_a_pause_may_name_cells_as_mappings() -> None:
     event = {"event": "endpoint_paused", "group": "g", "cells": [{"target": "big", "evaluation": "qa"}]}
-    assert statuses(state_of([started(), event]))["big/qa"] == "paused"
+    assert statuses(suite_state_of([started(), event]))["big/qa"] == "paused"
 
 
 def test_a_suite_that_was_killed() -> None:
@@ -103,7 +103,7 @@ def test_a_suite_that_was_killed() -> None:
         started(), cell_ended("small/qa"), cell_started("big/qa"), cell_started("small/medec"),
         paused("host", "small/medec"),
     ]  # fmt: skip
-    state = state_of(events)
+    state = suite_state_of(events)
     assert statuses(state, is_running=False) == {
         "small/qa": "complete", "big/qa": "missing", "small/medec": "missing", "big/medec": "missing",
     }  # fmt: skip
@@ -114,15 +114,15 @@ def test_a_suite_that_was_killed() -> None:
 
 def test_a_cell_that_was_to_be_tried_again_was_begun() -> None:
     events = [started(), cell_started("big/qa"), cell_ended("big/qa", "failed", reason="429", again=True)]
-    assert cell(state_of(events), "big/qa").status == "waiting"
-    assert cell(state_of(events), "big/qa", is_running=False).reason == "429"
+    assert cell(suite_state_of(events), "big/qa").status == "waiting"
+    assert cell(suite_state_of(events), "big/qa", is_running=False).reason == "429"
     events = [started(), cell_started("big/qa"), cell_ended("big/qa", "failed", again=True)]
-    assert cell(state_of(events), "big/qa", is_running=False).reason == WAS_STOPPED
+    assert cell(suite_state_of(events), "big/qa", is_running=False).reason == WAS_STOPPED
 
 
 def test_another_invocation_begins_anew_and_remembers_how_cells_ended() -> None:
     first = [started(), cell_ended("small/qa"), cell_started("big/qa"), paused("host", "big/qa"), ended("partial")]
-    state = state_of([*first, started(time=200.0)])
+    state = suite_state_of([*first, started(time=200.0)])
     assert set(statuses(state).values()) == {"waiting"}
     assert not state.pauses
     assert state.ended is None
@@ -137,12 +137,12 @@ def test_another_invocation_begins_anew_and_remembers_how_cells_ended() -> None:
 
 
 def test_a_third_invocation_that_was_killed_at_once_too() -> None:
-    state = state_of([started(), cell_ended("small/qa"), started(), started()])
+    state = suite_state_of([started(), cell_ended("small/qa"), started(), started()])
     assert cell(state, "small/qa", is_running=False).status == "complete"
 
 
 def test_cells_that_the_suite_has_no_more_are_forgotten() -> None:
-    state = state_of([started(), started(["big/qa", "new/qa"])])
+    state = suite_state_of([started(), started(["big/qa", "new/qa"])])
     assert list(statuses(state)) == ["big/qa", "new/qa"]
     state.take(cell_ended("small/qa"))
     assert list(statuses(state)) == ["big/qa", "new/qa"]
@@ -150,14 +150,14 @@ def test_cells_that_the_suite_has_no_more_are_forgotten() -> None:
 
 def test_an_end() -> None:
     event = ended("partial", exit_code=1)
-    assert state_of([started(), event]).ended == event
+    assert suite_state_of([started(), event]).ended == event
 
 
 @pytest.mark.parametrize("event", [{}, {"event": "something new"}, {"event": None}, {"event": "cell_started"}])
 def test_an_event_that_nobody_knows_changes_nothing(event: dict[str, Any]) -> None:
-    assert state_of([started(), event]) == state_of([started()])
+    assert suite_state_of([started(), event]) == suite_state_of([started()])
 
 
 def test_a_time_that_is_no_number_is_none() -> None:
     event = {**cell_started("big/qa"), "time": "soon"}
-    assert cell(state_of([started(), event]), "big/qa").since is None
+    assert cell(suite_state_of([started(), event]), "big/qa").since is None

@@ -14,11 +14,11 @@ from eval_factory.workflows.suite.suite_status import (
     UNKNOWN,
     CellFigures,
     SuiteReader,
-    document,
     figures_of,
     holder_now,
-    limits_of,
     same_command,
+    stated_limits,
+    status_document,
     status_of,
 )
 from suite_by_hand import (
@@ -227,9 +227,9 @@ def test_of_a_cell_that_failed_no_result_is_expected(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "suite: []", "suite:", "{", "suite: {max_cost: much}"])
 def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> None:
     folder = suite_folder(tmp_path)
-    assert limits_of(folder) == {}
+    assert stated_limits(folder) == {}
     folder.config.write_text(text)
-    assert limits_of(folder) == {}
+    assert stated_limits(folder) == {}
 
 
 def test_limits_of_a_configuration_that_was_changed_meanwhile(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
     monkeypatch.setattr(suite_budget, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
     with held(folder):
-        found = json.loads(json.dumps(document(status_of(folder))))
+        found = json.loads(json.dumps(status_document(status_of(folder))))
     assert found["suite"] == str(tmp_path)
     assert found["state"] == "running"
     assert found["total"] == 3
