@@ -15,7 +15,7 @@ from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import confined_worker, executed_answers
-from eval_factory.helm_plugin.patches.executed_answers import _run, check, throw_away_folder
+from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer, throw_away_folder
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 
@@ -44,7 +44,7 @@ def _record() -> Iterator[None]:
 )
 def test_humaneval(completion: str, result: str) -> None:
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    found = check(question, 3)
+    found = check_answer(question, 3)
     assert found == {"task_id": "t/0", "passed": result == "passed", "result": result, "completion_id": None}
     assert session.code_execution.known == {}
 
@@ -60,7 +60,7 @@ def test_humaneval(completion: str, result: str) -> None:
 def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
     """By the clock; inside one call of C, by the processor's."""
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    found = check(question, 3)
+    found = check_answer(question, 3)
     assert found in (sandbox.TIMED_OUT, None) or found["result"] == "timed out"
     assert found is None or not isinstance(found, dict) or not found["passed"]
 
@@ -69,14 +69,14 @@ def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
 def test_an_answer_that_ends_its_process_is_counted() -> None:
     completion = "import os\n    os._exit(0)"
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    assert check(question, 3) is None
+    assert check_answer(question, 3) is None
     assert session.code_execution.known == {"ended": 1}
 
 
 def test_where_nothing_can_be_executed_any_more_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.Ended(1, b""))
     with pytest.raises(PrerequisiteError, match="what the model answered cannot be executed any more"):
-        check({"kind": "apps"}, 1)
+        check_answer({"kind": "apps"}, 1)
     assert session.code_execution.known == {}
 
 
