@@ -171,7 +171,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
-        pinned_downloads.write_down(Path(self.output_path) / names.HUB_DATASETS_FILE)
+        pinned_downloads.record_datasets(Path(self.output_path) / names.HUB_DATASETS_FILE)
         code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
         judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
         if (warning := patch_registry.warning()) is not None:
@@ -188,7 +188,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
         patch_registry.apply_patches(Stage.SCORING)
-        patch_registry.write_down(Path(self.output_path) / names.PATCHES_FILE)
+        patch_registry.record_patches(Path(self.output_path) / names.PATCHES_FILE)
 
     def _before_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
@@ -271,14 +271,14 @@ class MeasuringRunner(EvalRunner):
         self._session.events.emit(
             logs.MEASURED,
             requests=len(requests),
-            prompt_bytes=sum(map(size_of, requests)),
+            prompt_bytes=sum(map(prompt_bytes, requests)),
             most_tokens=sum(request.max_tokens * request.num_completions for request in requests),
             judge_requests=requests_to_each(state),
         )
         raise _Measured
 
 
-def size_of(request: Any) -> int:
+def prompt_bytes(request: Any) -> int:
     """Bytes of what a model is sent to read."""
     texts = [str(turn.get("content", "")) for turn in request.messages or []] or [request.prompt]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)
