@@ -333,11 +333,7 @@ def export_pages(
 
 
 def served_pages(
-    folders: Sequence[Path | str],
-    *,
-    port: int = 0,
-    env: Mapping[str, str] | None = None,
-    screen: TextIO | None = None,
+    folders: Sequence[Path | str], *, port: int = 0, env: Mapping[str, str] | None = None, screen: TextIO | None = None
 ) -> AbstractContextManager[Pages]:
     """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as the context lasts.
 

@@ -149,7 +149,7 @@ def test_reports_of_a_gate_that_fails(runs: Runs, tmp_path: Path) -> None:
     assert failed.result[0].message == f"fail: {lines[4].partition(': ')[2]}"
     told = summary.read_text("utf-8")
     assert told.startswith("## Gate: FAIL\n")
-    assert f"| {TASK} | supporting, exact_match | max_drop \\[topic=lung\\] | FAIL | -0.3 (95 %" in told
+    assert f"| {TASK} | supporting, exact_match | max_drop `[topic=lung]` | FAIL | -0.3 (95 %" in told
     assert told.count("\n| ") == 4
 
 

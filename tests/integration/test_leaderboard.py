@@ -220,19 +220,6 @@ def test_helms_tables_and_their_pages(endpoint: ScriptedEndpoint, lead: Lead, tm
     assert all(Path(link).is_file() for link in links if link.startswith("/"))
 
 
-def test_entries_for_more_than_text_are_left_out(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    conf = """entries: [
-      {description: "twitter_aae:demographic=aa,model=full_functionality_text", priority: 1}
-      {description: "custom_mcqa:path=QUESTIONS,method=multiple_choice_separate_original,model=text", priority: 1}
-      {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
-    ]"""
-    outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
-    assert "1 entries are left out, an endpoint for text has none of: log probabilities (1)" in outcome.stderr
-    states = {row["run"]: (row["state"], row["reason"]) for row in rows_of(outcome)}
-    assert states["twitter_aae:demographic=aa"] == ("left out", "asks for log probabilities")
-    assert states["custom_mcqa"] == ("in the tables", None)
-
-
 def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
     """Which file, and where it belongs; an empty one is no gap in the answers."""
     conf = 'entries: [{description: "mmlu:subject=anatomy,model=text", priority: 1}]'
@@ -281,22 +268,6 @@ def test_an_interrupted_leaderboard_goes_on(endpoint: ScriptedEndpoint, lead: Le
     assert finished.returncode == 0, finished.stderr
     assert "3 runs in the tables" in finished.stdout
     assert 3 * INSTANCES <= len(endpoint.requests) <= 3 * INSTANCES + 2  # the two under way when it was interrupted
-
-
-def test_an_entry_that_cannot_be_run_costs_itself_only(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    conf = """entries: [
-      {description: "nothing_known:model=text", priority: 1}
-      {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
-      {description: "custom_mcqa:path=QUESTIONS,model=text,no_such_argument=1", priority: 1}
-    ]"""
-    outcome = lead(endpoint.url, "--max_eval_instances", "4", conf=conf)
-    assert outcome.returncode == 4, outcome.stderr
-    assert "1 runs in the tables, 0 kept out, 2 failed" in outcome.stdout
-    assert "failed: nothing_known: HELM 0.5.16 has no run spec 'nothing_known'" in outcome.stdout
-    assert "no_such_argument" in outcome.stdout
-    assert [row["state"] for row in rows_of(outcome)] == ["in the tables", "failed", "failed"]
-    assert len(endpoint.requests) == 4
-    assert (tables_of(outcome) / "groups").is_dir()
 
 
 def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:

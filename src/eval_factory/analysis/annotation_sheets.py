@@ -18,14 +18,14 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.safe_files import open_regular
 
-LEAST = 2
+_LEAST = 2
 """Answers of each stratum, if it has so many."""
 FEW_VALUES = 4
 """Scores that are strata as they are; of more there are quarters."""
 QUARTERS = 4
-MOST_GROUPS = 6
+_MOST_GROUPS = 6
 OTHER_GROUPS = "others"
-LETTERS = "bcdfghjkmnpqrstvwxz"
+_LETTERS = "bcdfghjkmnpqrstvwxz"
 """Of codes: no spreadsheet takes them for a number, a date or a word."""
 CODE_LETTERS, ID_LETTERS = 5, 8
 
@@ -41,23 +41,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Layer:
+class AnswerLayer:
     """A stratum: answers that have the same chance."""
 
     name: str
     keys: tuple[AnswerKey, ...]
 
 
-def layers_of(candidates: Sequence[Candidate], count: int) -> list[Layer]:
+def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
     """By score, then by group, in an order in which neighbours are alike; as many as a sample of `count` can hold.
 
     Raises:
         ConfigError: a sample of fewer than two says nothing.
     """
-    if count < LEAST:
-        raise ConfigError(f"--n {count}: rate at least {LEAST} answers")
+    if count < _LEAST:
+        raise ConfigError(f"--n {count}: rate at least {_LEAST} answers")
     parts = parts_of([one.value for one in candidates])
-    usual = {group for group, _ in Counter(one.group for one in candidates).most_common(MOST_GROUPS)}
+    usual = {group for group, _ in Counter(one.group for one in candidates).most_common(_MOST_GROUPS)}
     found: dict[tuple[int, str], list[AnswerKey]] = {}
     names = {}
     for one in sorted(candidates, key=lambda one: one.key.as_text()):
@@ -67,10 +67,10 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[Layer]:
         low, high = parts[part]
         names[part, group] = f"{low:g}" if low == high else f"{low:g} to {high:g}"
     layers = [
-        Layer(names[place] + (f", {place[1]}" if place[1] else ""), tuple(keys))
+        AnswerLayer(names[place] + (f", {place[1]}" if place[1] else ""), tuple(keys))
         for place, keys in sorted(found.items())
     ]
-    while len(layers) > 1 and (LEAST * len(layers) > count or min(len(one.keys) for one in layers) < LEAST):
+    while len(layers) > 1 and (_LEAST * len(layers) > count or min(len(one.keys) for one in layers) < _LEAST):
         layers = _merged(layers)
     return layers
 
@@ -86,12 +86,12 @@ def parts_of(values: Iterable[float]) -> list[tuple[float, float]]:
     return list(zip(starts, ends, strict=True))
 
 
-def _merged(layers: Sequence[Layer]) -> list[Layer]:
+def _merged(layers: Sequence[AnswerLayer]) -> list[AnswerLayer]:
     """The smallest with the smaller one of its neighbours."""
     place = min(range(len(layers)), key=lambda at: len(layers[at].keys))
     beside = [at for at in (place - 1, place + 1) if 0 <= at < len(layers)]
     first, second = sorted((place, min(beside, key=lambda at: len(layers[at].keys))))
-    both = Layer(f"{layers[first].name}; {layers[second].name}", layers[first].keys + layers[second].keys)
+    both = AnswerLayer(f"{layers[first].name}; {layers[second].name}", layers[first].keys + layers[second].keys)
     return [*layers[:first], both, *layers[second + 1 :]]
 
 
@@ -101,11 +101,11 @@ def shares_of(sizes: Sequence[int], count: int) -> list[int]:
     if count >= total:
         return list(sizes)
     exact = [count * size / total for size in sizes]
-    given = [min(size, max(LEAST, math.floor(share))) for size, share in zip(sizes, exact, strict=True)]
+    given = [min(size, max(_LEAST, math.floor(share))) for size, share in zip(sizes, exact, strict=True)]
     while sum(given) != count:
         step = 1 if sum(given) < count else -1
         movable = [
-            at for at, size in enumerate(sizes) if (given[at] < size if step > 0 else given[at] > min(size, LEAST))
+            at for at, size in enumerate(sizes) if (given[at] < size if step > 0 else given[at] > min(size, _LEAST))
         ]
         if not movable:
             break
@@ -124,7 +124,9 @@ class Draw:
     """Of the run."""
 
 
-def drawn(layers: Sequence[Layer], rated: Collection[AnswerKey], draw: Draw) -> list[tuple[AnswerKey, int, float]]:
+def drawn(
+    layers: Sequence[AnswerLayer], rated: Collection[AnswerKey], draw: Draw
+) -> list[tuple[AnswerKey, int, float]]:
     """(answer, number of its stratum, probability), in the order in which they were drawn.
 
     Args:
@@ -144,7 +146,7 @@ def drawn(layers: Sequence[Layer], rated: Collection[AnswerKey], draw: Draw) -> 
 
 
 def drawn_sample(
-    asked: Asked, layers: Sequence[Layer], chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
+    asked: Asked, layers: Sequence[AnswerLayer], chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
 ) -> Sample:
     """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
     told = [draw.identity, asked.kind, str(draw.seed), *(f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen)]
@@ -171,7 +173,7 @@ def codes_of(count: int, sheet: str) -> list[str]:
     chance = random.Random(f"codes of {sheet}")  # noqa: S311
     found: dict[str, None] = {}
     while len(found) < count:
-        found["".join(chance.choices(LETTERS, k=CODE_LETTERS))] = None
+        found["".join(chance.choices(_LETTERS, k=CODE_LETTERS))] = None
     return list(found)
 
 
@@ -192,20 +194,20 @@ def _letters(text: str, count: int) -> str:
     number = int(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), 16)
     letters = []
     for _ in range(count):
-        number, rest = divmod(number, len(LETTERS))
-        letters.append(LETTERS[rest])
+        number, rest = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[rest])
     return "".join(letters)
 
 
-SHEET, RATER, ITEM, NUMBER, ASKED, RATING, COMMENT = (
+SHEET, RATER, ITEM, _NUMBER, ASKED, _RATING, COMMENT = (
     "sheet", "rater", "item", "number", "asked", "rating", "comment",
 )  # fmt: skip
-COLUMNS = (SHEET, RATER, ITEM, NUMBER, "question", "answer", "reference", ASKED, "choices", RATING, COMMENT)
+COLUMNS = (SHEET, RATER, ITEM, _NUMBER, "question", "answer", "reference", ASKED, "choices", _RATING, COMMENT)
 BOM = "\ufeff"
 """Excel reads UTF-8 with it, and the system's encoding without."""
-LONGEST_CELL = 30_000
+_LONGEST_CELL = 30_000
 """Characters: Excel takes 32,767."""
-CUT = " [cut: the HTML form has all of it]"
+_CUT = " [cut: the HTML form has all of it]"
 LINE_BREAK = " \u23ce "
 
 _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
@@ -216,7 +218,7 @@ def sheet_cell(text: str) -> str:
     """A text that a spreadsheet shows and does not run, on one line."""
     line = printable(_BREAKS.sub(LINE_BREAK, text).replace("\t", " "))
     safe = _FORMULA.sub(r"\1'\2", line)
-    return safe if len(safe) <= LONGEST_CELL else safe[:LONGEST_CELL] + CUT
+    return safe if len(safe) <= _LONGEST_CELL else safe[:_LONGEST_CELL] + _CUT
 
 
 def csv_sheet(
@@ -253,11 +255,11 @@ def question_text(turns: Sequence[tuple[str, str]]) -> str:
     return turns[0][1] if len(turns) == 1 else "\n\n".join(f"{role}: {text}" for role, text in turns)
 
 
-NEEDED = (SHEET, RATER, ITEM, NUMBER, RATING)
+_NEEDED = (SHEET, RATER, ITEM, _NUMBER, _RATING)
 DELIMITERS = (",", ";", "\t")
-LARGEST = 64 * 1024 * 1024
+_LARGEST = 64 * 1024 * 1024
 LONGEST_COMMENT = 2_000
-LONGEST_NAME = 80
+_LONGEST_NAME = 80
 WORDS = {"met": "yes", "not met": "no", "y": "yes", "n": "no", "true": "yes", "false": "no", "1": "yes", "0": "no"}
 """Other ways to say yes and no: a spreadsheet may make a number or a truth value of them."""
 
@@ -312,7 +314,7 @@ def _take(
         before = places.get(place)
         if before is not None and before[0].value != told.value:
             said = f"rater {told.rater} rates {told.code} otherwise in row {before[1].line} of {before[1].file}"
-            found.faults.append(row.fault(RATING, said))
+            found.faults.append(row.fault(_RATING, said))
         places.setdefault(place, (told, row))
 
 
@@ -325,20 +327,20 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
         said = f"{_quoted(sheet)} is no sheet that was exported from {folder} (known: {known})"
         return [row.fault(SHEET, said)]
     faults = []
-    if not rater or len(rater) > LONGEST_NAME:
-        faults.append(row.fault(RATER, f"write who rated, in 1 to {LONGEST_NAME} characters"))
+    if not rater or len(rater) > _LONGEST_NAME:
+        faults.append(row.fault(RATER, f"write who rated, in 1 to {_LONGEST_NAME} characters"))
     answer = next((one for one in sample.answers if one.code == code), None)
     if answer is None:
         return [*faults, row.fault(ITEM, f"{_quoted(row.cells[ITEM])} is no item of sheet {sheet}")]
-    number = _number(row.cells[NUMBER], answer)
+    number = _number(row.cells[_NUMBER], answer)
     if number is None:
-        said = f"{_quoted(row.cells[NUMBER])} is no question about {code}: they are 1 to {len(answer.questions)}"
-        faults.append(row.fault(NUMBER, said))
-    given = row.cells[RATING]
+        said = f"{_quoted(row.cells[_NUMBER])} is no question about {code}: they are 1 to {len(answer.questions)}"
+        faults.append(row.fault(_NUMBER, said))
+    given = row.cells[_RATING]
     value = choice_of(given, sample.choices) if given else None
     if given and value is None:
         labels = ", ".join(choice.label for choice in sample.choices)
-        faults.append(row.fault(RATING, f"{_quoted(given)} is not on the scale: {labels}"))
+        faults.append(row.fault(_RATING, f"{_quoted(given)} is not on the scale: {labels}"))
     if faults:
         return faults
     if value is None or number is None:
@@ -351,7 +353,7 @@ def _number(text: str, answer: SampledAnswer) -> int | None:
     if not text:
         return 1 if len(answer.questions) == 1 else None
     whole = text.removesuffix(".0")
-    found = int(whole) if whole.isascii() and whole.isdigit() and len(whole) < LONGEST_NAME else 0
+    found = int(whole) if whole.isascii() and whole.isdigit() and len(whole) < _LONGEST_NAME else 0
     return found if 1 <= found <= len(answer.questions) else None
 
 
@@ -377,9 +379,9 @@ def _rows_of(file: Path) -> Iterator[_Row]:
         ValueError: it is no table with the columns that are needed.
     """
     with open_regular(file) as opened:
-        content = opened.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise ValueError(f"is larger than {LARGEST // 1024**2} MiB")
+        content = opened.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"is larger than {_LARGEST // 1024**2} MiB")
     text = decoded_sheet(content)
     lines = text.splitlines()
     if lines and lines[0].lower().startswith("sep="):  # Excel's, for others to know the delimiter
@@ -391,7 +393,7 @@ def _rows_of(file: Path) -> Iterator[_Row]:
     delimiter = max(DELIMITERS, key=header_line.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     header = [name.strip().lower() for name in next(reader, [])]
-    missing = [name for name in NEEDED if name not in header]
+    missing = [name for name in _NEEDED if name not in header]
     if missing:
         raise ValueError(f"row {first - 1}: there is no column {', '.join(missing)}")
     for number, cells in enumerate(reader, start=first):
@@ -417,4 +419,4 @@ def decoded_sheet(content: bytes) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f"'{one_line(text, LONGEST_NAME)}'"
+    return f"'{one_line(text, _LONGEST_NAME)}'"

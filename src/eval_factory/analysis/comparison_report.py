@@ -47,7 +47,7 @@ def _correct(record: InstanceRecord) -> str:
     return "; ".join(reference["text"] for reference in record.references if "correct" in reference["tags"])
 
 
-WIDTH = 80
+_WIDTH = 80
 MOST_IDS = 8
 """Ids of flipped instances that the text shows; JSON has all."""
 LONGEST_TEXT = 1_000
@@ -131,7 +131,7 @@ def _end_of(value: str) -> str:
 
 def _wrapped(line: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        line, WIDTH, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
+        line, _WIDTH, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.checksums import STATEMENT_TYPE
 from eval_factory.report.reader import StoredResult, load_result
 
-SUITE = "eval-factory gate"
+_SUITE = "eval-factory gate"
 _WORD: dict[Verdict, str] = {Verdict.PASS: "PASS", Verdict.FAIL: "FAIL", Verdict.INCONCLUSIVE: "INCONCLUSIVE"}
 
 
@@ -91,21 +91,21 @@ def write_junit(result: GateResult, path: Path) -> None:
     """
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # imported here: only JUnit needs it
 
-    suite = TestSuite(SUITE)
+    suite = TestSuite(_SUITE)
     suite.add_property("policy_sha256", result.policy_sha256)
     suite.add_property("lock", _lock(result))
     for note in result.notes:
         suite.add_property("note", printable(note))
     for one in result.benchmarks:
         for check in one.checks:
-            case = TestCase(printable(check.limit + _of(check)), classname=printable(f"{SUITE}.{one.task}"), time=0)
+            case = TestCase(printable(check.limit + _of(check)), classname=printable(f"{_SUITE}.{one.task}"), time=0)
             if check.outcome != Verdict.PASS:
                 counts = one.counted_as != Verdict.PASS
                 case.result = [(Failure if counts else Skipped)(printable(f"{check.outcome}: {check.message}"))]
                 if counts:
                     case.result[0].type = check.outcome
             suite.add_testcase(case)
-    xml = JUnitXml(SUITE)
+    xml = JUnitXml(_SUITE)
     xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]
     written = io.BytesIO()
@@ -127,7 +127,7 @@ def _lock(result: GateResult) -> str:
     return "not locked" if result.locked_at is None else f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
 
 
-PREDICATE_TYPE = "https://in-toto.io/attestation/eval-result/v0.1"
+_PREDICATE_TYPE = "https://in-toto.io/attestation/eval-result/v0.1"
 SALT_BYTES = 16
 COMMITMENT = "sha256-salted-v1"
 """SHA-256 of the salt, then the model's id in UTF-8."""
@@ -217,7 +217,7 @@ def gate_statement(
     return {
         "_type": STATEMENT_TYPE,
         "subject": [receipt],
-        "predicateType": PREDICATE_TYPE,
+        "predicateType": _PREDICATE_TYPE,
         "predicate": {
             "evaluator": {"id": evaluator},
             "evaluatedAt": record.ended_at,

@@ -34,14 +34,14 @@ from eval_factory.report.papers import (
 )
 from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
-OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
-TABLES = ("markdown", "latex")
-PURPOSES = (*OF_ONE_RUN, *TABLES)
+_OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
+_TABLES = ("markdown", "latex")
+_PURPOSES = (*_OF_ONE_RUN, *_TABLES)
 NOTE = (
     "Scores with their 95 % intervals. Rank: the best and the worst that the paired comparisons leave open, all of one"
     " benchmark together with 95 % confidence."
 )
-PAIRS = (
+_PAIRS = (
     "Differences are b - a, on the instances that both have a value of; p is corrected for the number of pairs (Holm)."
 )
 
@@ -62,11 +62,11 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
         if len(folders) == 1:
             one_run(folders[0], f"report --for {purpose}")
         raise ConfigError(f"report: --for {purpose} is about one run: give one output folder")
-    if purpose in OF_ONE_RUN and len(runs) == 1:
+    if purpose in _OF_ONE_RUN and len(runs) == 1:
         stored = load_result(runs[0])
-        return OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
+        return _OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
     results = suite_results(_cells(folders, runs))
-    if purpose in TABLES:
+    if purpose in _TABLES:
         return _markdown(results) if purpose == "markdown" else _latex(results)
     cite = Citations() if purpose == "methods" else Citations("(ref. {})")
     several = _Several(results, cite, _described(results, cite))
@@ -188,7 +188,7 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
         yield "Win rates", words.win_rate_table(results.win_rates, tested=False), words.WIN_RATES
     pairs = words.pair_table((row for one in results.benchmarks for row in words.pair_rows(one)), said=False)
     if pairs.rows:
-        yield "Differences", pairs, PAIRS
+        yield "Differences", pairs, _PAIRS
 
 
 def _markdown(results: SuiteResults) -> str:

@@ -164,7 +164,7 @@ class SuiteResults:
         return next((one for one in self.cells if (one.target, one.evaluation) == (target, evaluation)), None)
 
 
-LONGEST_REASON = 2_000
+_LONGEST_REASON = 2_000
 """Characters."""
 _NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading a document can lead to that somebody changed by hand, where it still has the shape of a result."""
@@ -209,7 +209,7 @@ class _Read:
 
 
 def _read(cell: FinishedCell) -> _Read:
-    reason = None if cell.reason is None else one_line(cell.reason, LONGEST_REASON)
+    reason = None if cell.reason is None else one_line(cell.reason, _LONGEST_REASON)
     bare = CellResult(cell.target, cell.evaluation, cell.status, cell.folder, reason)
     if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         return _Read(bare, None)
@@ -219,10 +219,10 @@ def _read(cell: FinishedCell) -> _Read:
         cell_result = replace(_of_result(bare, result), took=_took(cell, result))
         return _Read(cell_result, None) if main is None else _with_values(cell_result, stored, main)
     except PrerequisiteError as error:
-        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(str(error), LONGEST_REASON)), None)
+        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(str(error), _LONGEST_REASON)), None)
     except _NOT_OURS as error:
         why = f"{cell.folder}: its result is not as eval-factory writes it ({type(error).__name__}: {error})"
-        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(why, LONGEST_REASON)), None)
+        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(why, _LONGEST_REASON)), None)
 
 
 def _of_result(bare: CellResult, result: TaskResult) -> CellResult:

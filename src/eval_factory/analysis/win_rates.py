@@ -21,9 +21,9 @@ from eval_factory.core.results import Score, TaskResult
 from eval_factory.scoring.intervals import holm
 
 ACCURACY, EFFICIENCY = "accuracy", "efficiency"
-MAIN = ""
+_MAIN = ""
 """In place of a metric's name: the benchmark's main metric."""
-WORST = ".worst"
+_WORST = ".worst"
 """What the label of a perturbation ends with where HELM took the worst value of each instance's variants."""
 
 
@@ -46,8 +46,8 @@ _BIAS = (
 
 GROUPS: Mapping[str, tuple[GroupMetric, ...]] = {
     "calibration": (GroupMetric("ece_10_bin", lower_is_better=True),),
-    "robustness": (GroupMetric(MAIN, "robustness"),),
-    "fairness": (GroupMetric(MAIN, "fairness"),),
+    "robustness": (GroupMetric(_MAIN, "robustness"),),
+    "fairness": (GroupMetric(_MAIN, "fairness"),),
     "bias": tuple(GroupMetric(name, lower_is_better=True) for name in _BIAS),
     "toxicity": (GroupMetric("toxic_frac", lower_is_better=True),),
 }
@@ -87,7 +87,7 @@ def lower_is_better(score: Score) -> bool | None:
 
 
 def _is(wanted: GroupMetric, score: Score, main: Score) -> bool:
-    perturbation = None if wanted.perturbation is None else wanted.perturbation + WORST
+    perturbation = None if wanted.perturbation is None else wanted.perturbation + _WORST
     name = wanted.metric or main.metric
     return (score.metric, score.split, score.perturbation) == (name, main.split, perturbation)
 

@@ -115,9 +115,9 @@ def _is_utf_8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == "utf-8"
 
 
-WIDTH = 80
+_WIDTH = 80
 """Columns of what is printed, on a wide terminal and where there is none."""
-NARROWEST = 20
+_NARROWEST = 20
 _ENDS_IN_A_PATH = r" *results: "
 _WORD = r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )"
 """What is in short parentheses, such as an interval, stays together; between two blanks is an empty word."""
@@ -128,14 +128,14 @@ _HANGING = 4
 def columns(stream: TextIO) -> int:
     """How wide a text may be: a terminal's columns, but for a very narrow one; 80 elsewhere."""
     if not stream.isatty():
-        return WIDTH
+        return _WIDTH
     import shutil  # imported here, as it imports four ways to compress files
 
-    found = shutil.get_terminal_size((WIDTH, 24)).columns
-    return min(WIDTH, max(NARROWEST, found))
+    found = shutil.get_terminal_size((_WIDTH, 24)).columns
+    return min(_WIDTH, max(_NARROWEST, found))
 
 
-def wrapped(text: str, width: int = WIDTH) -> str:
+def wrapped(text: str, width: int = _WIDTH) -> str:
     """Each line that is wider on several, the further ones indented.
 
     A path is never broken, so that it can be copied, and that of the results stays beside the word, for programs that

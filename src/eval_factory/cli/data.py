@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eval_factory.data.bundle import Manifest, Need
     from eval_factory.data.sources import Sources, TaskSources
 
-NO_DATA, OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
+NO_DATA, _OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
 
 
 _TO = click.option(
@@ -105,7 +105,7 @@ def _need_text(need: Need, task: TaskSources) -> str:
 
 def _state(task: TaskSources, needs: list[Need]) -> str:
     if not needs:
-        return OWN_DATA if task.own_data else NO_DATA
+        return _OWN_DATA if task.own_data else NO_DATA
     missing = [need for need in needs if need.missing]
     if not missing:
         return THERE

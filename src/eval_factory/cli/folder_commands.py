@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
     from eval_factory.core.annotations import Sample
 
-RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+_RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluated to the model's developer, as the schema of Every Eval Ever has them."""
 MOST_SHOWN = 20
 """Findings of one file; `--json` has all."""
@@ -252,7 +252,7 @@ def export() -> None:
 @click.option("-o", "--output", type=HomePath(), required=True, help="Folder in which data/ is written.")
 @click.option("--organization", default="unknown", help="Who evaluated.")
 @click.option(
-    "--relationship", type=click.Choice(RELATIONSHIPS), default="other", help="Of who evaluated to who made the model."
+    "--relationship", type=click.Choice(_RELATIONSHIPS), default="other", help="Of who evaluated to who made the model."
 )
 @click.option("--developer", default=None, help="Who made the model, where its id does not say it (org/model).")
 def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship: str, developer: str | None) -> None:

@@ -42,11 +42,7 @@ if TYPE_CHECKING:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print tables in Markdown.")
 @click.option("--texts", "with_texts", is_flag=True, help="Print what was asked and answered where the two differ.")
 def compare(
-    folders: tuple[Path, ...],
-    metric: str | None,
-    margin: float | None,
-    allow: tuple[str, ...],
-    **how: bool,
+    folders: tuple[Path, ...], metric: str | None, margin: float | None, allow: tuple[str, ...], **how: bool
 ) -> None:
     """Compare the results in output folders, on the instances that all of them answered.
 
@@ -183,13 +179,13 @@ def _lock(policy: Path, folders: list[Path]) -> None:
     click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
 
 
-PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
+_PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
 
 
 @click.command("report")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("-o", "--output", type=HomePath(), default=None, help="Write the page to this file.")
-@click.option("--for", "purpose", type=click.Choice(PURPOSES), help="Write this instead, to standard output or -o.")
+@click.option("--for", "purpose", type=click.Choice(_PURPOSES), help="Write this instead, to standard output or -o.")
 @click.option(
     "--plots", type=HomePath(), default=None, metavar="DIR", help="Write the plots to this folder, as SVG and PNG."
 )

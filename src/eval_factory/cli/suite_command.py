@@ -16,7 +16,7 @@ from eval_factory.cli.run_command import RecordingCommand, RunOutput
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 
-FLAGS = {
+_FLAGS = {
     "preset": "suite.preset",
     "output_dir": "suite.output_dir",
     "limit_samples": "suite.params.limit_samples",
@@ -35,10 +35,7 @@ FLAGS = {
 @click.option("--output_dir", default=None, help="Folder for the cells' folders and the table; made if not there.")
 @click.option("--limit_samples", type=int, default=None, help="Instances to ask in each cell; all if not given.")
 @click.option(
-    "--max_processes",
-    type=int,
-    default=None,
-    help="Cells that run at once; twice the cores, 8 at most, if not given.",
+    "--max_processes", type=int, default=None, help="Cells that run at once; twice the cores, 8 at most, if not given."
 )
 @click.option("--max_cost", type=float, default=None, help="US dollars that all cells together may cost.")
 @click.option("--max_requests", type=int, default=None, help="Requests that all cells together may send.")
@@ -76,7 +73,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
     debug = bool(given["debug"] or ctx.obj["debug"])
     with output.failures_reported():
         _refuse_together(given)
-        flags = {path: given[name] for name, path in FLAGS.items() if given[name] is not None}
+        flags = {path: given[name] for name, path in _FLAGS.items() if given[name] is not None}
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if given["dry_run"]:
             from eval_factory.cli.run_command import show_dry_run

@@ -46,18 +46,18 @@ from eval_factory.workflows.suite.suite_status import (
     status_of,
 )
 
-PLAIN_INTERVAL_S = 10.0
-GOES_ON = "it waits for its next attempt"
+_PLAIN_INTERVAL_S = 10.0
+_GOES_ON = "it waits for its next attempt"
 REFRESH_S = 0.25
 STYLES: Mapping[str, str] = {
     states.COMPLETE: "green", states.FAILED: "red", states.PARTIAL: "yellow", states.PAUSED: "yellow",
     states.MISSING: "yellow", states.WAITING: "dim",
 }  # fmt: skip
-NARROWEST = 30
+_NARROWEST = 30
 """Columns below which no terminal is written for."""
 _STATUS_WIDTH = max(map(len, states.STATUSES))
 _GAPS = 4
-INTERVAL_S = 1.0
+_INTERVAL_S = 1.0
 
 
 @contextmanager
@@ -105,7 +105,7 @@ class SuiteScreen:
     def tick(self) -> None:
         """Show what the cells have done since, if it is time."""
         now = self._clock()
-        if now - self._last < (PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
+        if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
         if self._live is not None:
             self._live.update(live_table(self._status(), self._console.width, self._console.height, now), refresh=True)
@@ -143,7 +143,7 @@ class SuiteScreen:
             result_text(figures) if figures is not None else "",
             one_line(cell.reason) if cell.reason else "",
             f"from {one_line(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
-            GOES_ON if cell.so_far is not None else "",
+            _GOES_ON if cell.so_far is not None else "",
         ]
         text = "; ".join(filter(None, parts))
         return f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"
@@ -183,7 +183,7 @@ def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Grou
 
 def _fitted(line: str, width: int) -> str:
     text = Text(line)
-    text.truncate(max(NARROWEST, width), overflow="ellipsis")
+    text.truncate(max(_NARROWEST, width), overflow="ellipsis")
     return text.plain
 
 
@@ -310,14 +310,14 @@ def _each_change(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], N
             last = record
         if status.state != GOES or nobody_reads(sys.stdout):
             return
-        sleep(INTERVAL_S)
+        sleep(_INTERVAL_S)
 
 
 def _on_terminal(reader: SuiteReader, console: Console, sleep: Callable[[float], None]) -> None:
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
         while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
             live.update(live_table(status, console.width, console.height, time.time()), refresh=True)
-            sleep(INTERVAL_S)
+            sleep(_INTERVAL_S)
         live.update(Group())  # as the screen of run_suite: what follows says all of it
 
 
@@ -330,8 +330,8 @@ def _as_lines(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None
         lines += [line for pause in status.pauses for line in pause_lines([pause], pause.since or 0.0)]
         new = [line for line in lines if line not in shown]
         shown = set(lines)
-        if time.monotonic() - last >= PLAIN_INTERVAL_S:
+        if time.monotonic() - last >= _PLAIN_INTERVAL_S:
             new.append(f"  {going_line(status)}")
             last = time.monotonic()
         stdout.writelines(own_lines(line) + "\n" for line in new)
-        sleep(INTERVAL_S)
+        sleep(_INTERVAL_S)

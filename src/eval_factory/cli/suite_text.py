@@ -27,18 +27,11 @@ from eval_factory.workflows.suite.suite_journal import (
     WAITING,
     Pause,
 )
-from eval_factory.workflows.suite.suite_status import (
-    ENDED,
-    GOES,
-    CellFigures,
-    CellStatus,
-    SuiteStatus,
-    same_command,
-)
+from eval_factory.workflows.suite.suite_status import ENDED, GOES, CellFigures, CellStatus, SuiteStatus, same_command
 
 LONGEST_NAME = 36
 """Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""
-GOES_ON = "the same command goes on:"
+_GOES_ON = "the same command goes on:"
 _MUCH_ROOM = 1000
 _SHOWN_FIRST = (RUNNING, PAUSED, FAILED, PARTIAL, WAITING, MISSING, COMPLETE)
 """Where there is no room for all."""
@@ -153,7 +146,7 @@ def next_lines(status: SuiteStatus) -> list[str]:
         return []
     limits: dict[str, Any] = dict(status.limits)
     reached = limit_reached(Budget(**limits), status.spent, None)
-    first = GOES_ON if reached is None else f"{reached}: raise it, and {GOES_ON}"
+    first = _GOES_ON if reached is None else f"{reached}: raise it, and {_GOES_ON}"
     return [first, f"  {same_command(status)}"]
 
 
@@ -228,7 +221,7 @@ def _check_lines(found: SuiteCheck) -> Iterator[str]:
     if found.is_running:
         yield "the suite is running: look at it with 'eval-factory suite status'"
     elif missing:
-        yield GOES_ON
+        yield _GOES_ON
         yield f"  {found.command}"
     elif not found.in_table:
         yield "results are newer than the table: the same command only collects them into it:"

@@ -19,8 +19,23 @@ from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout, load_framework
-from eval_factory.tasks.run_entry import OURS, PATHS, for_every_run_spec, is_run_entry, near_name, prefix_of, signature
-from eval_factory.tasks.run_specs import FLAG, KEY, RunSpec, how_executed, load_index, needs_permission
+from eval_factory.tasks.run_entry import (
+    OURS,
+    PATH_PARAMETERS,
+    for_every_run_spec,
+    is_run_entry,
+    near_name,
+    prefix_of,
+    signature,
+)
+from eval_factory.tasks.run_specs import (
+    CODE_EXECUTION_FLAG,
+    KEY,
+    IndexedRunSpec,
+    how_executed,
+    load_index,
+    needs_permission,
+)
 from eval_factory.tasks.task_info import erratum_record, task_info
 
 if TYPE_CHECKING:
@@ -49,7 +64,7 @@ def _errata(run_spec: str) -> list[Record]:
     return [erratum_record(erratum) for erratum in load_errata().of(run_spec, None)]
 
 
-def run_spec_record(name: str, spec: RunSpec, framework: Framework) -> Record:
+def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Record:
     """Everything about one of HELM's run specs."""
     return {
         "name": name,
@@ -163,11 +178,7 @@ def run_spec_example(record: Record) -> str:
 def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     params: Record = {"limit_samples": EXAMPLE_SAMPLES, **({"extra": extra} if extra else {})}
     document = {
-        "config": {
-            "type": type_,
-            "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}",
-            "params": params,
-        },
+        "config": {"type": type_, "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}", "params": params},
         "target": {
             "api_endpoint": {
                 "url": "https://api.openai.com/v1",
@@ -187,7 +198,7 @@ def _example_value(name: str, rule: ScenarioParameter) -> str:
 
 
 def _example_argument(name: str, known: Record) -> str:
-    if name in PATHS:
+    if name in PATH_PARAMETERS:
         return f"/path/to/{name}"
     return _EXAMPLES.get(known.get("type", ""), f"<{name}>")
 
@@ -258,9 +269,10 @@ def _execution(record: Record) -> list[str]:
         return []
     lines = ["", f"it {how_executed(run_spec, record['executes'])}"]
     if record.get("needs_permission"):
+        why = "because nobody has checked the program that a model writes"
         lines += [
             "",
-            f"refused without {FLAG}, or {KEY}: true, because nobody has checked the program that a model writes",
+            f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}",
         ]
     return lines
 
@@ -362,7 +374,7 @@ def _restriction(record: Record) -> str:
     if not record["runs"]:
         return f" [cannot be run: asks for {record['asks']}]"
     if record["needs_permission"]:
-        return f" [executes what the model answers ({', '.join(record['executes'])}): needs {FLAG}]"
+        return f" [executes what the model answers ({', '.join(record['executes'])}): needs {CODE_EXECUTION_FLAG}]"
     return ""
 
 

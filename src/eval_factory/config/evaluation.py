@@ -17,7 +17,7 @@ from eval_factory.config import foreign_keys, run_executor
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Source, ValueSources, merge
 from eval_factory.config.model import RunConfig
-from eval_factory.config.rules import BENCHMARK, real_names, with_extra, with_task_rules, without_examples
+from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
 from eval_factory.config.wrong_values import UNKNOWN_KEY, known_keys, unknown_key, wrong_value
 from eval_factory.core.errors import ConfigError
@@ -164,7 +164,7 @@ def build_evaluation(
     foreign_keys.without_unused_prompt(merged, foreign)
     run = _validated(merged, sources, request, problems)
     if run is not None and task is not None:
-        if BENCHMARK in task.helm.parameters:
+        if BENCHMARK_KEY in task.helm.parameters:
             if benchmark is None:
                 run, benchmark = _with_benchmark(run, sources, request, problems)
             task = task if benchmark is None else _task_of(benchmark, task)
@@ -301,12 +301,12 @@ def _with_benchmark(
         return run, None
     from eval_factory.tasks.custom_benchmark import load_benchmark  # for a custom benchmark alone
 
-    where = f"config.params.extra.{BENCHMARK}"
+    where = f"config.params.extra.{BENCHMARK_KEY}"
     beside = request.run_config.parent if request.run_config and sources.get(where) is Source.FILE else None
     path = find_benchmark(given, beside, where, problems)
     if path is None:
         return run, None
-    run = with_extra(run, {BENCHMARK: str(path)})
+    run = with_extra(run, {BENCHMARK_KEY: str(path)})
     try:
         return run, load_benchmark(path)
     except ConfigError as error:

@@ -38,7 +38,7 @@ _Layer = tuple[str, Mapping[str, Any]]
 _TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
 _ADVICE, _SAID, _LAUNCHER = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"]
 LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
-KNOWN = _TABLE["known"]
+_KNOWN = _TABLE["known"]
 ENDPOINT, PARAMS, EXTRA, THEIRS = "target.api_endpoint", "config.params", "config.params.extra", "nemo_evaluator_config"
 _READ: Mapping[str, tuple[str, ...]] = {
     "config": ("type", "output_dir", "params"),
@@ -86,19 +86,19 @@ def translated(path: Path, framework: Framework) -> Translation:
         ConfigError: it cannot be read, is of no known form, is a suite already, holds a key, names no task that there
             is here, or says something that no run could be made of.
     """
-    document = load_mapping(path, KNOWN)
+    document = load_mapping(path, _KNOWN)
     if keys := list(written_keys(document)):
         raise ConfigError([f"{path}: {where}: {_TABLE['written_key']}" for where in keys])
     for refused in _TABLE["refused"]:
         if set(document).issuperset(refused["sections"]):
-            raise ConfigError(f"{path}: {refused['why'].format(path=path, known=KNOWN)}")
+            raise ConfigError(f"{path}: {refused['why'].format(path=path, known=_KNOWN)}")
     work = _Import(path, framework, document)
     if {"evaluation", "execution", "deployment"} & set(document):
         program, written = LAUNCHER, work.of_launcher()
     elif {"config", "target"} & set(document):
         program, written = EVAL_FACTORY, work.of_run_config()
     else:
-        raise ConfigError(f"{path}: is no configuration that is known; {KNOWN}")
+        raise ConfigError(f"{path}: is no configuration that is known; {_KNOWN}")
     for where in _asked_for(written, ""):
         work.note(where, _SAID["not given"].format(name=variable_for(where)))
     unchanged = written == {name: value for name, value in document.items() if name in written}
@@ -161,7 +161,7 @@ class _Import:
         self.serve = self.server(kind, deployment, execution, place)
         runs = self.runs(plain)
         if not runs:
-            lines = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {KNOWN}"]
+            lines = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {_KNOWN}"]
             raise ConfigError([f"{self.path}: names no task that eval-factory has", *lines])
         self.defaults_not_given(runs)
         alone = {**runs[0][1], **place} if len(runs) == 1 and self.serve is None else None

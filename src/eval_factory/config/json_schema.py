@@ -21,7 +21,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.framework import Framework
 
-Schema = dict[str, Any]
+_Schema = dict[str, Any]
 
 _KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """What pydantic calls limits behind a validator -> what JSON Schema calls them."""
@@ -50,7 +50,7 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 """Dotted path of a value of a run config -> what an editor shows of it."""
 
 
-def run_config_schema(framework: Framework) -> Schema:
+def run_config_schema(framework: Framework) -> _Schema:
     """What a run config may hold."""
     whole = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
@@ -58,7 +58,7 @@ def run_config_schema(framework: Framework) -> Schema:
     schema["properties"] |= _executor(framework)
     params = schema["properties"]["config"]["properties"]
     params["type"] = {**params["type"], **_types(framework)}
-    extra: Schema = params["params"]["properties"]["extra"]["properties"]
+    extra: _Schema = params["params"]["properties"]["extra"]["properties"]
     for name, about in _of_tasks(framework).items():
         extra[name]["description"] += f" {about}"
     return {
@@ -69,13 +69,13 @@ def run_config_schema(framework: Framework) -> Schema:
     }
 
 
-def _executor(framework: Framework) -> Schema:
+def _executor(framework: Framework) -> _Schema:
     whole = RunExecutorSection.model_json_schema()
     defaults = {name: framework.defaults.suite[name] for name in (EXECUTOR, SLURM)}
     return {name: _field(whole["properties"][name], name, whole["$defs"], defaults[name]) for name in KEYS}
 
 
-def _types(framework: Framework) -> Schema:
+def _types(framework: Framework) -> _Schema:
     """Names of tasks, `helm.` before them or not, and run entries."""
     names = [task.name for task in framework.evaluations]
     name = framework.framework.name
@@ -97,9 +97,9 @@ def _of_tasks(framework: Framework) -> dict[str, str]:
     return {name: f"Tasks: {', '.join(tasks)}." for name, tasks in found.items()}
 
 
-def _mapping(model: Schema, path: str, models: Mapping[str, Schema], defaults: Any) -> Schema:
+def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any) -> _Schema:
     """A model's schema with its fields, their other names and the keys that have no effect."""
-    properties: Schema = {}
+    properties: _Schema = {}
     required = model.get("required", []) if _in_suite(path) else []
     for name, field in model["properties"].items():
         default = defaults.get(name) if isinstance(defaults, Mapping) else None
@@ -117,7 +117,7 @@ def _in_suite(path: str) -> bool:
     return path.partition(".")[0] == TOP
 
 
-def _field(field: Schema, path: str, models: Mapping[str, Schema], default: Any, *, needed: bool = False) -> Schema:
+def _field(field: _Schema, path: str, models: Mapping[str, _Schema], default: Any, *, needed: bool = False) -> _Schema:
     parent, _, name = path.rpartition(".")
     described = {"description": _TEXTS[f"{_SAME.get(parent, parent)}.{name}".lstrip(".")]}
     if name in _SHARED and _in_suite(path):
@@ -130,7 +130,7 @@ def _field(field: Schema, path: str, models: Mapping[str, Schema], default: Any,
     return {**described, **plain, "anyOf": [*options, *variable, *([] if needed else [{"type": "null"}])]}
 
 
-def _option(option: Schema, path: str, models: Mapping[str, Schema], defaults: Any = None) -> Schema:
+def _option(option: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any = None) -> _Schema:
     if "$ref" in option:
         return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
     found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
@@ -148,12 +148,12 @@ def _option(option: Schema, path: str, models: Mapping[str, Schema], defaults: A
     return found
 
 
-def _holds_no_variable(option: Schema) -> bool:
+def _holds_no_variable(option: _Schema) -> bool:
     """A text may be one anyway; a list or a mapping is none."""
     return option["type"] in ("array", "object") or (option["type"] == "string" and "enum" not in option)
 
 
-def suite_schema(framework: Framework) -> Schema:
+def suite_schema(framework: Framework) -> _Schema:
     """What a suite's file may hold."""
     whole = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
@@ -185,6 +185,6 @@ def suite_schema(framework: Framework) -> Schema:
     }
 
 
-def _reference(name: str) -> Schema:
+def _reference(name: str) -> _Schema:
     """What stands at several places stands under `definitions` once; beside a bare reference nothing counts."""
     return {"allOf": [{"$ref": f"#/definitions/{name}"}]}

@@ -13,7 +13,7 @@ from eval_factory.config.merge import Source, ValueSources
 from eval_factory.config.model import Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
-from eval_factory.tasks.run_entry import PATHS, WHERE, given_twice
+from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import load_index, refusal
 
 _WHERE = "config.params.extra.shuffle_choices"
@@ -59,10 +59,10 @@ def _kind(task: Task) -> str:
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
 
-BENCHMARK = "benchmark"
+BENCHMARK_KEY = "benchmark"
 """The key of params.extra that names a custom benchmark; HELM is given a file made of it."""
 
-ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
+_ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
 """Whose models the default judges are."""
 
 TRIALS, EXAMPLES = "num_train_trials", "max_train_instances"
@@ -101,7 +101,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     if params.extra.criteria_per_request is not None and not task.helm.rubric:
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
     problems += cannot_be_shuffled(task, params.extra)
-    own = BENCHMARK in task.helm.parameters
+    own = BENCHMARK_KEY in task.helm.parameters
     if (own or task.helm.judges) and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"
         problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
@@ -143,8 +143,8 @@ def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
     for deployment in dict.fromkeys(deployments):
         organization, slash, model = deployment.partition("/")
         if slash:
-            family = next((role for role in ROLES.values() if model.startswith(role)), None)
-            role = family or ROLES.get(organization, organization)
+            family = next((role for role in _ROLES.values() if model.startswith(role)), None)
+            role = family or _ROLES.get(organization, organization)
             roles[role if role not in roles else _NOT_IN_A_ROLE.sub("-", model.lower())] = deployment
     return roles
 
@@ -181,7 +181,7 @@ def _by_first_name(task: Task, extra: Extra, problems: list[str]) -> dict[str, s
 def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[str, str | None]:
     update = _by_first_name(task, run.config.params.extra, problems)
     extra = run.config.params.extra.model_copy(update=update)
-    for name in (*SCENARIO_PARAMETERS, BENCHMARK):
+    for name in (*SCENARIO_PARAMETERS, BENCHMARK_KEY):
         value, rule = getattr(extra, name), task.helm.parameters.get(name)
         where = f"config.params.extra.{name}"
         if rule is None:
@@ -239,7 +239,7 @@ class OwnData:
 def own_data_of(task: Task, extra: Extra) -> OwnData | None:
     """None where the task reads no such files. A run entry has the layout of our own task of its run spec."""
     if task.helm.any_run_spec:
-        name = next((name for name in task.helm.arguments if name in PATHS), None)
+        name = next((name for name in task.helm.arguments if name in PATH_PARAMETERS), None)
         if name is None:
             return None
         known = (other for other in load_framework().evaluations if other.helm.run_spec == task.helm.run_spec)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import Request, task_named
 from eval_factory.config.model import DEMO_URLS, urls_in
-from eval_factory.config.rules import BENCHMARK, prescribed_roles
+from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
 from eval_factory.config.run_executor import slurm_of
 from eval_factory.config.suite_layers import (
     DEFAULT_VARIANT,
@@ -34,11 +34,11 @@ from eval_factory.config.wrong_values import UNKNOWN_KEY
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
-from eval_factory.endpoint.openai_api import PATHS
+from eval_factory.endpoint.openai_api import API_PATHS
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework
 
-MAX_NAMED = 8
+_MAX_NAMED = 8
 """Names that a message has."""
 _ANY = "*"
 _PATTERN = frozenset("*?[")
@@ -112,7 +112,7 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
 
 def _named(names: Sequence[str]) -> str:
     different = list(dict.fromkeys(names))
-    return ", ".join(different[:MAX_NAMED]) + (" ..." if len(different) > MAX_NAMED else "")
+    return ", ".join(different[:_MAX_NAMED]) + (" ..." if len(different) > _MAX_NAMED else "")
 
 
 def _same_folder(left: Sequence[Combination]) -> list[str]:
@@ -127,7 +127,7 @@ def _same_folder(left: Sequence[Combination]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def document_of(one: Combination, section: Mapping[str, Any], folder: Path, framework: Framework) -> dict[str, Any]:
+def _document_of(one: Combination, section: Mapping[str, Any], folder: Path, framework: Framework) -> dict[str, Any]:
     """The run config of a cell. Params: the suite's, over them the evaluation's, the target's and the variant's."""
     handed = {name: section[name] for name in HANDED if section.get(name) is not None}
     params: Any = {}
@@ -155,8 +155,8 @@ def _judges_of(one: Combination, params: Mapping[str, Any], judges: Sequence[Any
 
 def _has_jury(task: Task, params: Mapping[str, Any]) -> bool:
     """A custom benchmark has one where one of its metrics says so."""
-    path = (params.get("extra") or {}).get(BENCHMARK)
-    if BENCHMARK not in task.helm.parameters or path is None:
+    path = (params.get("extra") or {}).get(BENCHMARK_KEY)
+    if BENCHMARK_KEY not in task.helm.parameters or path is None:
         return True
     try:
         return load_benchmark(Path(path)).has_jury
@@ -177,7 +177,7 @@ def group_of_url(url: str) -> str:
         return url
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-    for ending in sorted(PATHS.values(), key=len, reverse=True):
+    for ending in sorted(API_PATHS.values(), key=len, reverse=True):
         if path.endswith(ending):
             path = path.removesuffix(ending)
             break
@@ -327,7 +327,7 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     cells = []
     for one in left:
         own = folder.cell(one.target["name"], one.name)
-        cells.append(Cell(one.target["name"], one.name, document_of(one, section, own, framework), own))
+        cells.append(Cell(one.target["name"], one.name, _document_of(one, section, own, framework), own))
     said = {key: value for key, value in section.items() if value is not None}
     whole = {**framework.defaults.suite, **said}
     whole["slurm"] = slurm_of(framework.defaults.suite["slurm"], section.get("slurm"))

@@ -24,7 +24,7 @@ from eval_factory.config.evaluation import canonical_names, find_benchmark, task
 from eval_factory.config.load import interpolate, nested, parse_overrides
 from eval_factory.config.merge import Source, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
-from eval_factory.config.rules import BENCHMARK
+from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.config.wrong_values import explained_finding
 from eval_factory.core.errors import ConfigError, did_you_mean
@@ -32,7 +32,7 @@ from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework, Task
-from eval_factory.tasks.run_entry import PATHS, WHERE, RunEntry, prefix_of
+from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, RunEntry, prefix_of
 
 TOP = "suite"
 HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
@@ -294,12 +294,12 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
     for name in _PATHS_OF_PARAMS:
         if isinstance(extra.get(name), str):
             extra[name] = os.path.abspath(os.path.expanduser(extra[name]))
-    given = extra.get(BENCHMARK)
+    given = extra.get(BENCHMARK_KEY)
     if isinstance(given, str):
         if layer.is_preset and layer.folder is not None:
             given = str(layer.folder / given)
-        path = find_benchmark(given, layer.folder, f"{where}.extra.{BENCHMARK}", found)
-        extra[BENCHMARK] = given if path is None else str(path)
+        path = find_benchmark(given, layer.folder, f"{where}.extra.{BENCHMARK_KEY}", found)
+        extra[BENCHMARK_KEY] = given if path is None else str(path)
 
 
 def _evaluations(entries: Sequence[Any], framework: Framework, found: list[str]) -> Iterator[dict[str, Any]]:
@@ -341,7 +341,7 @@ def _type(given: str, where: str, framework: Framework, found: list[str]) -> str
     problems: list[str] = []
     task = task_named(given, framework, problems)
     found += [problem.replace(WHERE, where, 1) for problem in problems]
-    if task is None or not task.helm.any_run_spec or PATHS.isdisjoint(task.helm.arguments):
+    if task is None or not task.helm.any_run_spec or PATH_PARAMETERS.isdisjoint(task.helm.arguments):
         return given
     return prefix_of(framework) + RunEntry(task.helm.run_spec, dict(task.helm.arguments)).text
 

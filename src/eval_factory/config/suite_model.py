@@ -31,8 +31,8 @@ OWN_OPTIONS = {
 """Options of sbatch that do not go into `extra`, and the key that says the same; None: eval-factory decides itself."""
 LAUNCH = "launch"
 """Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
-MAX_NAME_LENGTH = 100
-NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}\Z")
+_MAX_NAME_LENGTH = 100
+NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}\Z")
 OF_THE_SUITE = "suite_"
 """What the suite's own files beside the targets' folders begin with."""
 
@@ -102,8 +102,8 @@ def _variable(text: str) -> str:
 def _folder_name(text: str) -> str:
     if not NAME.match(text):
         raise ValueError(
-            f"names a folder: letters, digits, '.', '_' and '-', {MAX_NAME_LENGTH} at most, the first one a letter,"
-            f" a digit or '_'; got {text[:MAX_NAME_LENGTH]!r}"
+            f"names a folder: letters, digits, '.', '_' and '-', {_MAX_NAME_LENGTH} at most, the first one a letter,"
+            f" a digit or '_'; got {text[:_MAX_NAME_LENGTH]!r}"
         )
     return text
 

@@ -25,9 +25,9 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.core.safe_files import json_line
 
-RATINGS, CRITERIA = "ratings", "criteria"
+RATINGS_SHEET, CRITERIA_SHEET = "ratings", "criteria"
 """Kinds of sheets: ratings on a scale, or for each criterion of a rubric whether it is met."""
-SAMPLE, RATING = "sample", "rating"
+SAMPLE, _RATING = "sample", "rating"
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Annotations:
     def as_lines(self) -> list[str]:
         """The lines of ratings.jsonl, samples first, in the order in which ratings of them came."""
         samples = [json_line({SAMPLE: one.as_dict()}) for one in self.samples]
-        return [f"{line}\n" for line in [*samples, *(json_line({RATING: one.as_dict()}) for one in self.ratings)]]
+        return [f"{line}\n" for line in [*samples, *(json_line({_RATING: one.as_dict()}) for one in self.ratings)]]
 
 
 def read_annotations(path: Path) -> Annotations:
@@ -211,7 +211,7 @@ def read_annotations(path: Path) -> Annotations:
             if SAMPLE in document:
                 samples.append(Sample.from_dict(document[SAMPLE]))
             else:
-                ratings.append(Rating(**document[RATING]))
+                ratings.append(Rating(**document[_RATING]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             said = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
             raise PrerequisiteError(
@@ -239,12 +239,12 @@ def digest_of_shown(question: str, answer: str, asked: Iterable[str]) -> str:
     return hashlib.sha256(json.dumps([question, answer, list(asked)]).encode()).hexdigest()
 
 
-MARK, MET, CORRECT, ERROR = "score", "criteria_met", "correct", "error"
+MARK, _MET, _CORRECT, _ERROR = "score", "criteria_met", "correct", "error"
 """Fields of a judge's mark, of its decision about a criterion; the tag of a reference; why there is neither."""
-SYSTEM = "system"
+_SYSTEM = "system"
 MOST_STEPS = 10
 """Of a scale of whole numbers that raters get as it is."""
-PARTS = 4
+_PARTS = 4
 """Into which any other scale is divided."""
 IS_CORRECT, HOW_GOOD = "Is the answer correct?", "How good is the answer?"
 YES_NO = (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no"))
@@ -287,7 +287,7 @@ class Asked:
             AnswerKey(record.id, record.trial),
             tuple(self._turns(record)),
             record.completion or "",
-            tuple(str(one["text"]) for one in record.references if CORRECT in (one.get("tags") or ())),
+            tuple(str(one["text"]) for one in record.references if _CORRECT in (one.get("tags") or ())),
             self.questions(record),
             self.sha256_of(record),
         )
@@ -297,11 +297,11 @@ class Asked:
 
     def _turns(self, record: InstanceRecord) -> Iterator[tuple[str, str]]:
         found = [(str(turn.get("role", "")), _text(turn.get("content"))) for turn in record.turns]
-        told = [(role, text) for role, text in found if not (role == SYSTEM and text in self.hidden)]
+        told = [(role, text) for role, text in found if not (role == _SYSTEM and text in self.hidden)]
         yield from told or [("user", record.prompt)]
 
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
-        if self.kind == CRITERIA:
+        if self.kind == CRITERIA_SHEET:
             return tuple(Question(str(one["criterion"]), float(one["points"])) for one in criteria_of(record))
         if self.jury:
             return tuple(Question(self._explained(name)) for name in self.jury)
@@ -320,7 +320,7 @@ class Asked:
 
     def marks_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
         """Judge -> number of the question, from 0 -> what it says; the metric itself where there is no judge."""
-        if self.kind == CRITERIA:
+        if self.kind == CRITERIA_SHEET:
             return _decisions(criteria_of(record))
         if self.jury:
             return {judge: _marks(said, self.jury) for judge, said in record.judgements.items()}
@@ -333,7 +333,7 @@ class Asked:
 
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
         """What a rater's values make of an answer, on the main metric's scale."""
-        if self.kind == CRITERIA:
+        if self.kind == CRITERIA_SHEET:
             whole = sum(one.points for one in questions if one.points > 0)
             return sum(one.points * value for one, value in zip(questions, values, strict=True)) / whole
         return statistics.fmean(values)
@@ -352,16 +352,16 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     if score is None:
         raise ConfigError(f"{result.main_metric} could not be computed: a result without a main score cannot be rated")
     has_criteria = any(criteria_of(record) for record in records)
-    if kind == CRITERIA and not has_criteria:
+    if kind == CRITERIA_SHEET and not has_criteria:
         raise ConfigError(f"{result.task} has no rubric, so there are no criteria to rate: give --kind ratings")
-    chosen = kind or (CRITERIA if has_criteria else RATINGS)
+    chosen = kind or (CRITERIA_SHEET if has_criteria else RATINGS_SHEET)
     metric = score.metric or result.main_metric
     values = [record.metrics[metric] for record in records if metric in record.metrics]
     if not values:
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     jury = () if has_criteria or result.validity.jury is None else _criteria_of_jury(records)
     labels = {} if result.validity.jury is None else result.validity.jury.labels
-    choices = YES_NO if chosen == CRITERIA else _labelled(labels) or ratings_on_scale(score.scale, values)
+    choices = YES_NO if chosen == CRITERIA_SHEET else _labelled(labels) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
     told = {} if result.validity.jury is None else result.validity.jury.criteria
@@ -369,7 +369,7 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
 
 
 def has_judges(result: TaskResult, kind: str) -> bool:
-    return kind == CRITERIA or result.validity.jury is not None or result.validity.rubric is not None
+    return kind == CRITERIA_SHEET or result.validity.jury is not None or result.validity.rubric is not None
 
 
 def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float]) -> tuple[RatingChoice, ...]:
@@ -380,7 +380,7 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
     if (low, high) == (0.0, 1.0) and set(values) <= {0.0, 1.0}:
         return YES_NO
     whole = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MOST_STEPS
-    steps = int(high - low) if whole else PARTS
+    steps = int(high - low) if whole else _PARTS
     return tuple(_choice(low + (high - low) * number / steps) for number in range(steps + 1))
 
 
@@ -402,7 +402,7 @@ def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for record in records:
         for said in record.judgements.values():
-            names.update(dict.fromkeys(name for name in said if name != ERROR))
+            names.update(dict.fromkeys(name for name in said if name != _ERROR))
     return tuple(names)
 
 
@@ -420,7 +420,7 @@ def _decisions(criteria: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, flo
     found: dict[str, dict[int, float]] = {}
     for number, one in enumerate(criteria):
         for judge, said in (one.get("judges") or {}).items():
-            met = said.get(MET) if isinstance(said, Mapping) else None
+            met = said.get(_MET) if isinstance(said, Mapping) else None
             if isinstance(met, bool):
                 found.setdefault(judge, {})[number] = float(met)
     return found

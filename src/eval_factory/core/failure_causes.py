@@ -10,12 +10,12 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import MODEL_ROLE, FailureCause
 
 LONGEST_CAUSE = 300
-LONGEST_SHOWN = 120
+_LONGEST_SHOWN = 120
 """On the screen; the files have it all."""
-MOST_CAUSES = 20
+_MOST_CAUSES = 20
 """Of one role; what is rarer is counted together."""
-OTHERS = "other errors (see `error` in results.jsonl)"
-UNKNOWN = "no error was recorded"
+_OTHERS = "other errors (see `error` in results.jsonl)"
+_UNKNOWN = "no error was recorded"
 VARIES = "..."
 
 _STATUS = re.compile(r"HTTP (\d{3})")
@@ -50,7 +50,7 @@ class Causes:
 
     def add(self, role: str, error: str | None) -> None:
         """One failed instance. `error` is None where nothing says why."""
-        line = one_line(error or UNKNOWN)
+        line = one_line(error or _UNKNOWN)
         status = _STATUS.match(line)
         start = status.end() if status else 0
         words, parts, at = [], [], 0
@@ -75,10 +75,10 @@ class Causes:
             groups = sorted(by_role[role], key=lambda group: (-group.count, group.text()))
             found += [
                 FailureCause(role, group.count, group.text()[:LONGEST_CAUSE], hint_for(group.first, role))
-                for group in groups[:MOST_CAUSES]
+                for group in groups[:_MOST_CAUSES]
             ]
-            if rest := sum(group.count for group in groups[MOST_CAUSES:]):
-                found.append(FailureCause(role, rest, OTHERS, None))
+            if rest := sum(group.count for group in groups[_MOST_CAUSES:]):
+                found.append(FailureCause(role, rest, _OTHERS, None))
         return tuple(found)
 
 
@@ -91,7 +91,7 @@ def short_cause(cause: str) -> str:
     whole = cause.strip()
     if whole.endswith(".") and not whole.endswith(VARIES):
         whole = whole[:-1]
-    return whole if len(whole) <= LONGEST_SHOWN else f"{whole[:LONGEST_SHOWN].rstrip()} ..."
+    return whole if len(whole) <= _LONGEST_SHOWN else f"{whole[:_LONGEST_SHOWN].rstrip()} ..."
 
 
 @dataclass(frozen=True)

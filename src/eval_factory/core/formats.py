@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
-DIGITS_OF_STATISTICS = 6
+_DIGITS_OF_STATISTICS = 6
 """Significant digits of what is derived from scores, in every document: an interval is an estimate."""
 DIGITS_OF_A_DOUBLE = 15
 MINUTES_OF_HOUR = 60.0
 
 
-def rounded(number: float, digits: int = DIGITS_OF_STATISTICS) -> float:
+def rounded(number: float, digits: int = _DIGITS_OF_STATISTICS) -> float:
     """As a document keeps it, to so many significant digits: 0.001623436000016909 to 4 of them is 0.001623."""
     return float(f"{number:.{digits}g}")
 

@@ -19,7 +19,7 @@ PROBED = "EVAL_FACTORY_PROBED"
 OFFLINE = "EVAL_FACTORY_OFFLINE"
 PROXIES = "EVAL_FACTORY_PROXIES"
 PINS = "EVAL_FACTORY_PINS"
-FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
+_FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
 WITHOUT = "EVAL_FACTORY_WITHOUT"
 LIMITS = "EVAL_FACTORY_LIMITS"
 BUDGET = "EVAL_FACTORY_BUDGET"
@@ -100,7 +100,7 @@ class HelmRunSettings:
             OFFLINE: None if self.allowed is None else json.dumps(self.allowed),
             PROXIES: None if self.proxies is None else json.dumps(dict(self.proxies)),
             PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
-            FILE_LISTS: self.file_lists,
+            _FILE_LISTS: self.file_lists,
             LIMITS: None if self.limits is None else json.dumps(self.limits.as_dict()),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
@@ -125,7 +125,7 @@ class HelmRunSettings:
             allowed=None if allowed is None else tuple((host, port) for host, port in allowed),
             proxies=proxies,
             pins=None if pins is None else Pins(**pins),
-            file_lists=env.get(FILE_LISTS),
+            file_lists=env.get(_FILE_LISTS),
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 
-PUBLIC = 0o644
+_PUBLIC = 0o644
 MOST_THREADS = 8
 
 _together: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_together", default=None)
@@ -29,7 +29,7 @@ _together: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_together", 
 
 
 @contextmanager
-def atomic_file(path: Path, *, mode: int = PUBLIC) -> Iterator[TextIO]:
+def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
     """A file to write to, so that a reader sees the old file or the new one, never a part.
 
     The user's umask takes away from `mode`, as from every other file.
@@ -53,7 +53,7 @@ def atomic_file(path: Path, *, mode: int = PUBLIC) -> Iterator[TextIO]:
         raise
 
 
-def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = PUBLIC) -> None:
+def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) -> None:
     """Write `text`, whole or in parts, as `atomic_file` does."""
     with atomic_file(path, mode=mode) as file:
         file.writelines([text] if isinstance(text, str) else text)
@@ -99,7 +99,7 @@ MAX_BYTES_OF_YAML = 256 * 1024**2
 """A document is read in one piece."""
 LEADS_OUT = "leads out of the folder {folder}"
 NOT_REGULAR = "is no regular file"
-TOO_LARGE = "is larger than any file that eval-factory writes"
+_TOO_LARGE = "is larger than any file that eval-factory writes"
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # to open a FIFO must not wait for its writer
 
@@ -156,7 +156,7 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
         elif not stat.S_ISREG(found.st_mode):
             yield path, NOT_REGULAR
         elif found.st_size > (MAX_BYTES_OF_YAML if path.suffix in (".yaml", ".yml") else MAX_BYTES):
-            yield path, TOO_LARGE
+            yield path, _TOO_LARGE
 
 
 def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
@@ -214,7 +214,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-LONGEST_NAME, LONGEST_PATH = 255, 4095
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
 """In bytes: what Linux takes of a part of a path, and of a whole one."""
 
 
@@ -224,8 +224,8 @@ def expanded(text: str) -> str:
     Raises:
         ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
     """
-    if len(os.fsencode(text)) > LONGEST_PATH or any(len(os.fsencode(p)) > LONGEST_NAME for p in text.split("/")):
-        raise ValueError(f"is too long for a path ({LONGEST_NAME} bytes a name, {LONGEST_PATH} in all)")
+    if len(os.fsencode(text)) > _LONGEST_PATH or any(len(os.fsencode(p)) > _LONGEST_NAME for p in text.split("/")):
+        raise ValueError(f"is too long for a path ({_LONGEST_NAME} bytes a name, {_LONGEST_PATH} in all)")
     path = os.path.expanduser(text)
     if path.startswith("~") and path == text:
         whose = text.partition("/")[0]

@@ -20,13 +20,13 @@ from pathlib import Path
 from eval_factory.core.errors import PrerequisiteError
 
 BUBBLEWRAP = "bwrap"
-SYSTEM = (
+_SYSTEM = (
     "/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/nix/store",
 )  # fmt: skip
 """What programs and compilers are made of."""
 TIMED_OUT = 124
 """What `timeout` ends with."""
-MAX_OUTPUT = 16_000_000
+_MAX_OUTPUT = 16_000_000
 """Bytes of standard output that are read."""
 _TRIAL_S = 20.0
 _MAX_REASON = 300
@@ -67,11 +67,11 @@ class Allowed:
     """Make connections."""
 
 
-NOTHING = Allowed()
+_NOTHING = Allowed()
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedProgram:
     """A program that has ended."""
 
     returncode: int
@@ -85,12 +85,12 @@ class Ended:
 def run(
     argv: Sequence[str],
     folder: Path,
-    allowed: Allowed = NOTHING,
+    allowed: Allowed = _NOTHING,
     *,
     env: Mapping[str, str],
     seconds: float,
     given: bytes = b"",
-) -> Ended:
+) -> EndedProgram:
     """Run a program in a sandbox of its own, to its end.
 
     Args:
@@ -102,7 +102,7 @@ def run(
         PrerequisiteError: bubblewrap is not installed, or this is no machine for it.
     """
     folder = folder.resolve()
-    places = [place for place in dict.fromkeys([*SYSTEM, *allowed.readable]) if Path(place).exists()]
+    places = [place for place in dict.fromkeys([*_SYSTEM, *allowed.readable]) if Path(place).exists()]
     with (
         tempfile.TemporaryFile() as stdin,
         tempfile.TemporaryFile() as stdout,
@@ -133,7 +133,7 @@ def run(
             ended.wait()
         stdout.seek(0)
         stderr.seek(0)
-        return Ended(returncode, stdout.read(MAX_OUTPUT), stderr.read(MAX_OUTPUT))
+        return EndedProgram(returncode, stdout.read(_MAX_OUTPUT), stderr.read(_MAX_OUTPUT))
 
 
 def require(why: str) -> None:

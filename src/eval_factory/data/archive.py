@@ -39,7 +39,7 @@ PAX_HEADERS = {"path", "size"}
 """What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
 _LARGEST_READ = 1 << 20
 """More than this tarfile asks for at once only where a header says so, to hold it in memory."""
-SHOWN = 5
+_SHOWN = 5
 
 
 def pack(root: Path, target: Path) -> int:
@@ -269,6 +269,6 @@ def _check_name(path: Path) -> None:
 
 
 def _not_as_listed(where: Path, lines: list[str], consequence: str) -> str:
-    shown = "\n".join(f"  {line}" for line in lines[:SHOWN])
-    more = f"\n  and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    shown = "\n".join(f"  {line}" for line in lines[:_SHOWN])
+    more = f"\n  and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return f"{where}: differs from its manifest; {consequence}\n{shown}{more}"

@@ -40,7 +40,7 @@ COMMIT = ".commit"
 """A staging folder's name from the moment on that its files are the bundle's: `bundle.finish` moves them."""
 PREPARED = "hf/datasets/"
 """Where data sets of the Hub are."""
-OURS = (MANIFEST, LOCK, COMMIT)
+_OURS = (MANIFEST, LOCK, COMMIT)
 """Names at the top of a bundle that the manifest does not list."""
 
 
@@ -76,7 +76,7 @@ class HubEntry(StrictModel):
 def _is_ours(path: str) -> bool:
     """Whether it belongs to what keeps a bundle, or to a change of it that is not done."""
     top = path.split("/")[0]
-    return top in OURS or top.startswith(STAGING_PREFIX)
+    return top in _OURS or top.startswith(STAGING_PREFIX)
 
 
 def _different(files: list[FileEntry]) -> list[FileEntry]:

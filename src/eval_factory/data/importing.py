@@ -61,7 +61,7 @@ def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
 SUMS = "SHA256SUMS"
 HUB = "hub"
 COPIED = (SCENARIOS, NLTK_DATA, TIKTOKEN, PRESENTATION)
-SHOWN = 5
+_SHOWN = 5
 
 Say = Callable[[str], None]
 
@@ -135,8 +135,8 @@ def _check_names(folder: Path, names: list[str]) -> None:
 
 
 def _told(what: str, problems: list[str]) -> str:
-    more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-    return "\n".join([what, *(f"  {problem}" for problem in problems[:SHOWN]), *more])
+    more = [f"  and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+    return "\n".join([what, *(f"  {problem}" for problem in problems[:_SHOWN]), *more])
 
 
 def check_sums(folder: Path, names: list[str], say: Say) -> None:

@@ -45,7 +45,7 @@ from eval_factory.endpoint.http_wire import certificates, certificates_hint, pro
 
 SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ def is_page(path: Path) -> bool:
     """Whether it begins as a web page does."""
     with path.open("rb") as file:
         beginning = file.read(1024)
-    return beginning.removeprefix(BYTE_ORDER_MARK).lstrip().lower().startswith(PAGE_BEGINNINGS)
+    return beginning.removeprefix(_BYTE_ORDER_MARK).lstrip().lower().startswith(PAGE_BEGINNINGS)
 
 
 def problem_of(path: Path, name: str) -> str | None:
     """Why the content of `path` is none for a file named `name`; None where nothing is wrong with it."""
     if path.stat().st_size == 0:
         return "it is empty"
-    look = KINDS.get(Path(name).suffix.lower())
+    look = _KINDS.get(Path(name).suffix.lower())
     return None if look is None else look(path)
 
 
@@ -111,17 +111,17 @@ def _sqlite_problem(path: Path) -> str | None:
     return None if found == "ok" else f"is a damaged SQLite database, or not all of it came: {found}"
 
 
-KINDS: dict[str, Callable[[Path], str | None]] = {
+_KINDS: dict[str, Callable[[Path], str | None]] = {
     ".zip": _zip_problem, ".docx": _zip_problem, ".xlsx": _zip_problem,
     ".json": _json_problem, ".sqlite": _sqlite_problem,
 }  # fmt: skip
 """By a file's suffix. Files of the Hub are read whole by the `datasets` package when they are prepared."""
 
 
-TIMEOUT_S = (10.0, 60.0)
+_TIMEOUT_S = (10.0, 60.0)
 """To connect, and between two pieces of an answer."""
 LARGEST_FILE = 4 << 30
-CHUNK = 1 << 18
+_CHUNK = 1 << 18
 WEB_PAGE = "a web page came, not the file: a page to log in, or the notice of a proxy"
 
 RETRIES = Retry(
@@ -190,7 +190,7 @@ class Fetcher:
         digest, size = hashlib.sha256(), 0
         with self._get(url) as response, target.open("wb") as file:
             try:
-                for block in response.iter_content(CHUNK):
+                for block in response.iter_content(_CHUNK):
                     size += len(block)
                     if size > LARGEST_FILE:
                         raise FetchError(f"{url}: is larger than {LARGEST_FILE >> 30} GiB")
@@ -212,7 +212,7 @@ class Fetcher:
             raise self._given_up_on(host)
         proxy_from_environment(url)  # raises where requests would only say that it knows no such proxy
         try:
-            response = self._session.get(url, timeout=TIMEOUT_S, stream=True)
+            response = self._session.get(url, timeout=_TIMEOUT_S, stream=True)
         except requests.exceptions.SSLError as error:
             self._given_up[host] = (f"{host}: TLS failed, its certificate is not trusted\n{certificates_hint()}", False)
             raise self._given_up_on(host) from error
@@ -237,7 +237,7 @@ def _hint(response: requests.Response) -> str:
     return ""
 
 
-AT_ONCE = 8
+_AT_ONCE = 8
 LEADERBOARDS = "leaderboards"
 """Not a task: HELM's conf files."""
 LARGEST_NLTK = 256 << 20
@@ -258,7 +258,7 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: Say) -> None:
     if unknown:
         raise ConfigError(f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)")
     failures: list[str] = []
-    fetcher = Fetcher(connections=AT_ONCE)
+    fetcher = Fetcher(connections=_AT_ONCE)
     try:
         with staging(root, sources) as stage:
             pulled = False
@@ -383,7 +383,7 @@ def _pull_listing(
     base = sources.url(listing.files)
     targets = {text: stage.path(f"{SCENARIOS}/{scenario}/{text}", base + quote(text)) for text in names}
     say(f"{name}: {len(names)} files to download")
-    with ThreadPoolExecutor(AT_ONCE) as threads:
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
         jobs = [
             threads.submit(fetcher.file, base + quote(text), target, blob=blobs[text])
             for text, target in targets.items()

@@ -48,7 +48,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.framework import Task
 from eval_factory.tasks.own_data import files_of
 
-SHOWN = 5
+_SHOWN = 5
 DEFAULT_VOCABULARY = "cl100k_base"
 """What counts tokens where `max_length` sets a limit."""
 PLACES = {NLTK_DATA: "NLTK_DATA", TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
@@ -183,7 +183,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     bundle = BundleInUse(root, manifest, manifest_sha256(root), task, needs)
     differences = compare_files(root, manifest, only=bundle.paths)
     if differences:
-        lines = "\n".join(f"  {line}" for line in differences.lines()[:SHOWN])
+        lines = "\n".join(f"  {line}" for line in differences.lines()[:_SHOWN])
         raise PrerequisiteError(
             f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}\n"
             f"  get them anew\n{how_to_get(plan, f'--to {root}')}"
@@ -203,8 +203,8 @@ def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
 
 
 def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
-    shown = "\n".join(f"  missing: {name}" for name in missing[:SHOWN])
-    more = f"\n  and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    shown = "\n".join(f"  missing: {name}" for name in missing[:_SHOWN])
+    more = f"\n  and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
     return (
         f"{where} does not hold all that {plan.task_name} reads; nothing was started\n{shown}{more}\n"
         f"{how_to_get(plan, to)}"

@@ -22,20 +22,20 @@ from helm.benchmark.scenarios.scenario import (
 
 from eval_factory.demo.example import TABLES
 
-NAME = "sample_medical_qa"
-LETTERS = "ABCD"
-MAX_TOKENS = 5
+_NAME = "sample_medical_qa"
+_LETTERS = "ABCD"
+_MAX_TOKENS = 5
 
 
 class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
     """Multiple-choice questions from general medical knowledge, written for eval-factory."""
 
-    name = NAME
+    name = _NAME
     description = "Sample of multiple-choice medical questions"
     tags = ("question_answering", "biomedical")
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
-        with (resources.files("eval_factory.demo") / TABLES[NAME]).open(encoding="utf-8") as file:
+        with (resources.files("eval_factory.demo") / TABLES[_NAME]).open(encoding="utf-8") as file:
             return [_instance(row) for row in csv.DictReader(file)]
 
 
@@ -45,7 +45,7 @@ def _instance(question: dict[str, str]) -> Instance:
             Output(text=question[f"option_{letter.lower()}"]),
             tags=[CORRECT_TAG] if letter == question["correct_answer"] else [],
         )
-        for letter in LETTERS
+        for letter in _LETTERS
     ]
     return Instance(
         input=Input(text=question["question"]),
@@ -56,7 +56,7 @@ def _instance(question: dict[str, str]) -> Instance:
     )
 
 
-@run_spec_function(NAME)  # type: ignore[untyped-decorator]
+@run_spec_function(_NAME)  # type: ignore[untyped-decorator]
 def sample_medical_qa() -> RunSpec:
     """The run spec, in the form of HELM's multiple-choice medical benchmarks."""
     adapter_spec = get_multiple_choice_adapter_spec(
@@ -64,13 +64,13 @@ def sample_medical_qa() -> RunSpec:
         instructions="Answer the medical question with the letter of the right option (A, B, C or D) and nothing else.",
         input_noun="Question",
         output_noun="Answer",
-        max_tokens=MAX_TOKENS,
+        max_tokens=_MAX_TOKENS,
         max_train_instances=0,
     )
     return RunSpec(
-        name=NAME,
+        name=_NAME,
         scenario_spec=ScenarioSpec(class_name=f"{__name__}.{SampleMedicalQAScenario.__name__}", args={}),
         adapter_spec=adapter_spec,
         metric_specs=get_exact_match_metric_specs(),
-        groups=[NAME],
+        groups=[_NAME],
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 
-FOLDER = "new_benchmark"
+_FOLDER = "new_benchmark"
 KINDS = ("choice", "jury", "rubric")
 """Folders of the examples."""
 
@@ -33,7 +33,7 @@ def write_example(folder: Path, *, jury: bool = False, kind: str | None = None) 
         if any(folder.iterdir()):
             raise ConfigError(f"{folder}: is not empty, and nothing is overwritten; name a folder that is new or empty")
         written = []
-        packaged = resources.files(__package__) / FOLDER / (kind or ("jury" if jury else "choice"))
+        packaged = resources.files(__package__) / _FOLDER / (kind or ("jury" if jury else "choice"))
         for source in sorted(packaged.iterdir(), key=lambda item: item.name):
             target = folder / source.name
             with source.open("rb") as read, target.open("xb") as write:

@@ -33,7 +33,7 @@ RULE = (
     " otherwise the answer is the first 40 words of the prompt's last paragraph."
 )
 WORDS_ANSWERED = 40
-MODEL = "demo/baseline"
+_MODEL = "demo/baseline"
 LISTEN_BACKLOG = 256
 _OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")
 
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.rstrip("/").endswith("/models"):
-            self._send(200, {"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "eval-factory"}]})
+            self._send(200, {"object": "list", "data": [{"id": _MODEL, "object": "model", "owned_by": "eval-factory"}]})
         else:
             self._send(404, _error(f"there is no {self.path}", "not_found"))
 
@@ -186,7 +186,7 @@ def _answer(
         "id": f"{prefix}-{digest}",
         "object": kind,
         "created": int(time.time()),
-        "model": str(body.get("model") or MODEL),
+        "model": str(body.get("model") or _MODEL),
         "choices": [choice],
         "usage": usage,
     }

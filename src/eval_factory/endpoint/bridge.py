@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-LOOK_S = 0.1
+_LOOK_S = 0.1
 """Between two looks of a pause whether it is to stop."""
 
 _begins = threading.Lock()
@@ -51,7 +51,7 @@ class _Inside(greenlet):  # type: ignore[misc]
     """Runs a plain function in the loop's thread."""
 
     came: Any = None
-    """(what it waited for, or the error in its place). Taken at once: nobody else is to hold a large answer."""
+    """(what it waited for, or the error instead). Taken at once: nobody else is to hold a large answer."""
 
 
 def is_inside() -> bool:
@@ -109,7 +109,7 @@ def pause(stop: threading.Event, seconds: float) -> None:
 async def _pause(stop: threading.Event, seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stop.is_set():
-        await asyncio.sleep(min(LOOK_S, left))
+        await asyncio.sleep(min(_LOOK_S, left))
 
 
 def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: int) -> list[T]:

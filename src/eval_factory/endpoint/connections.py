@@ -81,13 +81,13 @@ class AnswerIds:
         ids = _ID.findall(answer) if self._are_unique else None
         if not ids:
             return False
-        name, asked, given = hash(tuple(ids)), hash(question), hash(answer)
-        before = self._known.setdefault(name, (asked, given, False))
+        name, asked, answered = hash(tuple(ids)), hash(question), hash(answer)
+        before = self._known.setdefault(name, (asked, answered, False))
         if len(self._known) > MAX_IDS:
             del self._known[next(iter(self._known))]
         if before[0] == asked:
             return False
-        if not before[2] and not (first and before[1] != given):
+        if not before[2] and not (first and before[1] != answered):
             self._known[name] = (*before[:2], True)
             return True
         self._are_unique = False
@@ -164,7 +164,7 @@ class Transport:
     def __init__(self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None) -> None:
         """
         Args:
-            say: is told what is odd about the answers, but no hindrance.
+            say: gets a message of what is odd about the answers, but no hindrance.
 
         Raises:
             PrerequisiteError: the variables name no usable proxy, or certificates that are not there.

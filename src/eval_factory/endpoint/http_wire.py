@@ -36,11 +36,11 @@ PROXY_SCHEMES = ("http", "https")
 
 def proxy_for(url: str) -> str | None:
     """The proxy that leads to an endpoint. Where helm-run is told of proxies, the usual variables are not looked at."""
-    given = HelmRunSettings.from_environment(os.environ).proxies
-    if given is None:
+    configured = HelmRunSettings.from_environment(os.environ).proxies
+    if configured is None:
         return proxy_from_environment(url)
     parts = urlsplit(url)
-    return given.get(f"{parts.scheme}://{parts.netloc}")
+    return configured.get(f"{parts.scheme}://{parts.netloc}")
 
 
 def proxy_variable(url: str) -> str:
@@ -57,13 +57,13 @@ def proxy_from_environment(url: str) -> str | None:
     """
     if is_at_a_server(url, os.environ):
         return None
-    given: str | None = select_proxy(url, get_environ_proxies(url))
-    if not given:
+    named: str | None = select_proxy(url, get_environ_proxies(url))
+    if not named:
         return None
-    proxy = str(prepend_scheme_if_needed(given, "http"))  # type: ignore[no-untyped-call]
+    proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
     scheme = urlsplit(proxy).scheme
     if scheme not in PROXY_SCHEMES:
-        names = [name for name, value in os.environ.items() if value == given and name.lower().endswith("_proxy")]
+        names = [name for name, value in os.environ.items() if value == named and name.lower().endswith("_proxy")]
         raise PrerequisiteError(
             f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"
             f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} goes past it"
@@ -114,7 +114,7 @@ MAX_MALFORMED = 2
 """So often a request is sent whose answers are malformed: the server of a gateway that answers next may do better."""
 
 CUT = "the connection was closed before the whole answer came"
-TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
+_TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
 TOO_LARGE_HEAD = f"the answer's header is larger than {MAX_HEAD >> 10} KiB"
 PAID_AGAIN = f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
 WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
@@ -249,7 +249,7 @@ class Wire(asyncio.Protocol):
                 parts.append(chunk)
                 size += len(chunk)
                 if size > MAX_BODY:
-                    raise TransportError(TOO_LARGE, malformed=True)
+                    raise TransportError(_TOO_LARGE, malformed=True)
                 if self.size + size > FREE_BODY:
                     await hold.take()
         except urllib3.exceptions.HTTPError as error:
@@ -299,7 +299,7 @@ class Wire(asyncio.Protocol):
             else:
                 self._fail("what came is no HTTP", malformed=True, silent=True)
         if self.size > (MAX_BODY if self._has_head else MAX_HEAD):
-            self._fail(TOO_LARGE if self._has_head else TOO_LARGE_HEAD, malformed=True)
+            self._fail(_TOO_LARGE if self._has_head else TOO_LARGE_HEAD, malformed=True)
         if self._is_over:
             self._tell()
         elif self.size > FREE_BODY and not self._may_be_large:
@@ -307,7 +307,7 @@ class Wire(asyncio.Protocol):
             self._tell()
 
     def eof_received(self) -> None:
-        """An answer that says nowhere how long it is ends with its connection; llhttp is not told of that end."""
+        """An answer that says nowhere how long it is ends with its connection; llhttp does not learn of that end."""
         self.is_open = False
         if self._came is not None and not self._is_over:
             if self._has_head and not self._names & _LENGTHS:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import said_in
 
-KNOWN = (
+_KNOWN = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("[THINK]", "[/THINK]"),
@@ -45,10 +45,10 @@ def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) ->
     belongs to a template that starts the thinking itself. `cut_off`: the text ends because no more tokens were granted:
     it may end inside a marker then.
     """
-    if (start, end) != KNOWN[0]:
+    if (start, end) != _KNOWN[0]:
         return _split(text, start, end, cut_off=cut_off)
     split = Split(text, None)
-    for markers in KNOWN:
+    for markers in _KNOWN:
         part = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
         if part.thought is not None:
             thought = "\n\n".join(filter(None, (split.thought, part.thought)))
@@ -87,13 +87,13 @@ def _part_of_marker(text: str, marker: str) -> str:
 
 KEY_VERSION = 1
 CHAT = "chat"
-PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+API_PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 """The longer one first: it ends as the other does."""
 
 _NO_SAMPLING = frozenset({"model", "messages", "prompt"})
 
 FILTERED = "content_filter"
-FAILED = "error"
+_FAILED = "error"
 CUT_OFF = "length"
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
@@ -110,14 +110,14 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not use_nvcf:
-        path = path.removesuffix(PATHS.get(kind_of(url) or "", "")) + PATHS[endpoint_type]
+        path = path.removesuffix(API_PATHS.get(kind_of(url) or "", "")) + API_PATHS[endpoint_type]
     return urlunsplit(parts._replace(path=path))
 
 
 def kind_of(url: str) -> str | None:
     """What a full URL says that is asked there: chat or completions. None: it is a base URL."""
     path = urlsplit(url).path.rstrip("/")
-    return next((kind for kind, ending in PATHS.items() if path.endswith(ending)), None)
+    return next((kind for kind, ending in API_PATHS.items() if path.endswith(ending)), None)
 
 
 def base_of(url: str) -> str:
@@ -127,7 +127,7 @@ def base_of(url: str) -> str:
     """
     parts = urlsplit(request_url(url, CHAT))
     host = parts.netloc if "$" in parts.netloc else parts.netloc.lower()
-    return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(PATHS[CHAT])))
+    return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(API_PATHS[CHAT])))
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class UnusableAnswer(Exception):
 NOT_FINITE = "the answer holds a number that is not finite"
 """NaN or an infinity is no JSON, no metric can use it, and no other program can read it again."""
 
-MAX_TOKENS = 2**53
+_MAX_TOKENS = 2**53
 """No count of tokens is larger; what is would not fit into the journal."""
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -317,7 +317,7 @@ def _in_order(choices: list[Any]) -> list[Any]:
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     """Raises UnusableAnswer where the provider failed half-way: it says so inside the choice, or leaves it bare."""
     field = "message" if endpoint_type == CHAT else "text"
-    if choice.get("error") or choice.get("finish_reason") == FAILED:
+    if choice.get("error") or choice.get("finish_reason") == _FAILED:
         raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
     if choice.get(field) is None and choice.get("finish_reason") != FILTERED:  # a filter may withhold the whole field
         raise UnusableAnswer(f"a choice holds no {field}")
@@ -398,7 +398,7 @@ def tokens_of(answer: Any) -> tuple[int | None, int | None]:
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None  # a boolean is an int too
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None  # a boolean is an int too
 
 
 _compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -77,9 +77,9 @@ class Paid:
 
 def told_cost(usage: Any) -> float | None:
     """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has it), and it can be."""
-    told: Any = usage.get("cost") if isinstance(usage, Mapping) else None
-    is_number = isinstance(told, (int, float)) and not isinstance(told, bool)
-    return float(told) if is_number and 0 <= told <= MAX_COST_OF_ANSWER else None
+    stated: Any = usage.get("cost") if isinstance(usage, Mapping) else None
+    is_number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
+    return float(stated) if is_number and 0 <= stated <= MAX_COST_OF_ANSWER else None
 
 
 def tokens_from_cache(usage: Any) -> int:
@@ -91,9 +91,9 @@ def tokens_from_cache(usage: Any) -> int:
 
 def cost_of(usage: Any, tokens: tuple[int | None, int | None], price: Price | None) -> tuple[float, str] | None:
     """(US dollars, who says so) of an answer; None where nobody knows. `tokens`: of prompt and answer, as counted."""
-    told = told_cost(usage)
-    if told is not None:
-        return told, BY_ENDPOINT
+    stated = told_cost(usage)
+    if stated is not None:
+        return stated, BY_ENDPOINT
     by_price = _by_price(usage, tokens, price)
     return None if by_price is None or price is None else (by_price, price.source)
 
@@ -148,8 +148,8 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
 def read_paid(cache_db: Path) -> Iterator[Paid]:
     """Every answer that was paid for, in the order of the journal."""
     for run_id, role, prompt, completion, usage, *sizes in _rows(cache_db, _PAID):
-        told = None if usage is None else json.loads(usage)
-        yield Paid(run_id, role, prompt, completion, told, (sizes[0] or 0, sizes[1] or 0))
+        stated = None if usage is None else json.loads(usage)
+        yield Paid(run_id, role, prompt, completion, stated, (sizes[0] or 0, sizes[1] or 0))
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:

@@ -39,7 +39,7 @@ class ReplyReader:
                 f"the answer has {len(reply.data)} bytes, more than the {granted_tokens(sent)} tokens granted can be"
             )
         try:
-            # An endpoint may echo what it was asked with; a key is not kept in any file. Nothing else is changed:
+            # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else is changed:
             # what looks like a key may be the model's answer.
             answer = openai_api.parse_answer(reply.data)
             if not _is_plain(reply.data) or self._redactor.finds(reply.data.decode("ascii")):
@@ -81,7 +81,7 @@ def _is_plain(data: bytes) -> bool:
 
 
 def largest_answer(body: Mapping[str, Any]) -> int:
-    """Bytes that the answer to a request may have: it is kept whole, in several files."""
+    """Bytes that the answer to a request may have: it is stored complete, in several files."""
     granted = granted_tokens(body)
     each = MAX_TOKEN if body.get("logprobs") in (None, False) else MAX_TOKEN_WITH_LOGPROBS
     return min(MAX_BODY, MAX_REST + granted * each) if granted else MAX_BODY

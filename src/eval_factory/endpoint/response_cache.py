@@ -93,11 +93,11 @@ class GroupCommit:
 
 APPLICATION_ID = 0x45464143
 """Marks the file as ours ('EFAC')."""
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 
 _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
+PRAGMA user_version = {_SCHEMA_VERSION};
 CREATE TABLE IF NOT EXISTS responses (
     key TEXT NOT NULL UNIQUE,
     role TEXT NOT NULL,
@@ -298,7 +298,7 @@ def create_or_check(path: Path) -> None:
             owner = connection.execute("PRAGMA application_id").fetchone()[0]
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if tables and (owner, version) != (APPLICATION_ID, SCHEMA_VERSION):
+            if tables and (owner, version) != (APPLICATION_ID, _SCHEMA_VERSION):
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
             if tables and connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise DamagedCacheError("the file is damaged")

@@ -69,7 +69,7 @@ class FirstRequests:
 
 OUTAGE_S = 120.0
 """A server that restarts is back by then; one that sends nothing for longer is gone."""
-LEAST = 3
+_LEAST = 3
 """So few requests, or tries of one, say nothing of the endpoint."""
 
 
@@ -77,9 +77,9 @@ class OutageDetector:
     """Counts attempts in a row that brought not a byte, whoever made them."""
 
     def __init__(self, *, max_retries: int, parallelism: int) -> None:
-        threads = max(parallelism, LEAST)
-        self._max_unreachable = LEAST * threads
-        self._max_without_answer = max(max_retries + 1, LEAST) * threads
+        threads = max(parallelism, _LEAST)
+        self._max_unreachable = _LEAST * threads
+        self._max_without_answer = max(max_retries + 1, _LEAST) * threads
         """More than prompts that take too long use up while they are asked at the same time."""
         self._in_a_row, self._since = 0, 0.0
         self._lock = threading.Lock()
@@ -107,8 +107,8 @@ OF_A_PROMPT = frozenset({403, 404})
 REFUSALS_IN_A_ROW = 20
 """So many without an answer between speak of the key or the model again. A refusal costs nothing but its instance,
 and one prompt in two may be moderated: that is twenty in a row once in a million."""
-TOO_MANY_REQUESTS = 429
-TOO_MANY = frozenset({TOO_MANY_REQUESTS, 503, 529})
+_TOO_MANY_REQUESTS = 429
+TOO_MANY = frozenset({_TOO_MANY_REQUESTS, 503, 529})
 BACKOFF_FACTOR_S = 0.5
 BACKOFF_MAX_S = 60.0
 SILENCE_FACTOR = 4
@@ -169,7 +169,7 @@ class _Tries:
         self._malformed += error.malformed
         if self._malformed >= MAX_MALFORMED:
             return None
-        self._limited_since = (self._limited_since or now) if error.status == TOO_MANY_REQUESTS else None
+        self._limited_since = (self._limited_since or now) if error.status == _TOO_MANY_REQUESTS else None
         if self._limited_since is not None and server.tolerates_limit(self._limited_since):
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
@@ -185,7 +185,7 @@ class _Tries:
 
 
 _Note = Callable[[int, str, RequestFailed, float, float], None]
-"""(attempt, outcome, error, started, latency): what the journal is told of an attempt without an answer."""
+"""(attempt, outcome, error, started, latency): what the journal notes of an attempt without an answer."""
 
 
 def _note_refused(note: _Note, attempt: int, started: float, status: int) -> None:
@@ -281,8 +281,8 @@ class RetryingClient:
                 return Answered(answer, attempt, started, latency, changes, turn.server.name)
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
-                told = self._messages.outage if self._servers.has_answered else self._messages.unreachable
-                raise EndpointGone(told(str(failed)))
+                message = self._messages.outage if self._servers.has_answered else self._messages.unreachable
+                raise EndpointGone(message(str(failed)))
             if pause is None:
                 raise failed
             attempt += 1
@@ -393,8 +393,8 @@ class RetryingClient:
             except openai_api.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
-                told = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
-                raise TransientFailure(told, reply.status, {}) from error
+                message = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
+                raise TransientFailure(message, reply.status, {}) from error
         text, messages = self._reader.said(reply, sent), turn.server.messages
         if reply.status in RETRIED_STATUSES:
             if reply.status in TOO_MANY:

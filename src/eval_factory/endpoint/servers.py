@@ -26,7 +26,7 @@ FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0
 """For how long a server that failed is asked nothing."""
 WINDOW_S = 120.0
 """A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
-PATIENCE_S = 900.0
+_PATIENCE_S = 900.0
 """Of one request, however many others are answered: a prompt may be larger than the limit itself."""
 
 
@@ -73,7 +73,7 @@ class Server:
         since = self._limited_since
         if since is None:
             since = self._limited_since = now
-        return self.is_patient and now - since < WINDOW_S and now - first < PATIENCE_S
+        return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
 
     def answered(self) -> None:
         self.has_answered, self.refusals, self.failures, self._limited_since = True, 0, 0, None
@@ -178,7 +178,7 @@ def servers_of(
     Nothing is sent before the first request.
 
     Args:
-        say: is told how a sign-in goes, and what is odd about answers.
+        say: gets messages of how a sign-in goes, and of what is odd about answers.
         served_url: the base URL where it is another one than the settings'.
         shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
 

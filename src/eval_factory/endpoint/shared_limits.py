@@ -49,7 +49,7 @@ GREETING_WITHIN_S = 60.0
 PREFIX, SOCKET = "eval-factory-", "s"
 OVER = {"over": MAX_WALL}
 SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
-LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
+_LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
 
 
 class LimitServer:
@@ -201,7 +201,7 @@ class SharedLimits(LimitClient):
         """Raises LimitsLost: the server is gone."""
         answer = super().ask(message, stop)
         if answer is None and self._is_lost:
-            raise LimitsLost(LOST)
+            raise LimitsLost(_LOST)
         return answer
 
     def tell(self, message: Mapping[str, Any]) -> None:

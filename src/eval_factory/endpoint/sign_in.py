@@ -45,7 +45,7 @@ LIFETIME_UNKNOWN_S = 300.0
 TOKEN_TIMEOUT_S = 20.0
 LOCK_TIMEOUT_S = 60.0
 REASON_LIMIT = 200
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 _TOKEN_RETRIES = Retry(
@@ -78,7 +78,7 @@ class _Token:
     value: str
     expires_at: float
     lifetime: float
-    """Seconds that it was given for."""
+    """Seconds that the service gave it for."""
 
     @property
     def is_fresh(self) -> bool:
@@ -162,7 +162,7 @@ class OAuthSignIn(SignIn):
             raise SignInError(
                 f"Missing environment variables for {self.service} token: {', '.join(missing)}\n  set them (export ...)"
             )
-        if urlsplit(self._url).hostname in LOOPBACK:
+        if urlsplit(self._url).hostname in _LOOPBACK:
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")  # oauthlib asks over https only
         session = OAuth2Session(client=BackendApplicationClient(client_id=self._id, scope=self._scope))
         session.hooks["response"].append(self._refuse_another_host)
@@ -237,9 +237,9 @@ def _with_status(reply: Any, statuses: list[int]) -> Any:
 
 def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
     """Where a token is cached: another file for another token URL, client or scope, whose token is another's."""
-    given = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
+    named = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
     whose = [
-        (one or "").strip() or default for one, default in zip(given, (oauth.token_url, None, oauth.scope), strict=True)
+        (one or "").strip() or default for one, default in zip(named, (oauth.token_url, None, oauth.scope), strict=True)
     ]
     digest = hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:16]
     return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"

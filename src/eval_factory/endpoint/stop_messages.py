@@ -11,7 +11,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import proxy_variable
-from eval_factory.endpoint.openai_api import PATHS
+from eval_factory.endpoint.openai_api import API_PATHS
 
 SHOWN_CAUSES = 3
 
@@ -104,7 +104,7 @@ class StopMessages:
         """Most servers answer under /v1, and print their address without it."""
         parts = urlsplit(self.url)
         path = parts.path
-        for known in PATHS.values():
+        for known in API_PATHS.values():
             path = path.removesuffix(known)
         if path.strip("/"):
             return ""
@@ -112,7 +112,7 @@ class StopMessages:
 
 
 def messages_together(messages: Sequence[StopMessages]) -> StopMessages:
-    """What is told of all servers of an endpoint."""
+    """The messages about all servers of an endpoint."""
     return replace(messages[0], url=_listed([one.url for one in messages]))
 
 

@@ -48,15 +48,13 @@ class ProcessSpec:
 
 @dataclass(frozen=True)
 class Execution:
-    """What came of it."""
-
     finished: FinishedProcess
     wall_s: float
     events: tuple[Mapping[str, Any], ...]
     """All but those of progress, in their order."""
 
 
-TICK_S = 0.2
+_TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
@@ -82,10 +80,10 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
             spec.lock.share_with(process.pid)
             while process.poll() is None:
                 if reader.is_alive():
-                    reader.join(TICK_S)  # the output ends with the process: its end is seen at once
+                    reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
                 else:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(TICK_S)
+                        process.wait(_TICK_S)
                 on_tick()
         except BaseException:
             _end_group(process)
@@ -130,7 +128,6 @@ def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, t
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
-    """Ask the whole group to end, then make it."""
     for number, grace in ((signal.SIGTERM, TERMINATE_GRACE_S), (signal.SIGKILL, TERMINATE_GRACE_S)):
         try:
             os.killpg(process.pid, number)
@@ -181,8 +178,6 @@ def start_python(arguments: Sequence[str], *, said: str) -> int:
 
 @dataclass(frozen=True)
 class Captured:
-    """What a short program said."""
-
     returncode: int
     stdout: str
     stderr: str

@@ -1,13 +1,11 @@
-"""What the screen shows while helm-run works: a bar on a terminal, plain lines elsewhere. Read from events.jsonl.
-
-The local executor: helm-run as a child process, watched through its events.
-"""
+"""What the screen shows while helm-run works: a bar on a terminal, plain lines elsewhere. Read from events.jsonl."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,36 +18,51 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.executors.process import Execution, ProcessSpec, run_logged
 
-PLAIN_INTERVAL_S = 10.0
+_PLAIN_INTERVAL_S = 10.0
 REFRESHES_PER_S = 4
 NARROWEST_BAR = 8
+READ_BYTES = 1 << 20
+"""Of a file at once."""
+
+
+class LineTail:
+    """Whole lines of a file that grows."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self.path, self._offset = path, offset
+        self.rest = b""
+        """A last line that nobody has ended."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Those that were written since the last look."""
+        while part := self._read():
+            self._offset += len(part)
+            *lines, self.rest = (self.rest + part).split(b"\n")
+            yield from lines
+
+    def _read(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                return file.read(READ_BYTES)
+        except OSError:
+            return b""
 
 
 class EventTail:
-    """New whole lines of an events file, of one run; where that is None, every line, from the file's first."""
+    """New events of a file, of one run; where that is None, every event, from the file's first."""
 
     def __init__(self, path: Path, run_id: str | None) -> None:
-        self._path, self._run_id = path, run_id
-        self._offset = path.stat().st_size if run_id is not None and path.exists() else 0
-        self._rest = b""
+        self._run_id = run_id
+        self._tail = LineTail(path, path.stat().st_size if run_id is not None and path.exists() else 0)
 
     def new(self) -> list[dict[str, Any]]:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            return []
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
         events = []
-        for line in lines:
-            try:
+        for line in self._tail.lines():
+            with suppress(ValueError):
                 event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and self._run_id in (None, event.get("run_id")):
-                events.append(event)
+                if isinstance(event, dict) and self._run_id in (None, event.get("run_id")):
+                    events.append(event)
         return events
 
 
@@ -110,7 +123,7 @@ class ProgressDisplay:
             return
         finished = event["total"] and event["done"] >= event["total"]
         now = time.monotonic()
-        if finished or now - self._last_line >= PLAIN_INTERVAL_S:
+        if finished or now - self._last_line >= _PLAIN_INTERVAL_S:
             self._last_line = now
             self.say(f"  {figures}")
 

@@ -16,8 +16,6 @@ from eval_factory.core.helm_run_settings import SharedLimitsSettings
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run, as it is to be begun."""
-
     name: str
     run_config: str
     """The file, which names the output folder."""

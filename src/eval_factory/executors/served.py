@@ -37,8 +37,8 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import PORT, REPLICA
 from eval_factory.executors.process import start_listening
 
-MODULE = "eval_factory.executors.served"
-LOOPBACK, HEALTHY = "127.0.0.1", 200
+_MODULE = "eval_factory.executors.served"
+_LOOPBACK, HEALTHY = "127.0.0.1", 200
 ASKED_EVERY_S, WATCHED_EVERY_S, LONGEST_ANSWER_S = 0.2, 2.0, 10.0
 TO_BE_GONE_S, COPY_S = 5.0, 2.0
 """Beyond the grace that the server itself has; for its last lines when it has ended."""
@@ -48,7 +48,7 @@ FIRST_PORT, LAST_PORT = 20_000, 32_000
 LAST_LINES = 5
 TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
 """By which the processes of a server are known again: they inherit it."""
-STARTING, READY, GONE, OUT = "starting", "ready", "gone", "out"
+_STARTING, _READY, _GONE, OUT = "starting", "ready", "gone", "out"
 """What has become of a server. GONE: it was ready, and may be started again; OUT: it is not started again."""
 Say = Callable[[str], None]
 
@@ -89,7 +89,7 @@ class _Server:
         self._spec, self._replica = spec, replica
         self.called = f"the server of {spec.name}" if one else f"the server of {spec.name} (replica {replica})"
         self.log = spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
-        self.state, self.why = GONE, "does not run"
+        self.state, self.why = _GONE, "does not run"
         self.address, self.moved, self.restarts = "", False, 0
         self._guard: subprocess.Popen[bytes] | None = None
         self._rest = b""
@@ -99,8 +99,8 @@ class _Server:
     def begin(self, *, same_port: bool = False) -> None:
         """Whoever asks it finds it again at the same port."""
         spec = self._spec
-        self.state, self._rest = STARTING, b""
-        self._guard = start_listening([*spec.launch, sys.executable, "-m", MODULE], spec.env, log=self.log)
+        self.state, self._rest = _STARTING, b""
+        self._guard = start_listening([*spec.launch, sys.executable, "-m", _MODULE], spec.env, log=self.log)
         told = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
         told |= {"asked_from": socket.gethostname(), "port": urlsplit(self.address).port if same_port else None}
         with suppress(OSError):
@@ -121,10 +121,10 @@ class _Server:
                 self._take(json.loads(line), say)
         else:
             return self.state
-        if self.state == STARTING:
+        if self.state == _STARTING:
             self.state, self.why = OUT, f"{self.called} is gone before it was ready; see {self.log}"
-        elif self.state == READY:
-            self.state, self.why = GONE, "is gone: what looked after it was killed"
+        elif self.state == _READY:
+            self.state, self.why = _GONE, "is gone: what looked after it was killed"
         return self.state
 
     def _take(self, said: Mapping[str, Any], say: Say) -> None:
@@ -138,7 +138,6 @@ class _Server:
         self.state, self.why = said.get("state", self.state), said.get("why", self.why)
 
     def close(self) -> None:
-        """Tell it to end."""
         if self._guard is not None:
             with suppress(OSError):
                 _pipe(self._guard.stdin).close()
@@ -151,7 +150,7 @@ class _Server:
         self.close()
         self.hear(lambda _: None, self._spec.stop_grace_s + TO_BE_GONE_S)
         self._guard = None
-        self.state, self.why = (GONE, "does not run") if before[0] in (STARTING, READY) else before
+        self.state, self.why = (_GONE, "does not run") if before[0] in (_STARTING, _READY) else before
         if self._group is not None:  # its guard was killed
             with suppress(OSError):
                 os.killpg(self._group, signal.SIGKILL)
@@ -174,7 +173,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
     @property
     def addresses(self) -> tuple[str, ...]:
         """Of those that are ready."""
-        return tuple(one.address for one in self._servers if one.state == READY)
+        return tuple(one.address for one in self._servers if one.state == _READY)
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -198,7 +197,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         """Why they can be asked no more: the last one has ended, or hangs. None where all is well."""
         for one in self._servers:
             before = one.state
-            if one.hear(self._say) == OUT and before == STARTING and self.addresses:
+            if one.hear(self._say) == OUT and before == _STARTING and self.addresses:
                 self._leave_out(one)
         if any(one.moved for one in self._servers):
             return "is at another port now"
@@ -208,7 +207,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         """As `lost`. One that is lost while others answer is started again meanwhile."""
         why = self.lost()
         for one in self._servers if why is None else ():
-            if one.state == GONE and not self._begin_again(one, same_port=True):
+            if one.state == _GONE and not self._begin_again(one, same_port=True):
                 self._leave_out(one)
         return why
 
@@ -220,7 +219,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         """
         for one in self._servers:
             one.moved = False
-            if one.state == GONE:
+            if one.state == _GONE:
                 self._begin_again(one)
         self._wait()
 
@@ -254,12 +253,12 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         self._say(f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}")
 
     def _wait(self) -> None:
-        while STARTING in [one.hear(self._say) for one in self._servers]:
+        while _STARTING in [one.hear(self._say) for one in self._servers]:
             self._tick()
             time.sleep(ASKED_EVERY_S)
         for one in self._servers:
             one.moved = False
-            if one.state == READY and self._spec.launch and not self._answers(one.address):
+            if one.state == _READY and self._spec.launch and not self._answers(one.address):
                 one.stop()
                 one.state, one.why = OUT, (
                     f"{one.called} is ready at {one.address}, and does not answer from here; have it listen on all"
@@ -309,7 +308,7 @@ class ServerGuard:
         """False: somebody else has the port."""
         log, token, began = Path(self._told["log"]), uuid.uuid4().hex, time.monotonic()
         said, host = log.stat().st_size, socket.gethostname()
-        host, place = (LOOPBACK, "") if host == self._told["asked_from"] else (host, f" of {host}")
+        host, place = (_LOOPBACK, "") if host == self._told["asked_from"] else (host, f" of {host}")
         _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
         process = self._process = self._started(port, token)
         words = (process.stdout, self._log, Redactor(self._told["secrets"]))
@@ -320,14 +319,14 @@ class ServerGuard:
         was_ready, taken = False, why is None and is_somebody_elses(urlsplit(url).port or port, token)
         if why is None and not taken:
             was_ready, text = True, f"{self._its} is ready after {time.monotonic() - began:.0f} s"
-            _say(text=text, state=READY, address=f"http://{host}:{port}")
+            _say(text=text, state=_READY, address=f"http://{host}:{port}")
             why = self._until_gone(process, url)
         ended = process.poll() is not None
         _end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
         if was_ready or self._over:
-            _say(state=GONE, why=why)
+            _say(state=_GONE, why=why)
         elif taken or (ended and not is_free(port)):  # nothing of ours is left
             return False
         else:
@@ -411,7 +410,7 @@ def free_port() -> int:
 def is_free(port: int) -> bool:
     """On this machine's own address and on all of its addresses: a server may choose either."""
     try:
-        for host in (LOOPBACK, ""):
+        for host in (_LOOPBACK, ""):
             with socket.socket() as one:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are over do not count
                 one.bind((host, port))

@@ -14,7 +14,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.executors.process import Captured, run_captured
 
-TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0
 SEEN_BY_SLURM = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SLURM_CONF",
     "SLURM_CLUSTERS", "SLURM_JWT",
@@ -32,8 +32,6 @@ class QueueUnknownError(PrerequisiteError):
 
 @dataclass(frozen=True)
 class QueuedTask:
-    """A task of an array that waits or runs."""
-
     job_name: str
     job_id: str
     """Of the array. Slurm may use it again after a crash: good for a message, and for `cancel` right now."""
@@ -45,8 +43,6 @@ class QueuedTask:
 
 
 class Slurm:
-    """The Slurm that this machine's commands speak to."""
-
     def __init__(self, env: Mapping[str, str], run: Run = run_captured) -> None:
         self._env = {name: env[name] for name in SEEN_BY_SLURM if name in env}
         self._run = run
@@ -112,7 +108,7 @@ class Slurm:
 
     def _do(self, argv: Sequence[str]) -> Captured:
         try:
-            return self._run(argv, self._env, TIMEOUT_S)
+            return self._run(argv, self._env, _TIMEOUT_S)
         except FileNotFoundError:
             raise PrerequisiteError(
                 f"{argv[0]} is not there: executor slurm needs Slurm's commands\n"
@@ -164,7 +160,7 @@ _WORDS = {
     "Resources": "nodes that others use",
 }
 _LIMITS = re.compile(r"(QOS|Assoc|Max)\w*")
-OWN = frozenset({"", "None", "JobArrayTaskLimit"})
+NO_REASON = frozenset({"", "None", "JobArrayTaskLimit"})
 """Nothing is said yet, or the suite's own `tasks_at_once` has been reached."""
 
 
@@ -199,8 +195,6 @@ _OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclu
 
 @dataclass(frozen=True)
 class BatchJob:
-    """An array of tasks."""
-
     name: str
     tasks: int
     at_once: int
@@ -290,7 +284,6 @@ def _is_of_any_job(option: str) -> bool:
 
 
 def clean_up_name(name: str) -> str:
-    """Of the job that cleans up after the job of this name."""
     return f"{name}-clean-up"
 
 

@@ -25,7 +25,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import (
-    OWN,
+    NO_REASON,
     BatchJob,
     QueuedTask,
     Slurm,
@@ -44,7 +44,7 @@ JUST_WRITTEN_S = 300.0
 END_POLL_S, END_LIMIT_S = 0.5, 120.0
 AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
 END = ".end.json"
-OF_THE_MACHINE = frozenset(
+_OF_THE_MACHINE = frozenset(
     {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV",
         "CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "SYSTEMROOT",
@@ -92,8 +92,6 @@ class Wave:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What became of a run in a wave."""
-
     exit_code: int
     status: str
     reason: str | None
@@ -141,8 +139,6 @@ def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]
 
 
 class SlurmStore:
-    """What a suite on Slurm has on disk beside its runs' folders."""
-
     def __init__(self, suite: SuiteDir) -> None:
         self.suite = suite
         self.root = suite.state / "slurm"
@@ -203,7 +199,6 @@ class SlurmStore:
         return self._waves / f"w{number}.clean-up"
 
     def logs(self, number: int) -> Path:
-        """What Slurm and the tasks report of themselves, a file a task."""
         return self.root / "logs" / f"w{number}"
 
     def task_log(self, wave: Wave, run: RunSpec) -> Path:
@@ -274,7 +269,7 @@ def read_wave(path: Path) -> Wave:
 
 def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
     """What of the submitter's environment a task gets, in a file that only its user can read."""
-    names = {*(ALLOWED - OF_THE_MACHINE), *secrets}
+    names = {*(ALLOWED - _OF_THE_MACHINE), *secrets}
     kept = {name: value for name, value in env.items() if name in names}
     write_atomic(path, json.dumps({"secrets": sorted(set(secrets) & kept.keys()), "values": kept}), mode=PRIVATE)
 
@@ -311,8 +306,6 @@ def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStor
 
 
 class SlurmRuns:
-    """The executor of a cluster, for one suite."""
-
     def __init__(
         self,
         folder: SuiteDir,
@@ -457,7 +450,9 @@ class SlurmRuns:
         if can_never_start(task.reason):
             return Waiting(where, reason_name(task.reason), for_ever=True)
         reason = reason_in_words(task.reason, f"{task.job_id}_{task.index}")
-        if task.reason not in OWN and task.reason not in self._reasons:  # which task squeue names changes all the time
+        if (
+            task.reason not in NO_REASON and task.reason not in self._reasons
+        ):  # which task squeue names changes all the time
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
         return Waiting(where, "" if reason in ("", "None") else reason)
@@ -467,7 +462,7 @@ class SlurmRuns:
         return Lost() if end is None else Ended(end.exit_code)
 
 
-MOST_NAMED = 3
+_MOST_NAMED = 3
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
@@ -501,10 +496,10 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
     queued = _in_slurm(folder, slurm)
     found = [f"{queued[name].job_name} ({name}, {queued[name].state})" for name in cells if name in queued]
     if found:
-        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         named = shlex.quote(str(folder.named))
         raise BusyError(
-            f"{folder.named}: in Slurm already: {', '.join(found[:MOST_NAMED])}{more}\n"
+            f"{folder.named}: in Slurm already: {', '.join(found[:_MOST_NAMED])}{more}\n"
             f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
             f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
         )

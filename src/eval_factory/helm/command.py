@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from eval_factory.helm import names
 from eval_factory.helm.model_files import deployment_of
-from eval_factory.plan.run_plan import SUITE, Plan
+from eval_factory.plan.run_plan import HELM_SUITE, Plan
 
 
 class Program(list[str]):
@@ -61,7 +61,7 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
     values = {
         "helm_run": helm_program("helm-run"),
         "run_entry": run_entry(plan),
-        "suite": SUITE,
+        "suite": HELM_SUITE,
         "max_eval_instances": plan.evaluation.run.config.params.limit_samples or names.NO_LIMIT,
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),

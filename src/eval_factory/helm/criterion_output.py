@@ -24,7 +24,7 @@ from eval_factory.helm.judge_output import (
     undisguised,
 )
 
-MET, EXPLANATION, NUMBER, JUDGEMENTS = "criteria_met", "explanation", "criterion", "judgements"
+_MET, EXPLANATION, _NUMBER, JUDGEMENTS = "criteria_met", "explanation", "criterion", "judgements"
 ERROR = "error"
 """In the place of a decision: why there is none."""
 
@@ -49,7 +49,7 @@ class Decision:
     explanation: str
 
     def as_dict(self) -> dict[str, Any]:
-        return {MET: self.met, EXPLANATION: self.explanation}
+        return {_MET: self.met, EXPLANATION: self.explanation}
 
 
 def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
@@ -62,7 +62,7 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     Raises:
         UnusableJudgeOutput: there are none, or it cannot be told which they are.
     """
-    key = MET if count == 1 else JUDGEMENTS
+    key = _MET if count == 1 else JUDGEMENTS
     squeezes = squeezed_readings(judged)
 
     def stands(found: Mapping[str, Any]) -> bool:
@@ -101,7 +101,7 @@ def _decisions_in(found: Mapping[str, Any], count: int) -> Sequence[Mapping[str,
 def _numbered(listed: Any, count: int) -> list[Decision]:
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
         raise UnusableJudgeOutput(f'"{JUDGEMENTS}" is no list of JSON objects')
-    by_number = {one[NUMBER]: one for one in listed if type(one.get(NUMBER)) is int}
+    by_number = {one[_NUMBER]: one for one in listed if type(one.get(_NUMBER)) is int}
     wanted = range(1, count + 1)
     missing = [str(number) for number in wanted if number not in by_number]
     if missing:
@@ -112,9 +112,9 @@ def _numbered(listed: Any, count: int) -> list[Decision]:
 
 
 def _decision(found: Mapping[str, Any]) -> Decision:
-    met, explanation = found.get(MET), found.get(EXPLANATION)
+    met, explanation = found.get(_MET), found.get(EXPLANATION)
     if not isinstance(met, bool):
-        raise UnusableJudgeOutput(f'"{MET}" is not true or false')
+        raise UnusableJudgeOutput(f'"{_MET}" is not true or false')
     if not isinstance(explanation, str) or not re.search(r"\w", explanation):  # "..." is the form itself, given back
         raise UnusableJudgeOutput(f'"{EXPLANATION}" is missing or says nothing')
     return Decision(met, explanation)
@@ -122,24 +122,24 @@ def _decision(found: Mapping[str, Any]) -> Decision:
 
 def _parts_of(found: Mapping[str, Any]) -> list[str]:
     """The decision and its explanation as they may have been written down."""
-    met = found.get(MET)
-    fields = [f"{MET} {str(met).lower() if isinstance(met, bool) else met}"]
+    met = found.get(_MET)
+    fields = [f"{_MET} {str(met).lower() if isinstance(met, bool) else met}"]
     if isinstance(found.get(EXPLANATION), str):
         fields.append(f"{EXPLANATION} {found[EXPLANATION]}")
     return [squeezed(undisguised(field)) for field in fields]
 
 
 ANNOTATION = "rubric"
-CRITERIA = "criteria"
+_CRITERIA = "criteria"
 
 
 def annotation_of(said: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    return {CRITERIA: [dict(by_judge) for by_judge in said]}
+    return {_CRITERIA: [dict(by_judge) for by_judge in said]}
 
 
 def said_of(annotations: Mapping[str, Any] | None, count: int) -> list[dict[str, dict[str, Any]]]:
     """Of each of `count` criteria what each judge said; nothing where the answer was not judged."""
-    found = ((annotations or {}).get(ANNOTATION) or {}).get(CRITERIA)
+    found = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
     if not isinstance(found, list) or len(found) != count:
         return [{} for _ in range(count)]
     return [dict(one) if isinstance(one, Mapping) else {} for one in found]
@@ -161,5 +161,5 @@ def error_of(said: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
 
 
 def _met(decision: Any) -> bool | None:
-    met = decision.get(MET) if isinstance(decision, Mapping) else None
+    met = decision.get(_MET) if isinstance(decision, Mapping) else None
     return met if isinstance(met, bool) else None

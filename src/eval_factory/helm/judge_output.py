@@ -145,13 +145,13 @@ def _as_text(data: bytes) -> str:
     return data.decode() if data and all(byte in _PRINTABLE for byte in data) else ""
 
 
-SCALE = HELMS_FORM.scale
+HELMS_SCALE = HELMS_FORM.scale
 """The bounds of the score of HELM's juries, which is a mean of ratings."""
 
 Criteria = Mapping[str, Collection[str]]
 """What a judge has to rate: criterion -> the fields of its rating."""
 
-MAX_OUTPUT = 200_000
+_MAX_OUTPUT = 200_000
 """Characters of a judge's output: many times what its tokens can hold."""
 MAX_BRACES = 200
 MAX_FIELDS_PERMUTED = 3
@@ -227,8 +227,8 @@ def own_judgement(
     Raises:
         UnusableJudgeOutput: there is none, or it cannot be told which it is; the message tells the judge why.
     """
-    if len(text) > MAX_OUTPUT:
-        raise UnusableJudgeOutput(f"it is longer than {MAX_OUTPUT} characters")
+    if len(text) > _MAX_OUTPUT:
+        raise UnusableJudgeOutput(f"it is longer than {_MAX_OUTPUT} characters")
     reasons: list[str] = []
     usable: dict[object, _Judgement] = {}
     try:

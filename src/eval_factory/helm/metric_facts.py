@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval_factory.helm.judge_output import SCALE
+from eval_factory.helm.judge_output import HELMS_SCALE
 from eval_factory.tasks.framework import HelmEntry
 from eval_factory.tasks.rubric_case import HEALTHBENCH_METRIC, RUBRIC_METRIC, UNCLIPPED
 
@@ -24,14 +24,14 @@ class MetricFacts:
     unit: str | None = None
 
 
-UNKNOWN = MetricFacts()
+_UNKNOWN = MetricFacts()
 _ZERO_TO_ONE = (0.0, 1.0)
 
-SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
+_SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
 """Of the instances, or of what was found or looked for: precision, recall."""
 OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
 """Of the words of an answer with those of a reference: ROUGE, BLEU, F1 of words."""
-RATING = MetricFacts(higher_is_better=True, scale=SCALE, unit="rating")
+_RATING = MetricFacts(higher_is_better=True, scale=HELMS_SCALE, unit="rating")
 """Mean of the ratings of a jury."""
 F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
 SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
@@ -56,8 +56,8 @@ _MATCHES = ("exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_pre
 _OF_MATCHES = (*_MATCHES, *(f"{name}@5" for name in _MATCHES))
 
 _FACTS = {
-    **dict.fromkeys(_OF_MATCHES, SHARE),
-    **dict.fromkeys(OF_JURIES, RATING),
+    **dict.fromkeys(_OF_MATCHES, _SHARE),
+    **dict.fromkeys(OF_JURIES, _RATING),
     **dict.fromkeys(("rouge_1", "rouge_2", "rouge_l", "bleu", "bleu_1", "bleu_4", "f1_score"), OVERLAP),
     **dict.fromkeys(("BERTScore-P", "BERTScore-R", "BERTScore-F"), SIMILARITY),
     **dict.fromkeys(("classification_macro_f1", "classification_micro_f1", "mimiciv_billing_code_f1"), F1),
@@ -70,7 +70,7 @@ _FACTS = {
             "ehr_sql_precision_answerable", "ehr_sql_recall_answerable",
             "math_equiv", "exact_match_indicator", "final_number_exact_match", "chain_of_thought_correctness",
         ),
-        SHARE,
+        _SHARE,
     ),
     **dict.fromkeys((RUBRIC_METRIC, HEALTHBENCH_METRIC), POINTS),
     **dict.fromkeys((RUBRIC_METRIC + UNCLIPPED, HEALTHBENCH_METRIC + UNCLIPPED), UNCLIPPED_POINTS),
@@ -97,9 +97,9 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
     """
     base = next((name.removesuffix(ending) for ending in _OURS if name.endswith(ending)), name)
     known = _FACTS.get(base)
-    if known is None and scale == SCALE:
-        return RATING
-    return known or UNKNOWN
+    if known is None and scale == HELMS_SCALE:
+        return _RATING
+    return known or _UNKNOWN
 
 
 BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")

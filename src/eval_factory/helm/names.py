@@ -26,10 +26,10 @@ LOGGING = "logging.yaml"
 SETTINGS = "settings.json"
 """Read by our plug-in, not by HELM: where data are, and which hosts may be contacted."""
 
-ORGANIZATION = "endpoint"
+_ORGANIZATION = "endpoint"
 """HELM needs exactly <organization>/<name>."""
 
-TAGS = ("TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG")
+_TAGS = ("TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG")
 
 LENGTH_TOKENIZER = "openai/cl100k_base"
 """Counts tokens where `max_length` sets a limit. Never used otherwise: HELM then cuts no prompt."""
@@ -87,7 +87,7 @@ JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 
 
 def deployment_name(slug: str) -> str:
-    return f"{ORGANIZATION}/{slug}"
+    return f"{_ORGANIZATION}/{slug}"
 
 
 def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
@@ -96,10 +96,10 @@ def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
         "name": name,
         "display_name": shown,
         "description": description,
-        "creator_organization_name": ORGANIZATION,
+        "creator_organization_name": _ORGANIZATION,
         "access": "limited",
         "release_date": None,
-        "tags": list(TAGS),
+        "tags": list(_TAGS),
     }
 
 

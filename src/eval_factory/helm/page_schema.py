@@ -19,8 +19,8 @@ from eval_factory.helm.metric_facts import facts_of
 from eval_factory.helm.names import model_entry
 
 SCHEMA_FILE = "schema_medhelm.yaml"
-MAIN, ALL_OF = "main_metric", "all_metrics_of_"
-OTHERS = "other_evaluations"
+_MAIN, ALL_OF = "main_metric", "all_metrics_of_"
+_OTHERS = "other_evaluations"
 
 _PLAIN = re.compile(r"[\w.@+:,=() -]+", re.ASCII)
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.@+,=-]", re.ASCII)
@@ -125,7 +125,7 @@ def _metric_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
     if not own:
         return []
     main = {
-        "name": MAIN,
+        "name": _MAIN,
         "display_name": "Main metric",
         "aggregation_strategies": [],
         "metrics": [{"name": "${main_name}", "split": "${main_split}"}],
@@ -149,14 +149,14 @@ def _run_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
             "name": group,
             "display_name": run.task,
             "description": f"{run.task}: its scores as HELM computes them",
-            "metric_groups": [MAIN, f"{ALL_OF}{group}"],
+            "metric_groups": [_MAIN, f"{ALL_OF}{group}"],
             "environment": {"main_name": run.main_metric, "main_split": run.main_split},
             "category": "Evaluations",
         }
         for group, run in own.items()
     ]
     together = {
-        "name": OTHERS,
+        "name": _OTHERS,
         "display_name": "Evaluations",
         "description": "What was run, and is no part of MedHELM's leaderboard",
         "category": "Evaluations",

@@ -28,11 +28,11 @@ MAX_LABELS = 12
 LONGEST_LABEL = 20
 """Characters. Right answers that are few, short and repeated are labels, whoever declared them or not."""
 
-REPEATED = 2
+_REPEATED = 2
 """What is right once only is nobody's habit."""
 
 EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME, RANDOM_NAME = "empty", "refusal", "majority", "random"
-LONGEST_NAME, SHORTEST_NAME = "longest option", "shortest option"
+_LONGEST_NAME, SHORTEST_NAME = "longest option", "shortest option"
 LENGTH_NAME, LEAD_NAME = "length threshold", "first sentences"
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -108,14 +108,14 @@ def _that_look_at_the_data(questions: Sequence[AskedQuestion], by: str) -> Itera
         yield f"{MAJORITY_NAME} by {by}", by_source
     yield from _by_length_of_options(questions)
     classes = Counter(text for question in questions for text in question.right)
-    if len(classes) == 2 and min(classes.values()) >= REPEATED and all(len(one.right) == 1 for one in questions):
+    if len(classes) == 2 and min(classes.values()) >= _REPEATED and all(len(one.right) == 1 for one in questions):
         yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
 
 
 def _by_length_of_options(questions: Sequence[AskedQuestion]) -> Iterator[tuple[str, tuple[str, ...]]]:
     offered = {tuple(sorted(question.options.values())) for question in questions}
     if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
-        yield LONGEST_NAME, tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
+        yield _LONGEST_NAME, tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
         yield SHORTEST_NAME, tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
 
 
@@ -233,11 +233,11 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
     texts = Counter(text for question in questions for text in question.right)
     text, times = texts.most_common(1)[0] if texts else ("", 0)
     if not any(question.options for question in questions):
-        return (text,) * len(questions) if times >= REPEATED else None
+        return (text,) * len(questions) if times >= _REPEATED else None
     letters = Counter(label for question in questions for label in _right_labels(question))
     letter = letters.most_common(1)[0][0] if letters else ""
     found = [_label_of(question, text) for question in questions]
-    if times < REPEATED or found.count(None) * 2 > len(found):
+    if times < _REPEATED or found.count(None) * 2 > len(found):
         return (letter,) * len(questions)
     return tuple(letter if label is None else label for label in found)
 

@@ -27,7 +27,7 @@ from eval_factory.helm_plugin.conversation_scenario import refuse_problems
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
 
-MAX_TOKENS = 5
+_MAX_TOKENS = 5
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
 
 
@@ -81,7 +81,7 @@ def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str
         instructions=INSTRUCTIONS,
         input_noun="Question",
         output_noun="Answer",
-        max_tokens=MAX_TOKENS,
+        max_tokens=_MAX_TOKENS,
         max_train_instances=0,
     )
     given = ",".join(f"{key}={value}" for key, value in arguments.items())

@@ -51,9 +51,9 @@ from eval_factory.helm_plugin.session import Session, session_for
 OWN_TEXT_END = "<|endoftext|>"
 """Completions endpoints may send text past this mark; HELM's own client cuts there too."""
 
-TOO_MANY_REQUESTS = 429
+_TOO_MANY_REQUESTS = 429
 SAY_BUSY_EVERY_S = 10.0
-KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
+_KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """What a fatal event says of the endpoint; nothing where it may be the benchmark's own requests."""
 
 
@@ -239,7 +239,7 @@ class Endpoint:
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
-            if error.status in (TOO_MANY_REQUESTS, None):
+            if error.status in (_TOO_MANY_REQUESTS, None):
                 self._say_busy(str(error))
             self._cache.journal(
                 Attempt(asked.key, self._role, number, outcome, error.status, str(error), started, latency)
@@ -252,7 +252,7 @@ class Endpoint:
             self._session.refused(str(reached))
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
-            self._stop(str(error), KINDS.get(type(error)))
+            self._stop(str(error), _KINDS.get(type(error)))
         key = self._keep(asked, answered)
         return _Reply(key, answered.completion, answered.latency_s, answered.started, cached=False)
 

@@ -55,7 +55,7 @@ SUMMARIES = f"{_METRICS}summarization_metrics.SummarizationMetric"
 SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
 ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
 """HELM's name of a metric -> the rouge_score package's."""
-FORMS = {
+_FORMS = {
     SQL: "sql",
     f"{_METRICS}medec_metrics.MedecMetric": "sentence",
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
@@ -106,7 +106,7 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     sha256 = _sha256(run_spec, specs, sources, asked, limit)
     if known_floors(sha256) is not None:
         return TrivialScores(data_sha256=sha256, known=True)
-    form = next((FORMS[spec.class_name] for spec in specs if spec.class_name in FORMS), None)
+    form = next((_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS), None)
     questions = [_question(one, sources) for one in asked]
     found = strategies(questions, form, by=sources.what, overlap=any(map(_compares_words, specs)))
     before = read_trivial_scores(helm_dir)
@@ -134,7 +134,7 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
 def _is_measured(spec: Any) -> bool:
     measures = spec.args.get("names", [])
     basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
-    return basic or spec.class_name in FORMS or spec.class_name == SUMMARIES
+    return basic or spec.class_name in _FORMS or spec.class_name == SUMMARIES
 
 
 def _compares_words(spec: Any) -> bool:

@@ -27,7 +27,7 @@ from helm.proxy.retry import NonRetriableException
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
 
-ONE_IN = 2
+_ONE_IN = 2
 """The run fails where more than one answer, and more than one answer in two, cannot be scored; or where none can. With
 fewer the result is there: it counts them as failed, says why, and its coverage says whether it may be reported."""
 
@@ -99,7 +99,7 @@ class Unscorable:
 
 def _too_many(unscorable: int, others: int) -> bool:
     """`others`: the answers that were scored so far, or may yet be."""
-    return not others or unscorable > max(1, (unscorable + others) // ONE_IN)
+    return not others or unscorable > max(1, (unscorable + others) // _ONE_IN)
 
 
 def _is_answered(state: RequestState) -> bool:

@@ -18,11 +18,11 @@ from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClie
 from eval_factory.endpoint.servers import Servers, servers_of
 from eval_factory.endpoint.stop_messages import StopMessages
 
-PROMPT = "ping"
-TIMEOUT_S = 10.0
+_PROMPT = "ping"
+_TIMEOUT_S = 10.0
 FEW_TOKENS, MORE_TOKENS = 1, 512
 """One is the cheapest; models that think first, and gateways that have a least number, refuse so few."""
-OTHERS = "the other servers answer: without this URL in the list, the run goes on with them and what they answered"
+_OTHERS = "the other servers answer: without this URL in the list, the run goes on with them and what they answered"
 STATUSES_OF_A_BODY = frozenset({400, 422})
 
 _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
@@ -45,7 +45,7 @@ def probe(
             a slip of the keyboard than an outage.
     """
     settings = replace(
-        endpoint, request_timeout=min(TIMEOUT_S, endpoint.request_timeout), max_retries=0, parallelism=1,
+        endpoint, request_timeout=min(_TIMEOUT_S, endpoint.request_timeout), max_retries=0, parallelism=1,
         requests_per_minute=None, tokens_per_minute=None,
     )  # fmt: skip
     servers = servers_of(settings, env=env, redactor=redactor, say=say, shared=lambda _: admission)
@@ -71,7 +71,7 @@ def _together(errors: Sequence[PrerequisiteError], servers: int) -> Prerequisite
     """One error for all; of several servers, what to do with one that is gone for good."""
     refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
     text = "\n".join(map(str, errors))
-    hint = "" if servers == len(errors) else f"\n  {OTHERS}"
+    hint = "" if servers == len(errors) else f"\n  {_OTHERS}"
     return errors[0] if servers == 1 else type((refused or errors)[0])(f"{text}{hint}")
 
 
@@ -100,5 +100,5 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
 
 
 def _body(settings: EndpointSettings, env: Mapping[str, str], tokens: int) -> dict[str, Any]:
-    body = settings.body_of({"prompt": PROMPT, "max_tokens": tokens, "temperature": 0.0})
+    body = settings.body_of({"prompt": _PROMPT, "max_tokens": tokens, "temperature": 0.0})
     return {**body, **settings.secret_fields(env)}

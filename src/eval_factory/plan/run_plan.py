@@ -25,74 +25,48 @@ KEPT_BY = "answers_kept_by"
 """The section of run_config.yml; only where there were several servers."""
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
-SUITE = "eval-factory"
+HELM_SUITE = "eval-factory"
 """The one suite of an output folder: a folder holds one evaluation."""
+
+
+def _paths(group: str, *names: str) -> set[str]:
+    return {f"{group}.{name}" for name in names}
+
+
 RUNTIME_ONLY = frozenset(
-    {
-        "config.output_dir",
-        "config.params.parallelism",
-        "config.params.max_retries",
-        "config.params.request_timeout",
-        "config.params.extra.data_dir",  # which bundle it was, .run_state.json remembers
-        "config.params.extra.offline",
-        "config.params.extra.stop_after_failures",
-        "config.params.extra.allow_code_execution",  # without it there is no run to compare with
-        "config.params.extra.on_failure",
-        "config.params.extra.min_coverage",
-        "config.params.extra.max_judge_failures",
-        "config.params.extra.max_model_mismatch",
-        "config.params.extra.max_unreadable",
-        "config.params.extra.prices",
-        "config.params.extra.max_cost",
-        "config.params.extra.max_requests",
-        "config.params.extra.max_tokens_total",
-        "config.params.extra.max_wall_s",
-        "config.params.extra.gpt_judge_api_key",
-        "config.params.extra.llama_judge_api_key",
-        "config.params.extra.claude_judge_api_key",
-        "target.api_endpoint.api_key",
-        "target.api_endpoint.oauth",
-        "target.api_endpoint.requests_per_minute",
-        "target.api_endpoint.tokens_per_minute",
-    }
-)
+    {"config.output_dir"}
+    | _paths("config.params", "parallelism", "max_retries", "request_timeout")
+    | _paths(
+        "config.params.extra",
+        "data_dir",  # which bundle it was, .run_state.json remembers
+        "allow_code_execution",  # without it there is no run to compare with
+        "offline", "stop_after_failures", "on_failure", "min_coverage", "max_judge_failures", "max_model_mismatch",
+        "max_unreadable", "prices", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
+        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key",
+    )
+    | _paths("target.api_endpoint", "api_key", "oauth", "requests_per_minute", "tokens_per_minute")
+)  # fmt: skip
 """Values that change how a run goes or how its result is judged, not what is asked or answered."""
 JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"})
 """The same, of a judge."""
 CHANGES_RESULTS = frozenset(
-    {
-        "config.type",
-        "config.params.limit_samples",
-        "config.params.max_new_tokens",
-        "config.params.temperature",
-        "config.params.top_p",
-        "config.params.extra.data_path",
-        "config.params.extra.benchmark",  # by what its files hold, wherever they are
-        "config.params.extra.num_output_tokens",
-        "config.params.extra.max_length",
-        "config.params.extra.subject",
-        "config.params.extra.condition",
-        "config.params.extra.subset",
-        "config.params.extra.language",
-        "config.params.extra.category",
-        "config.params.extra.version",
-        "config.params.extra.num_train_trials",
-        "config.params.extra.judges",  # but for JUDGE_RUNTIME_ONLY
-        "config.params.extra.criteria_per_request",
-        "config.params.extra.shuffle_choices",
-        URL,
-        "target.api_endpoint.model_id",
-        "target.api_endpoint.type",
-        "target.api_endpoint.adapter_config.use_nvcf",
-        "target.api_endpoint.adapter_config.params_to_remove",
-        "target.api_endpoint.adapter_config.custom_system_prompt",
-        "target.api_endpoint.adapter_config.start_reasoning_token",
-        "target.api_endpoint.adapter_config.end_reasoning_token",
-        # mappings of the user's own keys
-        "target.api_endpoint.adapter_config.params_to_add",
-        "target.api_endpoint.adapter_config.params_to_rename",
-    }
-)
+    {"config.type", URL}
+    | _paths("config.params", "limit_samples", "max_new_tokens", "temperature", "top_p")
+    | _paths(
+        "config.params.extra",
+        "benchmark",  # by what its files hold, wherever they are
+        "judges",  # but for JUDGE_RUNTIME_ONLY
+        "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
+        "version", "num_train_trials", "criteria_per_request", "shuffle_choices",
+    )
+    | _paths("target.api_endpoint", "model_id", "type")
+    | _paths(
+        "target.api_endpoint.adapter_config",
+        "use_nvcf", "params_to_remove", "custom_system_prompt", "start_reasoning_token", "end_reasoning_token",
+        "params_to_add", "params_to_rename",  # mappings of the user's own keys
+    )
+)  # fmt: skip
+
 _UNSAFE = re.compile(r"[^a-z0-9.]+")
 _SLUG_LENGTH = 60
 

@@ -21,7 +21,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
+_PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 EXTENSION = "evalFactory"
 """The predicate's field that is not in-toto's; the framework allows such, and has readers ignore those they do not
 know."""
@@ -119,7 +119,7 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
     return {
         "_type": STATEMENT_TYPE,
         "subject": _descriptors(digests),
-        "predicateType": PREDICATE_TYPE,
+        "predicateType": _PREDICATE_TYPE,
         "predicate": {
             "result": outcome,
             "configuration": configuration,

@@ -28,8 +28,8 @@ from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 
-SCHEMA_VERSION = "0.3.0"
-RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+_SCHEMA_VERSION = "0.3.0"
+_RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluates to the model's developer, as the schema has them."""
 
 
@@ -61,7 +61,7 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
         if value is None or instance.completion is None or not math.isfinite(value):
             continue
         yield {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": _SCHEMA_VERSION,
             "evaluation_id": record["evaluation_id"],
             "model_id": record["model_info"]["id"],
             "evaluation_name": stored.result.task,
@@ -160,7 +160,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             f"{stored.folder}: no score of {result.task} can be exported: of none is it known whether more is better"
         )
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": _SCHEMA_VERSION,
         "evaluation_id": f"{result.task}/{stored_facts.model_id(stored)}/{stored_facts.result_digest(stored)[:16]}",
         "retrieved_timestamp": str(int(now)),
         "source_metadata": {

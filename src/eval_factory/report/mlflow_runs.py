@@ -15,11 +15,11 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 
-INSTALL = "pip install 'eval-factory-helm[mlflow]'"
+_INSTALL = "pip install 'eval-factory-helm[mlflow]'"
 DEFAULT_EXPERIMENT = "eval-factory"
 RESULT_TAG = "eval_factory.result"
 """By which a result that is there already is found."""
-LONGEST_VALUE = 500
+_LONGEST_VALUE = 500
 """Characters of a parameter: every version of MLflow takes so many."""
 LONGEST_TAG = 5000
 ENVIRONMENT = {
@@ -65,7 +65,7 @@ def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
     return MlflowRun(
         name=f"{stored.result.task} {model}",
         tags=_tags(stored, model),
-        params={name: value[:LONGEST_VALUE] for name, value in _params(stored, model)},
+        params={name: value[:_LONGEST_VALUE] for name, value in _params(stored, model)},
         metrics=dict(_metrics(stored)),
         artifacts=_artifacts(stored, with_texts=with_texts),
     )
@@ -83,7 +83,7 @@ def connect(tracking_uri: str) -> Any:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ImportError as error:
-        raise PrerequisiteError(f"MLflow is not installed ({error})\n  {INSTALL}") from None
+        raise PrerequisiteError(f"MLflow is not installed ({error})\n  {_INSTALL}") from None
     try:
         return MlflowClient(tracking_uri=tracking_uri)
     except (MlflowException, ImportError) as error:  # the latter: `mlflow-skinny` has no databases

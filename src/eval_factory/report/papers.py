@@ -27,9 +27,9 @@ from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.run_specs import load_index
 
-OWN_FILES = ("data_path", "benchmark")
+_OWN_FILES = ("data_path", "benchmark")
 """Values of `params.extra` that name files of the user."""
-PARTS = ("version", "subset", "language", "category", "subject", "condition")
+_PARTS = ("version", "subset", "language", "category", "subject", "condition")
 """Values of `params.extra` that choose a part of the data, or another edition of them."""
 RELIABILITY = ("requested", "scored", "failed", "empty", "truncated", "unparsed", "refused", "unjudged")
 """Counts that tell how reliably the model answered."""
@@ -124,8 +124,8 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
     endpoint = target.get("api_endpoint") or {}
     main, model = result.scores.get(result.main_metric), record.endpoints.get(MODEL_ROLE)
     judges = {role: asked for role, asked in record.endpoints.items() if role != MODEL_ROLE}
-    own_files = any(extra.get(name) is not None for name in OWN_FILES)
-    parts = [f"{name} {one_line(str(extra[name]))}" for name in PARTS if extra.get(name) is not None]
+    own_files = any(extra.get(name) is not None for name in _OWN_FILES)
+    parts = [f"{name} {one_line(str(extra[name]))}" for name in _PARTS if extra.get(name) is not None]
     spec = load_index().run_specs.get(task.helm.run_spec) if task is not None else None
     host = one_line(model.host) if model is not None else ""
     whole = task is not None and not (own_files or parts)

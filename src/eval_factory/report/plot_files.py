@@ -18,7 +18,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.drawing import COLOURS, DASH, Circle, Drawing, Line, Rect, Shape, Text, svg
 
-INSTALL = "pip install 'eval-factory-helm[plots]'"
+_INSTALL = "pip install 'eval-factory-helm[plots]'"
 DPI = 300
 CSS_DPI = 96
 _POINTS = 72 / CSS_DPI
@@ -69,7 +69,7 @@ def png(drawing: Drawing) -> bytes:
         from matplotlib.figure import Figure
         from matplotlib.transforms import Affine2D
     except ImportError:
-        raise PrerequisiteError(f"plots as files need matplotlib, which is not installed\n  {INSTALL}") from None
+        raise PrerequisiteError(f"plots as files need matplotlib, which is not installed\n  {_INSTALL}") from None
 
     width, height = pixels_of(drawing)
     with style.context("default"):  # whatever the user's matplotlibrc says

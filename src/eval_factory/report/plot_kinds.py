@@ -90,7 +90,7 @@ def axis_of(
     return Axis(low, high, left, right)
 
 
-MOST_ROWS = 30
+_MOST_ROWS = 30
 """Groups that a dot plot shows: the largest ones."""
 ROW = 24.0
 MARGIN = 24.0
@@ -188,7 +188,7 @@ def dot_plot(
     scale: tuple[float, float] | None = None,
     whole: float | None = None,
     elsewhere: int = 0,
-    most: int = MOST_ROWS,
+    most: int = _MOST_ROWS,
 ) -> Drawing:
     """Groups below each other, the highest value first, each with its instances and interval.
 

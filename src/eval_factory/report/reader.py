@@ -219,7 +219,7 @@ def _spent_by_role(document: Mapping[str, Any]) -> SpentByRole:
 
 
 _RESULT = "evaluation_config.yaml"
-MAX_NAMED = 8
+_MAX_NAMED = 8
 """Runs that a message names."""
 
 
@@ -249,7 +249,7 @@ def one_run(folder: Path | str, command: str) -> Path:
     """
     runs = run_folders([folder])
     if len(runs) > 1:
-        named = [str(run) for run in runs[:MAX_NAMED]] + ["..."] * (len(runs) > MAX_NAMED)
+        named = [str(run) for run in runs[:_MAX_NAMED]] + ["..."] * (len(runs) > _MAX_NAMED)
         raise ConfigError(f"{command}: is about one run, and {folder} has {len(runs)}: give one of {', '.join(named)}")
     return runs[0]
 
@@ -271,7 +271,7 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
             f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite_folder(folder)
         )
         raise ConfigError(
-            f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:MAX_NAMED])});"
+            f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:_MAX_NAMED])});"
             f" {f'{table}; ' if table else ''}for {names[0]} alone: eval-factory {command} {one}"
         )
     return runs

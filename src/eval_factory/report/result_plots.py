@@ -13,10 +13,10 @@ from eval_factory.report.drawing import Drawing
 from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
 
-SCORE, DISTRIBUTION, LATENCY, VALIDITY, JUDGES = "score", "distribution", "latency", "validity", "judges"
-GROUPS, RATINGS = "groups-", "ratings-"
+SCORE, DISTRIBUTION, LATENCY, VALIDITY, _JUDGES = "score", "distribution", "latency", "validity", "judges"
+_GROUPS, _RATINGS = "groups-", "ratings-"
 """Begin the names of the plots of one field, and of one judge."""
-ALPHA = 0.05
+_ALPHA = 0.05
 RANDOM = "random"
 """The name of the trivial answer that is any option, each as likely: chance."""
 _LONGEST_NAME = 40
@@ -59,7 +59,7 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
     for name, label in ((SCORE, result.main_metric), (f"{SCORE}-corrected", f"{result.main_metric}{CORRECTED}")):
         if label in result.scores:
             found[name] = score_plot(result, label)
-    for name, group_field in zip(_names(GROUPS, result.groups), result.groups, strict=True):
+    for name, group_field in zip(_names(_GROUPS, result.groups), result.groups, strict=True):
         if (drawing := groups_plot(result, group_field)) is not None:
             found[name] = drawing
     return {**found, **dict(_of_instances(result, numbers)), VALIDITY: validity_plot(result.validity)}
@@ -113,9 +113,9 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
     jury = result.validity.jury
     if jury is not None and jury.means:
         judges = [Bar(judge, mean, _rating(judge, mean, result.validity)) for judge, mean in jury.means.items()]
-        yield JUDGES, bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale)
+        yield _JUDGES, bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale)
     rated = result.validity.in_judges_order(numbers.ratings)
-    for plot, (judge, ratings) in zip(_names(RATINGS, rated), rated.items(), strict=True):
+    for plot, (judge, ratings) in zip(_names(_RATINGS, rated), rated.items(), strict=True):
         name = f"rating by {judge} ({len(ratings)} answers)"
         yield plot, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
     if numbers.latencies:
@@ -126,7 +126,7 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
 
 def _estimate(label: str, score: Score) -> PlottedValue:
     stats = score.stats
-    stands_out = stats.p_holm is not None and stats.p_holm < ALPHA
+    stands_out = stats.p_holm is not None and stats.p_holm < _ALPHA
     return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
 
 

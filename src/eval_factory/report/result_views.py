@@ -34,10 +34,10 @@ INSTANCE_COLUMNS: Mapping[str, str] = {
     "signs": ANY,
 }  # fmt: skip
 """Fields of `InstanceRecord`; metrics, judges and categories follow."""
-JUDGE, CATEGORY, METRIC = "judge.", "extra.", "metric."
+JUDGE, CATEGORY, _METRIC = "judge.", "extra.", "metric."
 """Before the name of a judge; of a category, as in instances.jsonl; of a metric whose own name is another column's."""
 MOST_ROWS = 12
-MOST_NOTES = 5
+_MOST_NOTES = 5
 _NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
 """Classes in which MathJax, which notebooks load, makes nothing of dollar signs and backslashes."""
 
@@ -80,7 +80,7 @@ def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, A
     others = {*INSTANCE_COLUMNS, *judges, *categories}
     main = result.scores.get(result.main_metric)
     names = _names([{main.metric: 0.0} if main else {}, *(record.metrics for record in records)])
-    metrics = {f"{METRIC}{name}" if name in others else name: name for name in names}
+    metrics = {f"{_METRIC}{name}" if name in others else name: name for name in names}
 
     def row(record: InstanceRecord) -> dict[str, Any]:
         found = {name: getattr(record, name) for name in INSTANCE_COLUMNS}
@@ -124,8 +124,8 @@ def paragraph(text: str) -> str:
 
 def html_list(notes: Sequence[str]) -> list[str]:
     """The first notes as a list; nothing where there are none."""
-    more = [f"{len(notes) - MOST_NOTES} more"] * (len(notes) > MOST_NOTES)
-    items = [f"<li>{_text(note)}</li>" for note in [*notes[:MOST_NOTES], *more]]
+    more = [f"{len(notes) - _MOST_NOTES} more"] * (len(notes) > _MOST_NOTES)
+    items = [f"<li>{_text(note)}</li>" for note in [*notes[:_MOST_NOTES], *more]]
     return ["<ul>", *items, "</ul>"] if items else []
 
 

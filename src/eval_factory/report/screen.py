@@ -12,8 +12,8 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
-MOST_NOTES = 5
-MOST_CAUSES = 5
+_MOST_NOTES = 5
+_MOST_CAUSES = 5
 MOST_DEVIATIONS = 3
 
 
@@ -33,9 +33,9 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
         *([] if validity.rubric is None else [f"  criteria: {rubric_headline(validity.rubric)}"]),
         *_usage(result.usage),
         *_comparability(result.comparability),
-        *(f"  note: {note}" for note in validity.notes[:MOST_NOTES]),
+        *(f"  note: {note}" for note in validity.notes[:_MOST_NOTES]),
     ]
-    if (more := len(validity.notes) - MOST_NOTES) > 0:
+    if (more := len(validity.notes) - _MOST_NOTES) > 0:
         lines.append(f"  {counted(more, 'more note')} of less weight: validity.notes, report.html")
     return "\n".join([*lines, f"  results: {rundir.evaluation_config}"])
 
@@ -115,7 +115,7 @@ def _instances(result: TaskResult) -> str:
 
 def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
     """The most frequent first, the evaluated model's or a judge's."""
-    shown = sorted(causes, key=lambda cause: -cause.count)[:MOST_CAUSES]
+    shown = sorted(causes, key=lambda cause: -cause.count)[:_MOST_CAUSES]
     for cause in causes:
         if cause in shown:
             who = "failed" if cause.is_of_the_model else f"judge {cause.role}"

@@ -96,7 +96,7 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
         return redactor.line({**line, "request": row["request"], "response": row["response"]})[0] + "\n"
 
 
-TOKENS, MILLISECONDS, SECONDS = 2, 2, 3
+_TOKENS, MILLISECONDS, SECONDS = 2, 2, 3
 """Decimal places."""
 
 
@@ -183,7 +183,7 @@ def _moment(seconds: float) -> str:
 
 
 def _mean_tokens(figures: Figures) -> float | None:
-    return None if figures.mean is None else round(figures.mean, TOKENS)
+    return None if figures.mean is None else round(figures.mean, _TOKENS)
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from eval_factory.core.annotations import (
-    CRITERIA,
+    CRITERIA_SHEET,
     HOW_GOOD,
     IS_CORRECT,
     Annotations,
@@ -135,7 +135,7 @@ class RatedResult:
         """Of the people's scores; where points of a rubric can be lost, it begins below the published one's."""
         choices = self.asked.choices
         low, high = self.asked.score.scale or (choices[0].value, choices[-1].value)
-        if self.asked.kind == CRITERIA:
+        if self.asked.kind == CRITERIA_SHEET:
             low = min(low, lower_end(list(people.values()), list(self.lowest.values()), high))
         return low, high
 

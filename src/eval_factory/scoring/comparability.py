@@ -22,16 +22,16 @@ from eval_factory.tasks.framework import DATA_PATH
 from eval_factory.tasks.known_scores import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
-LONGEST_VALUE = 200
-UNKNOWN = "unknown"
+_LONGEST_VALUE = 200
+_UNKNOWN = "unknown"
 NOT_SENT = "not sent"
-MAX_LENGTH, VERSION = "max_length", "version"
-TOKENS = ("max_tokens", "max_completion_tokens")
+MAX_LENGTH, _VERSION = "max_length", "version"
+_TOKENS = ("max_tokens", "max_completion_tokens")
 """Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
-COMPARED = frozenset({*TOKENS, "temperature", "top_p"})
+COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
 """Fields of a request that are compared by their values."""
 
-NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
+_NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
 RUN_ENTRY = "a run entry of HELM's is not compared with MedHELM's leaderboard, as the tasks of 'eval-factory ls' are"
 OWN_DEFAULT = {
     "temperature": "the model's own default was used, as HELM's client has it for OpenAI's reasoning models alone",
@@ -64,10 +64,10 @@ def comparability_of(facts: ComparedRun) -> Comparability:
         return Comparability(None, RUN_ENTRY)
     entry = board.run_specs.get(helm.run_spec)
     if entry is None:
-        return Comparability(None, NO_RESULT.format(what=facts.plan.task_name))
+        return Comparability(None, _NO_RESULT.format(what=facts.plan.task_name))
     not_run = entry.argument_not_run(_chosen(facts.plan))
     if not_run is not None:
-        return Comparability(None, NO_RESULT.format(what=f"{facts.plan.task_name} with {not_run}"))
+        return Comparability(None, _NO_RESULT.format(what=f"{facts.plan.task_name} with {not_run}"))
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),
@@ -86,7 +86,7 @@ def _chosen(plan: Plan) -> dict[str, object]:
     return {
         name: value
         for name, value in plan.scenario_arguments.items()
-        if name not in (DATA_PATH, MAX_LENGTH, VERSION) and known.get(name, {}).get("default") != value
+        if name not in (DATA_PATH, MAX_LENGTH, _VERSION) and known.get(name, {}).get("default") != value
     }
 
 
@@ -120,8 +120,8 @@ def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
 
 
 def _token_names(plan: Plan) -> tuple[str, ...]:
-    renamed = plan.model.adapter.params_to_rename.get(TOKENS[0])
-    return TOKENS if renamed is None else (*TOKENS, renamed)
+    renamed = plan.model.adapter.params_to_rename.get(_TOKENS[0])
+    return _TOKENS if renamed is None else (*_TOKENS, renamed)
 
 
 def _values(sent: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[Any]:
@@ -161,9 +161,9 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
     compared = {*COMPARED, *_token_names(facts.plan)}
     for name, value in model.adapter.params_to_add.items():
         if name not in compared:
-            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), LONGEST_VALUE), effect)
+            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), _LONGEST_VALUE), effect)
     for old, new in model.adapter.params_to_rename.items():
-        if old != TOKENS[0]:
+        if old != _TOKENS[0]:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
@@ -202,11 +202,11 @@ def _of_data(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]
     plan, provenance = facts.plan, facts.provenance
     if DATA_PATH in plan.scenario_arguments:
         effect = "nobody can tell whether your files hold what the leaderboard's did"
-        yield Deviation("data", UNKNOWN, "your own files (provenance.dataset_files)", effect)
+        yield Deviation("data", _UNKNOWN, "your own files (provenance.dataset_files)", effect)
     elif entry.newest_data:
-        here = _listed(sorted(set(provenance.dataset_revisions.values()))) or UNKNOWN
+        here = _listed(sorted(set(provenance.dataset_revisions.values()))) or _UNKNOWN
         effect = "HELM reads the newest revision of these data, and nobody wrote down which one the leaderboard read"
-        yield Deviation("data revision", UNKNOWN, here, effect)
+        yield Deviation("data revision", _UNKNOWN, here, effect)
     else:
         for name, pinned, here in unlike_pinned(plan, provenance.dataset_files):
             yield Deviation(f"data: {name}", pinned, here, "other questions or answers may have been asked")
@@ -236,7 +236,7 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
         sent = [dict(fields) for fields in endpoint.sampling] if endpoint is not None else []
         settings = {"temperature": board.temperature, "top_p": board.top_p, "max_tokens": board.judge_max_tokens}
         for name, value in settings.items():
-            here = _values(sent, TOKENS if name in TOKENS else (name,))
+            here = _values(sent, _TOKENS if name in _TOKENS else (name,))
             if here not in ([value], []):
                 yield Deviation(f"judge {judge.role}: {name}", value, _one(here), "its ratings may be others")
 

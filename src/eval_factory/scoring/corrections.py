@@ -30,7 +30,7 @@ Reader = Callable[[str], "float | None"]
 WHOLE_NUMBER_CATEGORIES = frozenset({"risk", "severity", "diagnosis"})
 WELLS_PULMONARY_EMBOLISM = "criteria for pulmonary embolism"
 """In the one question of those categories whose score may be 1.5 or 2.5."""
-QUESTION = "Question: "
+_QUESTION = "Question: "
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
 DAYS_OF_A_WEEK = 7
 THOUSANDS = 3
@@ -78,7 +78,7 @@ def reader_of(prompt: str, category: object, gold: str) -> Reader:
         return days_in
     if category == "date":
         return date_in
-    question = prompt.rpartition(QUESTION)[2].lower()
+    question = prompt.rpartition(_QUESTION)[2].lower()
     if category in WHOLE_NUMBER_CATEGORIES and WELLS_PULMONARY_EMBOLISM not in question:
         return whole_number_in
     return number_in
@@ -184,7 +184,7 @@ Rule = Callable[[Case], "float | None"]
 """None: the instance does not count."""
 
 _LEADING_NUMBER = re.compile(r"\d+")
-CORRECT = "CORRECT"
+CORRECT_MARK = "CORRECT"
 
 
 def medcalc_by_calculator(case: Case) -> float:
@@ -208,8 +208,8 @@ def medec_sentence(case: Case) -> float:
 
 def medec_flag(case: Case) -> float:
     """Right where both say CORRECT, or neither does and the answer names a sentence of the note, whichever."""
-    answer, has_error = _sentence(case.completion), _sentence(case.gold) != CORRECT
-    if answer == CORRECT:
+    answer, has_error = _sentence(case.completion), _sentence(case.gold) != CORRECT_MARK
+    if answer == CORRECT_MARK:
         return float(not has_error)
     of_the_note = {_sentence(line) for line in case.prompt.splitlines()}
     return float(has_error and answer is not None and answer in of_the_note)
@@ -217,8 +217,8 @@ def medec_flag(case: Case) -> float:
 
 def _sentence(text: str) -> str | int | None:
     text = text.strip()
-    if text.rstrip(".") == CORRECT:
-        return CORRECT
+    if text.rstrip(".") == CORRECT_MARK:
+        return CORRECT_MARK
     number = _LEADING_NUMBER.match(text)
     if number is None:
         return None
@@ -294,7 +294,7 @@ def rule_of(erratum: Erratum) -> Rule:
     return _RULES[str(erratum.rule)]()
 
 
-ONE_IN = 2
+_ONE_IN = 2
 """A rule may raise on one answer, or on one in two."""
 
 
@@ -377,7 +377,7 @@ class Corrections(Part):
             self._take(key, case, answered=False)
         for erratum in self.errata:
             raised, values = self.raised[erratum.id], self.values[erratum.label]
-            if len(raised) > max(1, len(values) // ONE_IN):  # the rule's fault, not the answers'
+            if len(raised) > max(1, len(values) // _ONE_IN):  # the rule's fault, not the answers'
                 raise raised[0]
         helms = {label: self.helm[str(errata[0].metric)] for label, errata in self._by_label().items()}
         return [

@@ -78,7 +78,7 @@ def _two_sided(statistic: float, degrees: float) -> float:
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-MOST_GROUPS = 60
+_MOST_GROUPS = 60
 SMALLEST_GROUP = 10
 """Instances below which a group is not shown: its score would say next to nothing."""
 
@@ -126,7 +126,7 @@ def scores_by_group(
     hidden = {}
     for name, by_value in sorted(members.items()):
         found = _scores_by_value(metric, by_value, missing, failed_as_zero=failed_as_zero)
-        if not 2 <= len(found) <= min(MOST_GROUPS, len(metric.values) // 2):
+        if not 2 <= len(found) <= min(_MOST_GROUPS, len(metric.values) // 2):
             continue
         shown = [value for value, score in found.items() if score.stats.count >= SMALLEST_GROUP]
         if len(shown) < len(found):

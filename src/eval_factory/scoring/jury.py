@@ -24,7 +24,7 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, he
 from eval_factory.scoring.stated_models import same_family
 from eval_factory.scoring.tally import Tally
 
-BEYOND_BELIEF, ENOUGH_TO_TELL = 0.98, 20
+BEYOND_BELIEF, _ENOUGH_TO_TELL = 0.98, 20
 """Krippendorff's alpha, and answers that two judges or more rated."""
 
 FOLLOWS_LENGTH = 0.5
@@ -185,7 +185,7 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     alpha = report.krippendorff_alpha
     judges_of = Counter(instance for rated in ratings.by_judge.values() for instance in rated)
     several = sum(count > 1 for count in judges_of.values())
-    if alpha is not None and alpha > BEYOND_BELIEF and several >= ENOUGH_TO_TELL:
+    if alpha is not None and alpha > BEYOND_BELIEF and several >= _ENOUGH_TO_TELL:
         yield Note(
             Importance.DOUBTFUL,
             "the judges agree more than different models do (Krippendorff's alpha"
@@ -193,7 +193,7 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
             " them?",
         )
     for judge, found in report.length_correlation.items():
-        if found is None or found.count < ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
+        if found is None or found.count < _ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
             continue
         yield Note(
             Importance.DOUBTFUL,

@@ -22,7 +22,7 @@ from eval_factory.helm import output
 from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import LONGEST_LABEL
 from eval_factory.plan.run_plan import EndpointPlan, Plan
-from eval_factory.scoring.corrections import CORRECT, DATE_FORMATS
+from eval_factory.scoring.corrections import CORRECT_MARK, DATE_FORMATS
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
@@ -84,7 +84,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         main_metric: letters as references are a form only where an answer has to equal one.
     """
     if entry.answer_form is not None:
-        return FORMS[entry.answer_form]
+        return _FORMS[entry.answer_form]
     if entry.answer_labels:
         return _one_of(entry.answer_labels)
     if not any(stat.name.name == METRIC for stat in run.stats):
@@ -168,7 +168,7 @@ def _is_duration(text: str) -> bool:
 
 def _reads_sentence(_state: output.RequestState, answer: str) -> bool:
     text = answer.strip()
-    return text.rstrip(".") == CORRECT or _NUMBERED.match(text) is not None
+    return text.rstrip(".") == CORRECT_MARK or _NUMBERED.match(text) is not None
 
 
 def _reads_query(state: output.RequestState, answer: str) -> bool:
@@ -182,7 +182,7 @@ def _reads_query(state: output.RequestState, answer: str) -> bool:
     return _QUERY.match(query) is not None if query else nothing_is_right(state)
 
 
-FORMS = {
+_FORMS = {
     "value": AnswerForm("the value alone, without its unit", _reads_value),
     "sentence": AnswerForm("CORRECT, or the number of a sentence first", _reads_sentence),
     "sql": AnswerForm("a query alone, or nothing", _reads_query),
@@ -237,7 +237,7 @@ def is_refusal(answer: str) -> bool:
     return len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text) is not None
 
 
-MAX_IDENTICAL, ENOUGH_TO_TELL = 0.1, 20
+MAX_IDENTICAL, _ENOUGH_TO_TELL = 0.1, 20
 """Share of the answers that may be equal without a note, and answers from which a share is told."""
 
 REFUSAL_REASON = "refusal"
@@ -430,7 +430,7 @@ class Readability(Part):
             told = f"{cut} to max_length ({length} tokens): the model saw a part of them only"
             yield Note(Importance.INCOMPLETE, told)
         yield from _notes_on_leniency(scores)
-        if answered >= ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
+        if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
             yield Note(
                 Importance.DOUBTFUL,
                 f"{instances.identical} of {answered} answers are word for word the answer to another question too: a"

@@ -63,7 +63,7 @@ def categories_of(instance: output.Instance) -> dict[str, Any]:
     }
 
 
-REPEATED = (
+_REPEATED = (
     "{count} of {of} instances repeat an earlier one (the same question and gold answer, but for blanks and capitals):"
     " what they ask counts more than once"
 )
@@ -102,7 +102,7 @@ class RepeatedRows:
 
     def notes(self, instances: int) -> Iterator[Note]:
         """`instances`: how many there are."""
-        for text, found in ((REPEATED, self.repeated), (OTHER_GOLD, self.with_another_gold)):
+        for text, found in ((_REPEATED, self.repeated), (OTHER_GOLD, self.with_another_gold)):
             if found:
                 yield Note(Importance.BACKGROUND, text.format(count=len(found), of=instances))
 

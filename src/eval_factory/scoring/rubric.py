@@ -33,7 +33,7 @@ from eval_factory.tasks.rubric_case import (
     share_met,
 )
 
-TAG = "tag"
+_TAG = "tag"
 """The field of tags that name none: `axis:accuracy` is of the field axis, `urgent` of this one."""
 
 Votes = Mapping[str, bool | None]
@@ -132,7 +132,7 @@ def scores_by_tag(
 
 def field_of(tag: str) -> tuple[str, str]:
     field, colon, value = tag.partition(":")
-    return (field, value) if colon and field and value else (TAG, tag)
+    return (field, value) if colon and field and value else (_TAG, tag)
 
 
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:

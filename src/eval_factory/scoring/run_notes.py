@@ -118,19 +118,19 @@ def _notes_on_unscorable(tally: Tally) -> Iterator[Note]:
 
 
 EHR_SQL = "ehr_sql"
-LEFT_OUT = (
+_LEFT_OUT = (
     "{count} of {of} patients (at the time of a prediction) have a prompt longer than max_length={limit} tokens and"
     " are left out by HELM: the score says nothing about them"
 )
-CUT = "{count} of {of} records are longer than max_length={limit} tokens allows: HELM shows the model their end alone"
-EXECUTED = "what the model answered was executed, in {by}"
+_CUT = "{count} of {of} records are longer than max_length={limit} tokens allows: HELM shows the model their end alone"
+_EXECUTED = "what the model answered was executed, in {by}"
 STILL_CAN = "NOT wholly confined on this machine: what was executed could {things}; install bubblewrap"
-ENDED = "{count} answers ended the process that executed them, and count as wrong"
-SHORTENED = (
+_ENDED = "{count} answers ended the process that executed them, and count as wrong"
+_SHORTENED = (
     "{count} queries of the model were ended after {short:g} s, because its slow ones had taken {total:g} s together;"
     " they count as failed, as if they had taken their full time"
 )
-NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
+_NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
 CEILING = (
     "{label}: the 95 % interval, up to {high}, reaches {lowest} .. {highest}, the most that wrong labels"
     " let a model score that is right: higher scores are no better ones"
@@ -148,10 +148,10 @@ def notes_on_data(plan: Plan, told: Collection[str] = ()) -> list[Note]:
     limited = output.limited_records(plan.rundir.helm)
     if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
         if limited.left_out:
-            left_out = LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length)
+            left_out = _LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length)
             notes.append(Note(Importance.INCOMPLETE, left_out))
         if limited.cut:
-            cut = CUT.format(count=limited.cut, of=limited.records, limit=limited.max_length)
+            cut = _CUT.format(count=limited.cut, of=limited.records, limit=limited.max_length)
             notes.append(Note(Importance.INCOMPLETE, cut))
     if plan.evaluation.task.helm.run_spec == EHR_SQL:
         database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
@@ -180,19 +180,19 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
 def _notes_on_execution(plan: Plan) -> list[Note]:
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
-        return [Note(Importance.DOUBTFUL, NOT_CONFINED)]
+        return [Note(Importance.DOUBTFUL, _NOT_CONFINED)]
     found = output.stored_code_execution(plan.rundir.helm)
     if found is None:
         return []
     notes = []
     if helm.run_spec in found.run_specs and executed_by(helm.run_spec, helm.arguments):
-        notes.append(Note(Importance.BACKGROUND, EXECUTED.format(by=", in ".join(found.by))))
+        notes.append(Note(Importance.BACKGROUND, _EXECUTED.format(by=", in ".join(found.by))))
         if found.still_can:
             notes.append(Note(Importance.DOUBTFUL, STILL_CAN.format(things=", ".join(found.still_can))))
     if found.ended:
-        notes.append(Note(Importance.INCOMPLETE, ENDED.format(count=found.ended)))
+        notes.append(Note(Importance.INCOMPLETE, _ENDED.format(count=found.ended)))
     if found.shortened:
-        told = SHORTENED.format(count=found.shortened, short=SQL_SHORT_LIMIT_S, total=SQL_TOTAL_LIMIT_S)
+        told = _SHORTENED.format(count=found.shortened, short=SQL_SHORT_LIMIT_S, total=SQL_TOTAL_LIMIT_S)
         notes.append(Note(Importance.INCOMPLETE, told))
     return notes
 

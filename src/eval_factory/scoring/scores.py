@@ -17,7 +17,7 @@ from eval_factory.tasks.errata import CORRECTED
 InstanceKey = tuple[str, int, str | None]
 """(instance id, trial, perturbation)."""
 Scale = tuple[float, float]
-WORST, ORIGINAL = ".worst", ".original"
+_WORST, ORIGINAL = ".worst", ".original"
 """End the label of a perturbation where HELM computed on the least value, and on the instances before it."""
 
 
@@ -72,7 +72,7 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
 
 def _family_of(metric: MetricValues) -> str:
     """Of perturbations; a single one is a family too."""
-    return str(metric.perturbation).removesuffix(WORST).removesuffix(ORIGINAL)
+    return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
 
 
 def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], applied: Mapping[str, set[str]]) -> None:
@@ -81,7 +81,7 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
     As `compute_worst_case_metrics` in helm/benchmark/metrics/metric.py makes them: an instance's least value as it is
     and perturbed; of robustness and fairness also of instances that no perturbation changed.
     """
-    if metric.perturbation is None or not metric.perturbation.endswith((WORST, ORIGINAL)):
+    if metric.perturbation is None or not metric.perturbation.endswith((_WORST, ORIGINAL)):
         return
     family, before = _family_of(metric), metric.perturbation.endswith(ORIGINAL)
     of_family = {None, *applied[family]}

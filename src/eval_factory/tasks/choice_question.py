@@ -139,7 +139,7 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
 
 MAX_ORDERS = 24
 """As many as four choices have."""
-NAME = "choice_order_"
+_NAME = "choice_order_"
 """How HELM's files call the instances in another order: `choice_order_2` ..."""
 
 REFERS, LABELS, ALONE = "a choice refers to others", "the choices are labels", "one choice"
@@ -217,12 +217,12 @@ def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[
 
 def name_of(order: int) -> str:
     """Args: order: from 2 on; the first is the question as it is."""
-    return f"{NAME}{order}"
+    return f"{_NAME}{order}"
 
 
 def number_of_order(perturbation: str | None) -> int | None:
     """Of an instance, by the name of its perturbation: 1 where it has none; None where it is one of HELM's."""
     if perturbation is None:
         return 1
-    number = perturbation.removeprefix(NAME)
+    number = perturbation.removeprefix(_NAME)
     return int(number) if number != perturbation and number.isdecimal() else None

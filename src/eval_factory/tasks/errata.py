@@ -11,7 +11,7 @@ from pydantic import model_validator
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 
-FILE_NAME = "errata.yml"
+_FILE_NAME = "errata.yml"
 CORRECTED = ".corrected"
 
 
@@ -61,5 +61,5 @@ class Errata(StrictModel):
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
     """Read and check the file once per process."""
-    text = (resources.files("eval_factory.tasks") / FILE_NAME).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.tasks") / _FILE_NAME).read_text(encoding="utf-8")
     return Errata.model_validate(parse_own(text))

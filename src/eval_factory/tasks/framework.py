@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
 
-FILE_NAME = "framework.yml"
+_FILE_NAME = "framework.yml"
 DATA_PATH = "data_path"
 """The parameter that names the files of a user's own."""
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -296,8 +296,8 @@ class Framework(_Part):
 
 def framework_path(package: Path = _PACKAGE) -> Path:
     """`framework.yml` in the wheel (beside the package's modules) or at the top of the checkout."""
-    packaged = package / FILE_NAME
-    return packaged if packaged.is_file() else _PACKAGE.parents[1] / FILE_NAME
+    packaged = package / _FILE_NAME
+    return packaged if packaged.is_file() else _PACKAGE.parents[1] / _FILE_NAME
 
 
 @lru_cache(maxsize=1)

@@ -32,7 +32,7 @@ CONVERSATION_RUN_SPEC = "eval_factory_conversations"
 ENDING = ".jsonl"
 """Of a `dataset_file` that holds conversations; any other is a table."""
 MESSAGES = "messages"
-MAX_NAME_LENGTH = 200
+_MAX_NAME_LENGTH = 200
 
 FileForm = Literal["rubric", "healthbench"]
 OWN: FileForm = "rubric"
@@ -306,8 +306,8 @@ def text_problems(where: str, value: Any) -> Iterator[str]:
 
 def name_problems(where: str, value: Any) -> Iterator[str]:
     problems = list(text_problems(where, value))
-    if not problems and (len(value) > MAX_NAME_LENGTH or any(ord(letter) < 32 for letter in value)):
-        problems.append(f"{where}: must be one line of at most {MAX_NAME_LENGTH} characters")
+    if not problems and (len(value) > _MAX_NAME_LENGTH or any(ord(letter) < 32 for letter in value)):
+        problems.append(f"{where}: must be one line of at most {_MAX_NAME_LENGTH} characters")
     yield from problems
 
 

@@ -18,7 +18,7 @@ from eval_factory.tasks.framework import DATA_PATH, FileLayout
 from eval_factory.tasks.message_files import HEALTHBENCH, read_rubric_file
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
 
-BYTE_ORDER_MARK = "\ufeff"
+_BYTE_ORDER_MARK = "\ufeff"
 GZIP = b"\x1f\x8b"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 ROWS_AT_ONCE = 5000
@@ -93,7 +93,7 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         return
     table = _table_of(file, entry)
     missing = [name for name in entry.columns if name not in table.columns]
-    if missing and table.columns and table.columns[0].removeprefix(BYTE_ORDER_MARK) in missing:
+    if missing and table.columns and table.columns[0].removeprefix(_BYTE_ORDER_MARK) in missing:
         yield f"starts with a byte-order mark, and HELM then finds no column {missing[0]}: save it as UTF-8 without one"
     elif missing:
         yield _no_column(missing, table.columns)
@@ -193,7 +193,7 @@ def _frame_rows(frames: Iterable[Any], columns: Iterable[str], below: int) -> It
 def _json_rows(file: Path, columns: Iterable[str]) -> Iterator[tuple[str, _Row]]:
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
-            if number == 1 and line.startswith(BYTE_ORDER_MARK):
+            if number == 1 and line.startswith(_BYTE_ORDER_MARK):
                 raise ValueError("it starts with a byte-order mark: save it as UTF-8 without one")
             try:
                 record = json.loads(line)

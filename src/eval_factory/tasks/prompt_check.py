@@ -26,7 +26,7 @@ from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 
 MAX_STEPS = 100
-MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
+_MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?\Z")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
@@ -75,7 +75,7 @@ def _of_labels(where: str, labels: Mapping[Any, int]) -> Iterator[str]:
         elif _NUMBER.match(name.strip()):
             yield f"{where}.{name}: must be a word, not a number; {_SCALE_FORM}"
         else:
-            yield from _of_text(f"{where}.{name}", name, MAX_NAME_LENGTH)
+            yield from _of_text(f"{where}.{name}", name, _MAX_NAME_LENGTH)
     words = Counter(str(name).casefold() for name in labels)
     yield from (f"{where}.{word}: stands there twice but for capitals" for word, times in words.items() if times > 1)
     values = Counter(labels.values())
@@ -96,7 +96,7 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
                 hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
                 yield f"{where}.{number}: unknown key {key}{hint}"
         name, text = one.get("name"), one.get("description", "")
-        yield from _of_text(f"{where}.{number}.name", name, MAX_NAME_LENGTH)
+        yield from _of_text(f"{where}.{number}.name", name, _MAX_NAME_LENGTH)
         if text != "":
             yield from _of_text(f"{where}.{number}.description", text, MAX_TEXT_LENGTH)
         names[str(name)] += 1

@@ -21,7 +21,7 @@ HEALTHBENCH_METRIC = "healthbench_score"
 UNCLIPPED = ".unclipped"
 """Ends the name of a rubric's score that may be below 0, beside the published one, which is never."""
 
-RUBRICS, TAGS, CLUSTER, CANARY = "rubrics", "tags", "cluster", "canary"
+RUBRICS, TAGS, _CLUSTER, CANARY = "rubrics", "tags", "cluster", "canary"
 """What HELM keeps of a case beside its instance."""
 
 
@@ -58,7 +58,7 @@ class RubricCase:
 
     def extra_data(self) -> dict[str, Any]:
         """What HELM keeps beside the instance; what says nothing is left out."""
-        known = {CLUSTER: self.cluster, CANARY: self.canary}
+        known = {_CLUSTER: self.cluster, CANARY: self.canary}
         kept = {name: value for name, value in known.items() if value is not None}
         return {RUBRICS: [one.as_dict() for one in self.criteria], TAGS: list(self.tags), **kept}
 
@@ -123,7 +123,7 @@ def _majority(yes: int, of: int) -> float:
 
 WHOLE, HARD, CONSENSUS = "all", "hard", "consensus"
 
-PUBLISHED = {
+PUBLISHED_RUBRICS = {
     WHOLE: "2025-05-07-06-14-12_oss_eval.jsonl",
     HARD: "hard_2025-05-08-21-00-10.jsonl",
     CONSENSUS: "consensus_2025-05-09-20-00-46.jsonl",
@@ -132,4 +132,4 @@ PUBLISHED = {
 
 
 def published_url(subset: str) -> str:
-    return f"https://openaipublic.blob.core.windows.net/simple-evals/healthbench/{PUBLISHED[subset]}"
+    return f"https://openaipublic.blob.core.windows.net/simple-evals/healthbench/{PUBLISHED_RUBRICS[subset]}"

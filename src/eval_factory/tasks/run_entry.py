@@ -9,7 +9,7 @@ from typing import Any
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
-from eval_factory.tasks.run_specs import JURY_PARAMETER, RunSpec, RunSpecIndex, load_index, wrong_processor
+from eval_factory.tasks.run_specs import JURY_PARAMETER, IndexedRunSpec, RunSpecIndex, load_index, wrong_processor
 
 WHERE = "config.type"
 
@@ -31,14 +31,14 @@ SAME_SETTING = {
 JUDGE_DEPLOYMENT = "annotator_model_deployment"
 """The parameter by which a run spec lets its judge be chosen."""
 
-PATHS = frozenset({"data_path", "config_path", "path"})
+PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
 """Parameters of HELM's run specs that name a file or folder. helm-run has another working directory than the user."""
 
 NEARER = 0.85
 """How like a run spec's name, with `helm:` before both, something must be that is written without it."""
 
 ENDPOINT_TYPES = ["chat", "completions"]
-TAG = "helm"
+_TAG = "helm"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def parse_run_entry(text: str, problems: list[str]) -> RunEntry:
     return RunEntry(name.strip(), arguments)
 
 
-def mistakes(entry: RunEntry, spec: RunSpec, index: RunSpecIndex) -> list[str]:
+def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list[str]:
     """What is wrong with the arguments."""
     problems = []
     if spec.asks is not None:
@@ -128,7 +128,7 @@ def given_twice(task: Task, params: Any) -> list[str]:
     return problems
 
 
-def parameters_of(name: str, spec: RunSpec) -> str:
+def parameters_of(name: str, spec: IndexedRunSpec) -> str:
     """A sentence with each parameter, its default, and which are needed."""
     shown = [signature(parameter, known) for parameter, known in spec.known_parameters.items() if parameter not in OURS]
     if spec.any_parameter:
@@ -164,11 +164,11 @@ def _no_such_run_spec(name: str, framework: Framework, index: RunSpecIndex) -> s
     return f"{WHERE}: HELM {index.helm} has no run spec {name!r}{near}; 'eval-factory ls --all' lists them"
 
 
-def _task(entry: RunEntry, spec: RunSpec, framework: Framework) -> Task:
+def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework) -> Task:
     name = prefix_of(framework) + entry.text
     chosen = entry.arguments.get(JUDGE_DEPLOYMENT)
     prescribed = (str(chosen),) if chosen else spec.prescribed_judges
-    arguments = {key: _absolute(value) if key in PATHS else value for key, value in entry.arguments.items()}
+    arguments = {key: _absolute(value) if key in PATH_PARAMETERS else value for key, value in entry.arguments.items()}
     return Task(
         name=name,
         description=spec.description,
@@ -188,7 +188,7 @@ def _task(entry: RunEntry, spec: RunSpec, framework: Framework) -> Task:
             ),
         ),
         about=About(
-            tags=(TAG,),
+            tags=(_TAG,),
             access="unknown",
             source=f"what HELM's scenario {spec.scenario_class or entry.name} reads or downloads",
             instances=None,

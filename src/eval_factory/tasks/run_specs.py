@@ -17,7 +17,7 @@ JURY_PARAMETER = "jury_config_path"
 
 
 @dataclass(frozen=True)
-class RunSpec:
+class IndexedRunSpec:
     """One run spec as the index knows it. What is not known is None or empty."""
 
     module: str
@@ -73,7 +73,7 @@ class RunSpecIndex:
     """Arguments that every run spec takes."""
     packages: Mapping[str, str]
     """Module -> what to install for it: `sacrebleu~=2.2`."""
-    run_specs: Mapping[str, RunSpec]
+    run_specs: Mapping[str, IndexedRunSpec]
 
 
 @lru_cache(maxsize=1)
@@ -91,12 +91,12 @@ def load_index() -> RunSpecIndex:
 _LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")
 
 
-def _run_spec(record: dict[str, Any]) -> RunSpec:
+def _run_spec(record: dict[str, Any]) -> IndexedRunSpec:
     lists: dict[str, Any] = {name: tuple(record[name]) for name in _LISTS if name in record}
-    return RunSpec(**(record | lists))
+    return IndexedRunSpec(**(record | lists))
 
 
-FLAG = "--allow_code_execution"
+CODE_EXECUTION_FLAG = "--allow_code_execution"
 KEY = "config.params.extra.allow_code_execution"
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
@@ -121,7 +121,7 @@ def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str
     return spec.executes
 
 
-def needs_permission(run_spec: str, spec: RunSpec) -> bool:
+def needs_permission(run_spec: str, spec: IndexedRunSpec) -> bool:
     return bool(spec.executes) and run_spec not in NEEDS_NO_PERMISSION
 
 
@@ -150,7 +150,7 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
         return None
     return (
         f"{run_spec} {how_executed(run_spec, executes)}; it is refused unless you allow it:"
-        f" {FLAG}, or {KEY}: true in the run config"
+        f" {CODE_EXECUTION_FLAG}, or {KEY}: true in the run config"
     )
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eval_factory.analysis.annotation_sheets import (
+    AnswerLayer,
     Candidate,
     Draw,
-    Layer,
     csv_sheet,
     drawn,
     drawn_sample,
@@ -45,7 +45,7 @@ MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md"
 """Files of a result that people's ratings change, in the order in which they are written."""
 MOST_RATERS = 50
 CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
-SHARES = (0.1, 0.05, 0.03)
+_SHARES = (0.1, 0.05, 0.03)
 """Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
 LEAST_FOR_CORRELATION = 10
 """Answers that have to be rated before their correlation with the judge is taken for known."""
@@ -149,7 +149,7 @@ def _chosen(stored: StoredResult, options: SheetOptions, draw: Draw, rated: froz
     return _Chosen(sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)})
 
 
-def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[Layer]:
+def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[AnswerLayer]:
     """
     Raises:
         ConfigError: no answer can be rated.
@@ -360,7 +360,7 @@ def _cells(row: PlanRow) -> Iterator[str]:
 
 
 def planned(known: Known, half_width: float | None) -> Planned:
-    widths = tuple(known.span * share for share in SHARES) if half_width is None else (half_width,)
+    widths = tuple(known.span * share for share in _SHARES) if half_width is None else (half_width,)
     assumed = [(value, False) for value in CORRELATIONS]
     measured = [] if known.correlation is None else [(max(0.0, known.correlation), True)]
     rows = []

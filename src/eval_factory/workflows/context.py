@@ -67,12 +67,7 @@ def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
 
 @contextmanager
 def lock_folder(
-    plan: Plan,
-    env: Mapping[str, str],
-    screen: TextIO,
-    *,
-    fresh: bool = False,
-    debug: bool = False,
+    plan: Plan, env: Mapping[str, str], screen: TextIO, *, fresh: bool = False, debug: bool = False
 ) -> Iterator[RunContext]:
     """Find the keys, make the output folder ours and hold it, open the log.
 

@@ -81,12 +81,7 @@ class Ran:
 
 
 def evaluate(
-    request: Request,
-    options: Options,
-    *,
-    env: Mapping[str, str],
-    screen: TextIO,
-    evaluation: Evaluation | None = None,
+    request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO, evaluation: Evaluation | None = None
 ) -> Evaluated:
     """Do it all, in this process; what goes on is shown on `screen`.
 

@@ -6,13 +6,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.load import load_run_config
-from eval_factory.config.rules import BENCHMARK
+from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Provenance, TaskResult
@@ -29,7 +29,7 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.message_files import holds_conversations
-from eval_factory.workflows.resume import RunState, read_state
+from eval_factory.workflows.resume import LastRunState, read_state
 
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
@@ -49,12 +49,11 @@ class Recollected:
     rundir: RunDir
     """The temporary folder, with every file that says what came out, and run_config.yml."""
     result: TaskResult
-    identity: str
     notes: tuple[str, ...]
     """What could not be made again, or was made by another version."""
 
 
-def last_state(rundir: RunDir) -> RunState:
+def last_state(rundir: RunDir) -> LastRunState:
     """What the folder's last run left.
 
     Raises:
@@ -117,7 +116,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
 
 
 def _benchmark_path(document: Mapping[str, Any]) -> str | None:
-    path = _extra(document).get(BENCHMARK)
+    path = _extra(document).get(BENCHMARK_KEY)
     return path if isinstance(path, str) else None
 
 
@@ -197,14 +196,13 @@ def _mirror(rundir: RunDir, shadow: RunDir) -> None:
     shadow.helm.symlink_to(rundir.helm.absolute(), target_is_directory=True)
     shadow.logs.symlink_to(rundir.logs.absolute(), target_is_directory=True)
     shadow.annotations.symlink_to(rundir.annotations.absolute(), target_is_directory=True)
-    originals = [*rundir.answers, rundir.own_data]
-    for original in originals:
+    for original in (*rundir.answers, rundir.own_data):
         if original.is_file():
             shutil.copyfile(original, shadow.root / original.name)
 
 
 def _collected(
-    rundir: RunDir, shadow: RunDir, stored: StoredResult, state: RunState, plan: Any, missing: tuple[str, ...]
+    rundir: RunDir, shadow: RunDir, stored: StoredResult, state: LastRunState, plan: Any, missing: tuple[str, ...]
 ) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
@@ -227,7 +225,7 @@ def _collected(
         notes.append(UNREAD.format(count=remembered.unread))
     if not shadow.events.is_file() and before.started_at is not None:
         notes.append(NO_EVENTS)
-    as_stored = {name: getattr(before, name) for name in fields_of_the_program()}
+    as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
     result = replace(result, provenance=replace(result.provenance, **as_stored))
     if missing:
         result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
@@ -253,7 +251,7 @@ def _collected(
     more = {KEPT_BY: document[KEPT_BY]} if KEPT_BY in document else {}
     again = run_config(config, str(document.get("command", "")), info.name, info.pkg_name, more)
     write_atomic(shadow.run_config, to_yaml(again))
-    return Recollected(shadow, result, plan.identity, tuple(notes))
+    return Recollected(shadow, result, tuple(notes))
 
 
 def _remembered(stored: StoredResult, plan: Any) -> Any:
@@ -287,16 +285,10 @@ def values_at(part: Any, whole: Any) -> Any:
     return {name: values_at(part[name], whole[name]) for name in part if name in whole}
 
 
-def fields_of_the_program() -> tuple[str, ...]:
-    """Those of `OF_THE_PROGRAM` that this version records."""
-    known = {field.name for field in fields(Provenance)}
-    return tuple(name for name in OF_THE_PROGRAM if name in known)
-
-
 def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
     """A line for each field of the program and the machine that is another now; not of what was not recorded then."""
     lines = []
-    for name in fields_of_the_program():
+    for name in OF_THE_PROGRAM:
         then, now = getattr(stored, name), getattr(made, name)
         if then == now or then is None:
             continue

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eval_factory.workflows.evaluate import Evaluated
 
 FILE = "reproduce.yml"
-LONGEST_VALUE = 200
+_LONGEST_VALUE = 200
 USERS_OWN = "params_to_"
 """Mappings of the user's own keys, in which a null is sent as one."""
 HEADER = "# The evaluation of {folder} (run {identity}) once more: eval-factory run_eval --run_config THIS_FILE\n"
@@ -111,7 +111,7 @@ def run_config_again(document: Mapping[str, Any], target: Path, stored: StoredRe
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(target)
     identity = stored.result.provenance.run_identity
-    return HEADER.format(folder=one_line(str(stored.folder), LONGEST_VALUE), identity=identity) + to_yaml(config)
+    return HEADER.format(folder=one_line(str(stored.folder), _LONGEST_VALUE), identity=identity) + to_yaml(config)
 
 
 def without_unset(tree: Any) -> Any:

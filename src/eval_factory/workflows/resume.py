@@ -48,7 +48,7 @@ class DataRead:
 
 
 @dataclass(frozen=True)
-class RunState:
+class LastRunState:
     """A run that came to its end."""
 
     identity: str
@@ -71,7 +71,7 @@ class RunState:
     inputs: str | None = None
     """`digest_of_inputs` of the collection; None where an earlier version collected."""
 
-    def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> RunState:
+    def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> LastRunState:
         """With the digests of the result's files; this one, and what is made of it, are not among them."""
         made_after = {file.name for file in (rundir.run_state, rundir.attestation)}
         return replace(self, files={name: digest for name, digest in digests.items() if name not in made_after})
@@ -90,15 +90,15 @@ def versions() -> dict[str, str]:
     return {"eval_factory": __version__, "crfm-helm": metadata.version("crfm-helm")}
 
 
-def read_state(rundir: RunDir) -> RunState | None:
+def read_state(rundir: RunDir) -> LastRunState | None:
     """None where nothing finished, or what is written cannot be read."""
     try:
-        return RunState(**json.loads(rundir.run_state.read_text(encoding="utf-8")))
+        return LastRunState(**json.loads(rundir.run_state.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def finished_run(plan: Plan, state: RunState | None, read: DataRead) -> list[Path] | None:
+def finished_run(plan: Plan, state: LastRunState | None, read: DataRead) -> list[Path] | None:
     """The run folders of a complete run of the same identity and data, still there with their files."""
     if state is None or not state.complete or state.identity != plan.identity or state.versions != versions():
         return None
@@ -110,9 +110,9 @@ def finished_run(plan: Plan, state: RunState | None, read: DataRead) -> list[Pat
 
 def ended_run(
     plan: Plan, runs: Sequence[Path], *, run_id: str, wall_s: float, complete: bool, read: DataRead
-) -> RunState:
+) -> LastRunState:
     """A run that has just ended."""
-    return RunState(
+    return LastRunState(
         identity=plan.identity,
         versions=versions(),
         run_id=run_id,
@@ -125,13 +125,13 @@ def ended_run(
     )
 
 
-def remember(rundir: RunDir, state: RunState) -> None:
+def remember(rundir: RunDir, state: LastRunState) -> None:
     """Write down that a run ended."""
     write_atomic(rundir.run_state, json.dumps(asdict(state), indent=2))
 
 
 def remember_result(
-    rundir: RunDir, state: RunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
+    rundir: RunDir, state: LastRunState, digests: Mapping[str, str], provenance: Mapping[str, Any]
 ) -> dict[str, str]:
     """With the files of the result. Returns their digests, and that of what is remembered, itself one of the files."""
     state = state.of_files(digests, rundir)
@@ -242,7 +242,7 @@ def unchanged_result(
 
 
 def _inputs_now(
-    plan: Plan, runs: Sequence[Path], state: RunState, git_hash: str | None, digests: Mapping[str, str]
+    plan: Plan, runs: Sequence[Path], state: LastRunState, git_hash: str | None, digests: Mapping[str, str]
 ) -> str:
     """What `digest_of_inputs` would be of a collection that is done now."""
     from eval_factory.helm import names

@@ -39,8 +39,8 @@ NOT_REMEMBERED = (
     "an earlier version collected it: .run_state.json does not say which files belong to it, so that model_configs/ and"
     " annotations/ were compared with SHA256SUMS alone"
 )
-MISSING = "missing"
-RESULT = "evaluation_config.yaml"
+_MISSING = "missing"
+_RESULT = "evaluation_config.yaml"
 WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
 """What reading files can raise whose content makes no sense."""
 
@@ -172,7 +172,7 @@ class _Look:
             return
         made = state.digest_of_inputs(vars(stored.result.provenance))
         for one in differences(state.inputs, made, "inputs"):
-            self.remembered.append(_finding(name, one, f"this file and {RESULT}"))
+            self.remembered.append(_finding(name, one, f"this file and {_RESULT}"))
         self.remembered += _other_digests(self.rundir, state.files, f"{name} (files)")
 
     def at_files(self, made: Recollected, stored: StoredResult) -> None:
@@ -255,7 +255,7 @@ def findings_of_checksums(rundir: RunDir, listed: Mapping[str, str]) -> Iterator
     """Files that are missing, or have another content than SHA256SUMS says."""
     for name, digest in listed.items():
         now = _digest(rundir, name)
-        if now == MISSING:
+        if now == _MISSING:
             yield Finding(name, "", "is missing; SHA256SUMS lists it")
         elif now != digest:
             yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
@@ -280,16 +280,16 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
         if subjects[file] != digest:
             yield Finding(file, "", f"its SHA-256 is another than in {name}")
     for one in differences({**document, "subject": []}, {**again, "subject": []}):
-        yield _finding(name, one, RESULT)
+        yield _finding(name, one, _RESULT)
 
 
 def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
     """HELM's files, the cache and the list of packages are those that the result names; versions before named none."""
     record = stored.result.provenance
-    yield from _other_digests(rundir, record.run_files, f"{RESULT} (provenance.run_files)")
+    yield from _other_digests(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
     if record.lock_sha256 is not None and rundir.packages.is_file():
         listed = {rundir.packages.name: record.lock_sha256}
-        yield from _other_digests(rundir, listed, f"{RESULT} (provenance.lock_sha256)")
+        yield from _other_digests(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
 
 
 def _other_digests(rundir: RunDir, listed: Mapping[str, str], where: str) -> Iterator[Finding]:
@@ -303,7 +303,7 @@ def _digest(rundir: RunDir, name: str) -> str:
     try:
         return sha256_of(rundir.root / name, rundir.root)
     except OSError as error:
-        return MISSING if isinstance(error, FileNotFoundError) else f"unknown: it {error.strerror}"
+        return _MISSING if isinstance(error, FileNotFoundError) else f"unknown: it {error.strerror}"
 
 
 def is_of_errata(field: str) -> bool:
@@ -336,7 +336,7 @@ def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding
     }
     now = {name: value for name, value in asdict(state).items() if name in expected}
     for one in differences(now, expected):
-        yield _finding(rundir.run_state.name, one, RESULT)
+        yield _finding(rundir.run_state.name, one, _RESULT)
     runs = {name.rpartition("/")[0] for name in provenance.run_files}
     for run in state.runs:
         if runs and run not in runs:

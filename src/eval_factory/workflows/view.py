@@ -24,7 +24,7 @@ from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import run_folders
 from eval_factory.workflows.leaderboard.board_tables import board_runs
 from eval_factory.workflows.view_site import (
-    DATA,
+    DATA_FOLDER,
     POLICY,
     SUITE,
     ViewedRun,
@@ -56,7 +56,7 @@ SCHEMA = "schema.yaml"
 SITE = "site"
 STATIC = ("benchmark", "static")
 SHOWN_ANSWERS = "display_predictions.json"
-PREFIX = "eval-factory-view-"
+_PREFIX = "eval-factory-view-"
 CANNOT_READ = (
     "  it cannot read HELM's files of a run: 'eval-factory verify DIR' says whether they were altered;"
     " run_eval with --fresh makes them anew"
@@ -98,7 +98,7 @@ def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
     """
-    with PageServer(port) as server, tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+    with PageServer(port) as server, tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         runs, schema = _to_show(folders)
         site = _made(runs, schema, Path(name), env, screen, copies=False)
         server.start(site)
@@ -114,7 +114,7 @@ def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], scr
     _refuse(target, folders)
     runs, schema = _to_show(folders)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{PREFIX}", dir=target.parent) as name:
+    with tempfile.TemporaryDirectory(prefix=f".{_PREFIX}", dir=target.parent) as name:
         site = _made(runs, schema, Path(name), env, screen, copies=True)
         site.chmod(PRIVATE_FOLDER)
         site.replace(target)
@@ -162,7 +162,7 @@ def _made(
     rundir.create()
     write_atomic(rundir.model_configs / SCHEMA, schema)
     screen.write("helm-summarize makes the pages ...\n")
-    argv = summarize_command(rundir, SUITE, rundir.model_configs / SCHEMA, site / DATA)
+    argv = summarize_command(rundir, SUITE, rundir.model_configs / SCHEMA, site / DATA_FOLDER)
     shown = {run.model: run.shown_model for run in runs}
     try:
         with rundir.locked() as lock:

@@ -37,7 +37,7 @@ from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.recollect import last_state
 
-NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
+_NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
 OTHER = (names.SCENARIO_FILE,)
 NO_SCORE = "no_score"
 """A metric that no run has: HELM wants a name of each run's main metric."""
@@ -45,8 +45,8 @@ LONGEST_RUN_NAME = 150
 LONGEST_ARGUMENT = 40
 """Of a scenario's argument: HELM makes names of files of all of them together."""
 SUITE = "view"
-DATA = "benchmark_output"
-INDEX, CONFIG = "index.html", "config.js"
+DATA_FOLDER = "benchmark_output"
+_INDEX, CONFIG = "index.html", "config.js"
 STATIC_BUILD = ("benchmark", "static_build")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self';"
@@ -133,7 +133,7 @@ def _runs_of(stored: StoredResult) -> list[_Found]:
     rundir = RunDir(stored.folder)
     found = []
     for folder in (rundir.root / name for name in last_state(rundir).runs):
-        missing = [name for name in NEEDED if not (folder / name).is_file()]
+        missing = [name for name in _NEEDED if not (folder / name).is_file()]
         if missing:
             raise PrerequisiteError(
                 f"{folder}: HELM's files are not there ({', '.join(missing)}), and its pages are made of them\n"
@@ -228,7 +228,7 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
         folder = suite / run.name
         folder.mkdir(parents=True)
         (folder / names.RUN_SPEC_FILE).write_text(json.dumps(run.spec, indent=2), encoding="utf-8")
-        for name in (*NEEDED, *OTHER):
+        for name in (*_NEEDED, *OTHER):
             original = run.folder / name
             if name == names.RUN_SPEC_FILE or not original.is_file():
                 continue
@@ -251,7 +251,7 @@ def front_end() -> Path:
     Raises:
         PrerequisiteError: it is not there.
     """
-    index = installed(*STATIC_BUILD, INDEX)
+    index = installed(*STATIC_BUILD, _INDEX)
     if index is None:
         raise PrerequisiteError(
             "the installed HELM has no web pages (helm/benchmark/static_build)\n"
@@ -271,7 +271,7 @@ def write_site(site: Path, source: Path, first_page: str) -> Path:
         The folder of the suite, for helm-summarize to write to.
     """
     shutil.copytree(source, site, copy_function=shutil.copyfile)
-    (site / INDEX).write_text(without_others((source / INDEX).read_text(encoding="utf-8")), encoding="utf-8")
+    (site / _INDEX).write_text(without_others((source / _INDEX).read_text(encoding="utf-8")), encoding="utf-8")
     (site / CONFIG).write_text(configuration(first_page), encoding="utf-8")
     suite = suite_folder(site)
     suite.mkdir(parents=True)
@@ -279,7 +279,7 @@ def write_site(site: Path, source: Path, first_page: str) -> Path:
 
 
 def suite_folder(site: Path) -> Path:
-    return site / DATA / "runs" / SUITE
+    return site / DATA_FOLDER / "runs" / SUITE
 
 
 def without_others(html: str) -> str:
@@ -292,7 +292,7 @@ def without_others(html: str) -> str:
 
 def configuration(first_page: str) -> str:
     """config.js. HELM's landing page is about Stanford's leaderboards; it is left out where no page is asked for."""
-    values = {"BENCHMARK_OUTPUT_BASE_URL": DATA, "SUITE": SUITE, "PROJECT_ID": "lite"}
+    values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": SUITE, "PROJECT_ID": "lite"}
     lines = [f"window.{name} = {json.dumps(value)};" for name, value in values.items()]
     landing = '["", "#", "#/"].includes(window.location.hash)'
     return "\n".join([*lines, f"if ({landing}) window.location.hash = {json.dumps(first_page)};"]) + "\n"

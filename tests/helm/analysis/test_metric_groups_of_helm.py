@@ -7,7 +7,7 @@ from typing import Any
 
 from helm.benchmark.augmentations.perturbation_description import PERTURBATION_WORST
 
-from eval_factory.analysis.win_rates import ACCURACY, EFFICIENCY, GROUPS, MAIN, WORST
+from eval_factory.analysis.win_rates import _MAIN, _WORST, ACCURACY, EFFICIENCY, GROUPS
 from eval_factory.core.plain_yaml import parse_own
 
 
@@ -25,14 +25,14 @@ def test_the_rows_are_helms_with_their_metrics_and_directions() -> None:
         helms = [(metric["name"], metric.get("perturbation_name")) for metric in groups[name]]
         assert [(metric.metric or "${main_name}", metric.perturbation) for metric in metrics] == helms
     directions = {metric["name"]: metric.get("lower_is_better") for metric in classic["metrics"]}
-    known = [metric for metrics in GROUPS.values() for metric in metrics if metric.metric != MAIN]
+    known = [metric for metrics in GROUPS.values() for metric in metrics if metric.metric != _MAIN]
     assert {metric.metric: metric.lower_is_better for metric in known} == {
         one.metric: directions[one.metric] for one in known
     }
 
 
 def test_a_perturbed_score_is_the_worst_one_as_in_helms_tables() -> None:
-    assert f".{PERTURBATION_WORST}" == WORST
+    assert f".{PERTURBATION_WORST}" == _WORST
 
 
 def test_medhelms_efficiency_is_the_time_of_an_answer() -> None:

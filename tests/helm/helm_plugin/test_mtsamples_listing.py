@@ -11,7 +11,7 @@ import pytest
 from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
 from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
 
-from eval_factory.core.helm_run_settings import ALL_FILES, FILE_LISTS
+from eval_factory.core.helm_run_settings import _FILE_LISTS, ALL_FILES
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches import scenarios
 from eval_factory.helm_plugin.patches.scenarios import known_names
@@ -19,7 +19,7 @@ from eval_factory.helm_plugin.patches.scenarios import known_names
 
 @pytest.fixture(autouse=True)
 def _online(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(FILE_LISTS, raising=False)
+    monkeypatch.delenv(_FILE_LISTS, raising=False)
     monkeypatch.delenv(ALL_FILES, raising=False)
     monkeypatch.setattr(network_guard, "guard", lambda: None)
 
@@ -39,7 +39,7 @@ def test_offline_the_files_that_are_there_count(tmp_path: Path, monkeypatch: pyt
 def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [f"{number:04}.txt" for number in range(1001)]
     (tmp_path / "mtsamples_replicate.json").write_text(json.dumps({"names": listed}))
-    monkeypatch.setenv(FILE_LISTS, str(tmp_path))
+    monkeypatch.setenv(_FILE_LISTS, str(tmp_path))
     assert known_names("mtsamples_replicate", tmp_path) == listed[:1000]
     assert known_names("mtsamples_procedures", tmp_path) is None
     monkeypatch.setenv(ALL_FILES, "1")

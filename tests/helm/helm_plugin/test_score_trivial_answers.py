@@ -42,8 +42,8 @@ from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
 from eval_factory.helm_plugin.patches.slim_scoring import EXECUTED
 from eval_factory.helm_plugin.score_trivial_answers import (
+    _FORMS,
     BASIC,
-    FORMS,
     SQL,
     SUMMARIES,
     clock_for,
@@ -172,7 +172,7 @@ def test_to_a_metric_that_may_look_at_anything_each_question_is_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = computed_for(monkeypatch)
-    value = MetricSpec(class_name=next(name for name, form in FORMS.items() if form == "value"), args={})
+    value = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
     limits = {"lower_limit": "1", "upper_limit": "2", "category": "physical"}
     states = [state_of(question(number, "1", extra_data=limits)) for number in range(3)]
     scored(tmp_path, states, value, EXACT)
@@ -229,7 +229,7 @@ def test_words_in_common_are_measured_against_the_first_sentences_too(tmp_path: 
 
 
 def test_questions_that_share_a_source_are_known_by_the_framework_or_a_field(tmp_path: Path) -> None:
-    value = MetricSpec(class_name=next(name for name, form in FORMS.items() if form == "value"), args={})
+    value = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
     limits = {"lower_limit": "1", "upper_limit": "2", "category": "risk"}
 
     def states(text: str, **extra: str) -> list[RequestState]:
@@ -253,7 +253,7 @@ def test_forms_are_those_of_the_framework() -> None:
         "medcalc_bench": medhelm_run_specs.get_medcalc_bench_spec(),
     }  # fmt: skip
     found = {
-        name: [FORMS[one.class_name] for one in spec.metric_specs if one.class_name in FORMS]
+        name: [_FORMS[one.class_name] for one in spec.metric_specs if one.class_name in _FORMS]
         for name, spec in specs.items()
     }
     assert found == {name: [form] for name, form in declared.items() if form is not None}

@@ -207,18 +207,18 @@ def test_it_has_no_right_and_no_variable_of_ours(tmp_path: Path, monkeypatch: py
 
 
 def test_input_output_and_end(tmp_path: Path) -> None:
-    def ended(*argv: str, seconds: float = 20, given: bytes = b"") -> sandbox.Ended:
+    def ended(*argv: str, seconds: float = 20, given: bytes = b"") -> sandbox.EndedProgram:
         return sandbox.run(argv, tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=seconds, given=given)
 
-    assert ended("cat", given="ä\n".encode()) == sandbox.Ended(0, "ä\n".encode())
+    assert ended("cat", given="ä\n".encode()) == sandbox.EndedProgram(0, "ä\n".encode())
     assert ended("sh", "-c", "exit 3").returncode == 3
     assert ended("sh", "-c", "kill -SEGV $$").returncode == 128 + signal.SIGSEGV
-    assert ended("sleep", "30", seconds=0.5) == sandbox.Ended(sandbox.TIMED_OUT, b"")
+    assert ended("sleep", "30", seconds=0.5) == sandbox.EndedProgram(sandbox.TIMED_OUT, b"")
     assert ended("pwd").output.decode().strip() == str(tmp_path)
 
 
 def test_output_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "MAX_OUTPUT", 1_000)
+    monkeypatch.setattr(sandbox, "_MAX_OUTPUT", 1_000)
     ended = sandbox.run(["head", "-c", "2000", "/dev/zero"], tmp_path, env={"PATH": "/usr/bin:/bin"}, seconds=20)
     assert len(ended.output) == 1_000
 

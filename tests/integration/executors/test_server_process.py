@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.executors.served import GONE, READY, ServedModel, ServerFailedError, ServerSpec, answers, free_port
+from eval_factory.executors.served import _GONE, _READY, ServedModel, ServerFailedError, ServerSpec, answers, free_port
 
 TESTS = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
@@ -145,9 +145,9 @@ def test_a_port_that_somebody_else_takes(tmp_path: Path, words: list[str]) -> No
             until(lambda: answers(f"http://127.0.0.1:{taken}/health"))
             with ServedModel(spec_of(mine, *(f"{word}@{taken}" for word in words)), said.append) as server:
                 (one,) = server._servers
-                one.state, one.address = GONE, f"http://127.0.0.1:{taken}"
+                one.state, one.address = _GONE, f"http://127.0.0.1:{taken}"
                 one.begin(same_port=True)
-                until(lambda: one.hear(said.append) == READY)
+                until(lambda: one.hear(said.append) == _READY)
                 assert server.lost() == "is at another port now"
                 server.start_again()
                 assert server.lost() is None

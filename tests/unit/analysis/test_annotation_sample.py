@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from eval_factory.analysis.annotation_sheets import (
+    AnswerLayer,
     Candidate,
     Draw,
-    Layer,
     drawn,
     drawn_sample,
     layers_of,
@@ -29,7 +29,7 @@ def candidates(*values: float, group: str = "") -> list[Candidate]:
     return [Candidate(AnswerKey(f"{group}{place:03}", 0), value, group) for place, value in enumerate(values)]
 
 
-def sizes(layers: list[Layer]) -> dict[str, int]:
+def sizes(layers: list[AnswerLayer]) -> dict[str, int]:
     return {one.name: len(one.keys) for one in layers}
 
 

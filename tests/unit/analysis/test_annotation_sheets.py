@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from eval_factory.analysis.annotation_sheets import (
+    _CUT,
+    _LARGEST,
+    _LONGEST_CELL,
     BOM,
     COLUMNS,
-    CUT,
-    LARGEST,
-    LONGEST_CELL,
     Returned,
     choice_of,
     csv_sheet,
@@ -50,8 +50,8 @@ def test_a_cell_is_one_line() -> None:
     assert sheet_cell("a\r\n\r\n=b\tc\u2028d") == "a \u23ce =b c \u23ce d"
     assert sheet_cell("\n=b") == " \u23ce =b"
     assert all(sheet_cell(f"x{odd}y").isprintable() for odd in ODD.values())
-    assert sheet_cell("x" * LONGEST_CELL) == "x" * LONGEST_CELL
-    assert sheet_cell("x" * (LONGEST_CELL + 1)) == "x" * LONGEST_CELL + CUT
+    assert sheet_cell("x" * _LONGEST_CELL) == "x" * _LONGEST_CELL
+    assert sheet_cell("x" * (_LONGEST_CELL + 1)) == "x" * _LONGEST_CELL + _CUT
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
@@ -169,7 +169,7 @@ def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
     large = tmp_path / "large.csv"
     with large.open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(_LARGEST + 1)
     found = read_returns([tmp_path / "none.csv", large], {}, Path("out"))
     assert found.faults == [f"{tmp_path / 'none.csv'}: No such file or directory", f"{large}: is larger than 64 MiB"]
 

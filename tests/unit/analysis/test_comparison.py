@@ -123,24 +123,10 @@ def test_a_metric_that_is_better_when_lower(tmp_path: Path, monkeypatch: pytest.
     assert only(folders[::-1], margin=0.1).non_inferiority == "refuted"
 
 
-def test_a_scale_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    about = {"scale": (1.0, 5.0), "higher_is_better": True}
-    one = only([scored(tmp_path / "a", [5.0, 4.0, 5.0], monkeypatch, **about), rated(tmp_path / "b", [5.0, 5.0, 5.0])])
-    assert one.scale == (1.0, 5.0)
-    assert one.paired == paired_difference([5.0, 4.0, 5.0], [5.0, 5.0, 5.0], scale=(1.0, 5.0))
-
-
 def test_values_beyond_every_known_scale_have_no_bounds(tmp_path: Path) -> None:
     one = only([rated(tmp_path / "a", [12.0, 4.0]), rated(tmp_path / "b", [13.0, 7.0])])
     assert (one.scale, one.bounds) == (None, None)
     assert one.paired.ci_low == pytest.approx(2 - 12.7062)
-
-
-def test_instances_that_the_metric_is_not_about_are_not_failures(tmp_path: Path) -> None:
-    rows = [instance("q0", 1.0), instance("q1", 1.0, metric="other"), instance("q2", None)]
-    others = [instance("q0", 1.0), instance("q1", 1.0, metric="other"), instance("q2", 0.0)]
-    one = only([written(tmp_path / "a", result(rows)), written(tmp_path / "b", result(others))])
-    assert (one.paired.n, one.failed, one.bounds) == (1, Failed(1, 0, 0), (-0.5, 0.0))
 
 
 def test_another_metric_and_another_split(tmp_path: Path) -> None:
@@ -196,11 +182,6 @@ def test_where_nothing_is_shared_nothing_is_accepted(tmp_path: Path) -> None:
     folders = [right_or_wrong(tmp_path / "a", "1x"), right_or_wrong(tmp_path / "b", "x1")]
     compared = compare(folders, allow=["coverage"])
     assert [reason.name for reason in compared.reasons] == ["no_pairs"]
-
-
-def test_each_reason_of_a_folder_stands_once(tmp_path: Path) -> None:
-    folders = [right_or_wrong(tmp_path / name, "11", reportable=name != "b") for name in "abc"]
-    assert [reason.message for reason in compare(folders).reasons] == ["B is not reportable: there is no main score"]
 
 
 def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:

@@ -41,11 +41,6 @@ def test_an_instance_that_failed_in_one_trial_has_no_value() -> None:
     assert found.keys == {"a", "b", "c"}
 
 
-def test_an_error_is_a_failure_even_with_a_value() -> None:
-    found = values_of([instance("a", 0.0, error="HTTP 500")], score())
-    assert (found.values, found.failed, found.unscored) == ({}, {"a"}, set())
-
-
 def test_what_was_answered_and_the_metric_says_nothing_of_is_told_apart() -> None:
     records = [
         instance("a", 1.0, metric="other"), instance("b", 1.0, metric="other", unjudged=True),
@@ -73,11 +68,6 @@ def test_prompts_of_all_trials_are_known_by_their_hash() -> None:
     other = values_of([instance("a", 1.0), instance("a", 1.0, trial=1, prompt="y")], score())
     assert one.prompts == turned.prompts != other.prompts
     assert len(one.prompts["a"]) == 16
-
-
-def test_clusters_are_kept_where_they_are_declared() -> None:
-    records = [instance("a", 1.0, cluster="note 1"), instance("b", 1.0)]
-    assert values_of(records, score()).clusters == {"a": "note 1"}
 
 
 FOUR = [instance(f"q{number}", 1.0) for number in range(4)]

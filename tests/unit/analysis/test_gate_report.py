@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
 from eval_factory.analysis.gate_report import (
-    SUITE,
+    _SUITE,
     Registered,
     commitment,
     gate_document,
@@ -149,7 +149,7 @@ def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> Non
     (suite,) = JUnitXml.fromfile(str(path))
     assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == ["properties", "testcase"]  # noqa: S314 - ours
     (case,) = suite
-    assert case.classname == f"{SUITE}.{printable(HOSTILE)}"
+    assert case.classname == f"{_SUITE}.{printable(HOSTILE)}"
     assert case.name == f"min [topic={printable(HOSTILE)}]"
     properties = suite.properties()  # type: ignore[no-untyped-call]
     assert [(found.name, found.value) for found in properties] == [

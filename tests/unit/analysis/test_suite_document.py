@@ -56,11 +56,6 @@ def test_the_value_is_exact_and_what_is_derived_is_rounded() -> None:
     assert not written.keys() & {"reason", "not_reportable", "scores"}
 
 
-def test_what_is_priced_throughout_says_nothing_of_what_is_not() -> None:
-    (written,) = results_document(of(replace(FULL, unpriced=0, cost=0.0)), Path("out"))["cells"]
-    assert written["paid"] == {"cost": 0.0, "prompt_tokens": 30, "completion_tokens": 4}
-
-
 def test_a_folder_is_relative_to_the_suites_also_in_another_one(tmp_path: Path) -> None:
     found = [replace(BARE, folder=tmp_path / "s" / "a" / "x"), replace(BARE, folder=tmp_path / "other" / "a" / "x")]
     written = results_document(of(*found), tmp_path / "s")["cells"]

@@ -51,13 +51,6 @@ def test_targets_and_evaluations_stand_in_the_order_of_the_suite(tmp_path: Path)
     assert results.cell("a", "v") is None
 
 
-@pytest.mark.parametrize("status", ["partial", "failed", "missing"])
-def test_a_suite_is_complete_where_every_cell_is(tmp_path: Path, status: Any) -> None:
-    given = cells(tmp_path, {"x": {"a": SAME, "b": SAME}})
-    assert suite_results([given[0], replace(given[1], status=status)]).status == "partial"
-    assert suite_results([]).status == "partial"
-
-
 @pytest.mark.parametrize(
     ("status", "reason", "said"),
     [
@@ -78,15 +71,6 @@ def test_of_what_failed_or_was_not_begun_nothing_is_read(
     (missing,) = results.missing
     assert (missing.cell, missing.reason) == (one, said[0])
     assert missing.what_to_do.startswith(said[1])
-
-
-def test_a_partial_result_is_read(tmp_path: Path) -> None:
-    given = replace(cell(tmp_path, "a", "x", "110x"), status=RunStatus.PARTIAL, reason="1 instance has no answer")
-    results = suite_results([given, cell(tmp_path, "b", "x", "0000")])
-    one = results.cells[0]
-    assert (one.status, one.n, one.reason, one.enters_win_rates) == ("partial", 3, "1 instance has no answer", True)
-    assert [rate.win_rate for rate in results.win_rates] == [1, 0]
-    assert (results.status, results.missing) == ("partial", ())
 
 
 def test_a_result_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
@@ -127,14 +111,6 @@ def test_models_are_compared_benchmark_by_benchmark_as_compare_does(tmp_path: Pa
     ]
     assert [(one.best, one.worst) for one in first.ranks] == [(1, 1), (2, 3), (2, 3)]
     assert [(one.best, one.worst) for one in second.ranks] == [(1, 3)] * 3
-
-
-def test_win_rates_count_shown_differences_of_each_benchmark(tmp_path: Path) -> None:
-    given = cells(tmp_path, {"x": {"a": WELL, "b": ILL}, "y": {"a": WELL, "b": SAME}})
-    results = suite_results(given)
-    assert [(one.win_rate, one.columns) for one in results.win_rates] == [(1, 2), (0, 2)]
-    assert [(one.won, one.lost, one.undecided) for one in results.win_rates] == [(2, 0, 0), (0, 2, 0)]
-    assert [(one.best_rank, one.worst_rank) for one in results.win_rates] == [(1, 1), (2, 2)]
 
 
 def test_ranks_need_differences_that_hold_for_all_benchmarks_together(tmp_path: Path) -> None:

@@ -62,16 +62,6 @@ def test_a_value_has_its_marks(changes: dict[str, Any], marks: list[str]) -> Non
     assert list(words.marks(replace(ONE, **changes))) == marks
 
 
-def test_the_main_metrics_of_a_benchmark() -> None:
-    others = [
-        replace(ONE, target="b", main_metric=None),
-        replace(ONE, target="c", main_metric="k"),
-        replace(ONE, target="d"),
-    ]
-    assert words.metrics_of(of(ONE, *others), "x") == "m, k"
-    assert words.metrics_of(of(ONE), "y") == ""
-
-
 @pytest.mark.parametrize(
     ("cost", "unpriced", "said"),
     [
@@ -89,10 +79,6 @@ def test_what_all_cost_is_at_least_that_of_the_runs_with_a_price() -> None:
     assert words.total_cost(of(paid, paid)) == "All that was paid for cost 3.00 USD."
     assert words.total_cost(of(paid, ONE)) == "All that was paid for cost at least 1.50 USD."
     assert words.total_cost(of(paid, replace(paid, unpriced=1))) == "All that was paid for cost at least 3.00 USD."
-
-
-def test_ranks() -> None:
-    assert (words.rank(1, 1), words.rank(1, 3), words.rank(None, None)) == ("1", "1 to 3", "-")
 
 
 def test_a_win_rate_and_the_comparisons_that_decide_it() -> None:

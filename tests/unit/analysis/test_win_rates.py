@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.win_rates import Column, GroupScore, WinRate, group_scores, lower_is_better, win_rates
+from eval_factory.analysis.win_rates import Column, GroupScore, WinRate, group_scores, win_rates
 from eval_factory.core.results import Score, Stats, TaskResult
 from stored_results import result
 
@@ -51,11 +51,6 @@ def test_each_group_takes_its_metrics_in_helms_order() -> None:
 )
 def test_what_is_nearly_one_is_none(changes: dict[str, Any]) -> None:
     assert list(group_scores(made(other=replace(MAIN, **changes)))) == []
-
-
-def test_the_direction_of_a_metric() -> None:
-    directions = [lower_is_better(replace(MAIN, higher_is_better=higher)) for higher in (True, False, None)]
-    assert directions == [False, True, None]
 
 
 MODELS = ("a", "b", "c")

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from eval_factory.config.suite_model import MAX_NAME_LENGTH, CellPattern, EvaluationEntry, SuiteSection, TargetEntry
+from eval_factory.config.suite_model import _MAX_NAME_LENGTH, CellPattern, EvaluationEntry, SuiteSection, TargetEntry
 from eval_factory.core.rundir import RESERVED_NAMES
 
 
-@pytest.mark.parametrize("name", ["a", "_a", "9", "gpt-4.1_mini", "A" * MAX_NAME_LENGTH])
+@pytest.mark.parametrize("name", ["a", "_a", "9", "gpt-4.1_mini", "A" * _MAX_NAME_LENGTH])
 def test_names_that_every_file_system_takes(name: str) -> None:
     assert TargetEntry(name=name).name == name
     assert EvaluationEntry(type="medec", name=name).name == name
 
 
-@pytest.mark.parametrize("name", ["", " ", ".a", "-a", "a b", "a/b", "..", "ä", "a\n", "A" * (MAX_NAME_LENGTH + 1)])
+@pytest.mark.parametrize("name", ["", " ", ".a", "-a", "a b", "a/b", "..", "ä", "a\n", "A" * (_MAX_NAME_LENGTH + 1)])
 def test_names_that_are_no_folder(name: str) -> None:
     with pytest.raises(ValidationError):
         TargetEntry(name=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.failure_causes import LONGEST_CAUSE, MOST_CAUSES, OTHERS, UNKNOWN, Causes, hint_for
+from eval_factory.core.failure_causes import _MOST_CAUSES, _OTHERS, _UNKNOWN, LONGEST_CAUSE, Causes, hint_for
 from eval_factory.core.results import MODEL_ROLE
 
 
@@ -29,7 +29,7 @@ def listed(*errors: str | None, role: str = MODEL_ROLE) -> list[tuple[int, str]]
         (['HTTP 400: no field "alpha"'] * 2, 'HTTP 400: no field "alpha"'),
         (["HTTP 400: at 12:01:59 of 3.5 s", "HTTP 400: at 12:02:00 of 3.5 s"], "HTTP 400: at ... of 3.5 s"),
         (["HTTP 400: gpt-4 takes 5", "HTTP 400: gpt-4 takes 7"], "HTTP 400: gpt-4 takes ..."),
-        ([None, None], UNKNOWN),
+        ([None, None], _UNKNOWN),
         (["HTTP 400: \x1b[2J\nfalse", "HTTP 400: \x1b[2J\nfalse"], "HTTP 400: \\x1b[2J false"),
     ],
 )  # fmt: skip
@@ -47,13 +47,13 @@ def test_a_status_is_never_one_of_the_numbers() -> None:
 
 
 def test_the_most_frequent_comes_first_and_the_rest_is_counted() -> None:
-    words = ["".join(chr(ord("a") + int(digit)) for digit in f"{number:03d}") for number in range(MOST_CAUSES + 3)]
+    words = ["".join(chr(ord("a") + int(digit)) for digit in f"{number:03d}") for number in range(_MOST_CAUSES + 3)]
     errors = [*words, *words[-4:], words[-1]]
     found = listed(*errors)
     assert found[0] == (3, words[-1])
     assert [count for count, _ in found[1:4]] == [2, 2, 2]
-    assert len(found) == MOST_CAUSES + 1
-    assert found[-1] == (3, OTHERS)
+    assert len(found) == _MOST_CAUSES + 1
+    assert found[-1] == (3, _OTHERS)
     assert sum(count for count, _ in found) == len(errors)
 
 

@@ -12,7 +12,7 @@ import pytest
 from eval_factory.core import safe_files
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import sha256_of
-from eval_factory.core.safe_files import LEADS_OUT, NOT_REGULAR, TOO_LARGE, foreign_files, open_regular, refuse_foreign
+from eval_factory.core.safe_files import _TOO_LARGE, LEADS_OUT, NOT_REGULAR, foreign_files, open_regular, refuse_foreign
 
 CONTENT = b"of a reader"
 
@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "fifo": (os.mkfifo, NOT_REGULAR),
     "link to a fifo": (linked("../fifo"), NOT_REGULAR),
     "socket": (listening, NOT_REGULAR),
-    "huge": (huge, TOO_LARGE),
+    "huge": (huge, _TOO_LARGE),
 }
 
 
@@ -102,7 +102,7 @@ def test_how_large_a_file_may_be(folder: Path) -> None:
         os.truncate(folder / name, most)
         assert list(foreign_files(folder, [folder / name])) == []
         os.truncate(folder / name, most + 1)
-        assert list(foreign_files(folder, [folder / name])) == [(folder / name, TOO_LARGE)]
+        assert list(foreign_files(folder, [folder / name])) == [(folder / name, _TOO_LARGE)]
 
 
 def test_what_a_user_names_may_lie_anywhere_and_is_a_regular_file(folder: Path) -> None:

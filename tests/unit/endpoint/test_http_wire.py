@@ -221,7 +221,7 @@ def test_an_answer_has_a_largest_size(more: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(http_wire, "MAX_BODY", 100_000)
     size = 100_000 - len(answer("Content-Length: 99999")) + more
     first, (_, connections) = ours(Server(answer(f"Content-Length: {size}", body=b"a" * size), hangs_up=bool(more)))
-    assert first == (f"{http_wire.TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size))
+    assert first == (f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size))
     assert connections == 1 + more
 
 
@@ -230,4 +230,4 @@ def test_a_packed_body_has_it_too(size: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(http_wire, "MAX_BODY", 100_000)
     packed = gzip.compress(b"a" * size)
     first, _ = ours(Server(answer("Content-Encoding: gzip", f"Content-Length: {len(packed)}", body=packed)))
-    assert first == ((200, b"a" * size) if size == 100_000 else f"{http_wire.TOO_LARGE}; {http_wire.PAID_AGAIN}")
+    assert first == ((200, b"a" * size) if size == 100_000 else f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}")

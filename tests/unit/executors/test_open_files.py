@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import resource
-import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -58,31 +56,3 @@ def test_where_there_is_no_room_it_says_what_would_go(soft: int, hard: int, most
         f"300 requests at once (judges' included) need 964 open files, and only {soft} are allowed here",
         "  allow more (ulimit -n 964), or let at most 149 requests go on at once (config.params.parallelism)",
     ]
-
-
-def test_where_nothing_would_go_nothing_is_advised(limit: Limit) -> None:
-    limit(64, 66)
-    with pytest.raises(PrerequisiteError, match=r"\(ulimit -n 67\)$"):
-        make_room(1)
-
-
-def test_two_threads_do_not_take_back_what_the_other_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that needs less looked at the limit before the other raised it."""
-    limits = [64]
-    looking = threading.Event()
-
-    def getrlimit(_kind: int) -> tuple[int, int]:
-        found = limits[-1]
-        if threading.current_thread() is small:
-            looking.set()
-            time.sleep(0.2)
-        return found, NO_LIMIT
-
-    monkeypatch.setattr(resource, "getrlimit", getrlimit)
-    monkeypatch.setattr(resource, "setrlimit", lambda _kind, wanted: limits.append(wanted[0]))
-    small = threading.Thread(target=make_room, args=(10,))
-    small.start()
-    looking.wait()
-    make_room(100)
-    small.join()
-    assert limits == [64, 94, 364]

@@ -156,13 +156,6 @@ def test_the_cursor_is_shown_again(terminal: Any) -> None:
     assert sent.index("\x1b[?25l") < sent.index("\x1b[?25h")
 
 
-def test_without_colours_no_colour_is_sent(terminal: Any) -> None:
-    assert re.search(r"\x1b\[[0-9;]+m", terminal())
-    plain = terminal(NO_COLOR="1")
-    assert not re.search(r"\x1b\[[0-9;]*3\d[0-9;]*m", plain)
-    assert "50/100" in plain
-
-
 def test_a_terminal_of_another_encoding_has_a_bar_of_its_letters(terminal: Any) -> None:
     sent = terminal(encoding="ascii")
     assert sent.isascii()
@@ -173,14 +166,6 @@ def test_a_terminal_that_cannot_go_back_has_lines(terminal: Any) -> None:
     assert terminal(TERM="dumb").splitlines() == [
         "loading data ...", "asking the model: 100 requests ...", "warning: look",
     ]  # fmt: skip
-
-
-def test_a_log_has_lines_whatever_forces_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    screen = io.StringIO()
-    with ProgressDisplay(screen) as display:
-        display.show({"event": "phase", "phase": "scoring", "time": 5.0})
-    assert screen.getvalue() == "scoring ...\n"
 
 
 def test_short_figures() -> None:
@@ -213,7 +198,3 @@ def test_tail_of_every_run_begins_with_the_first_line(tmp_path: Path) -> None:
     tail = EventTail(path, None)
     assert [event["event"] for event in tail.new()] == ["a", "b"]
     assert tail.new() == []
-
-
-def test_tail_of_what_cannot_be_read_has_nothing(tmp_path: Path) -> None:
-    assert EventTail(tmp_path, None).new() == []

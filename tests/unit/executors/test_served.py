@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import socket
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.errors import PrerequisiteError
 from eval_factory.executors import served
 from eval_factory.executors.served import (
     FIRST_PORT,
@@ -21,7 +19,6 @@ from eval_factory.executors.served import (
     TOKEN,
     ServedModel,
     ServerFailedError,
-    ServerGuard,
     ServerSpec,
     answers,
     free_port,
@@ -176,15 +173,6 @@ def test_what_it_says_of_a_start_that_fails(world: World) -> None:
     assert world.said == []
 
 
-def test_one_whose_guard_never_ran(world: World) -> None:
-    world.starts = [[]]
-    with world.server() as server:
-        server._servers[0].begin()
-        world.guards[0].end()
-        with pytest.raises(ServerFailedError, match=r"of small is gone before it was ready; see .*small.log"):
-            server._wait()
-
-
 def test_one_that_ends_is_started_again_but_not_for_ever(world: World) -> None:
     with world.server() as server:
         server.start()
@@ -204,13 +192,6 @@ def test_one_that_ends_is_started_again_but_not_for_ever(world: World) -> None:
         f" {world.folder}/small.log; what was answered is kept: mend it, then run the same command again"
     )
     assert len(world.guards) == 2
-
-
-def test_one_that_ends_while_it_is_waited_for(world: World) -> None:
-    world.starts = [[ready(1), gone("ended with exit code 7")]]
-    with world.server() as server:
-        server.start()
-        assert server.addresses == ("http://127.0.0.1:20002",)
 
 
 def test_a_guard_that_was_killed_takes_nobody_with_it(world: World) -> None:
@@ -249,16 +230,6 @@ def test_of_several_the_one_that_is_lost_is_started_again_at_its_port_and_nobody
         assert server.addresses == ("http://127.0.0.1:20004",)
 
 
-def test_one_that_fails_to_come_back_is_left_out(world: World) -> None:
-    with world.server(replicas=2) as server:
-        server.start()
-        world.starts = [[out("the server of small (replica 0) has no GPU")]]
-        world.guards[0].say(gone("hangs"))
-        assert server.watch() is None
-        assert server.watch() is None
-        assert world.said[-1] == "the server of small (replica 0) has no GPU\n  the others go on: 1 of 2"
-
-
 def test_one_that_comes_back_at_another_port_is_news_for_those_who_ask(world: World) -> None:
     with world.server(replicas=2) as server:
         server.start()
@@ -289,22 +260,6 @@ def test_servers_elsewhere_that_cannot_be_asked_from_here(world: World) -> None:
     assert "small is ready at http://n1:1, and does not answer from here; have it listen on all" in str(caught.value)
 
 
-def test_no_port_is_left_to_it_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
-    guard = ServerGuard({"called": "the server of small", "port": 7}, io.StringIO())
-    monkeypatch.setattr(served, "free_port", lambda: 8 + len(tried))
-
-    def taken(port: int) -> bool:
-        tried.append(port)
-        return False
-
-    monkeypatch.setattr(guard, "_serves_at", taken)
-    monkeypatch.setattr(served, "_say", lambda **_: None)
-    with pytest.raises(PrerequisiteError, match="5 ports in a row"):
-        guard.serve()
-    assert tried == [7, 9, 10, 11, 12]
-
-
 def test_a_health_url_answers_with_200_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedEndpoint(lambda prompt: prompt) as endpoint:  # takes no GET
         address = endpoint.url.removesuffix("/v1")
@@ -327,19 +282,6 @@ def test_a_port_is_free_where_nobody_listens() -> None:
             one.bind((host, 0))
             one.listen()
             assert not is_free(one.getsockname()[1])
-
-
-def test_none_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def taken(port: int) -> bool:
-        asked.append(port)
-        return False
-
-    monkeypatch.setattr(served, "is_free", taken)
-    with pytest.raises(PrerequisiteError, match="no free port was found from 20000 to 32000"):
-        free_port()
-    assert len(asked) == served.MOST_TRIES
 
 
 def proc_of(folder: Path, *, port: int = PORT, state: str = "0A", uid: int | None = None, environ: bytes = b"") -> Path:

@@ -16,7 +16,7 @@ from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.executors.runs import Ended, Lost, Started, Waiting
 from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import (
-    MOST_NAMED,
+    _MOST_NAMED,
     RunEnd,
     SlurmRuns,
     SlurmStore,
@@ -252,7 +252,7 @@ def test_nor_a_cell_of_a_suite_in_slurm(tmp_path: Path) -> None:
 
 
 def test_many_are_not_all_named(tmp_path: Path) -> None:
-    names = [f"t/e{number}" for number in range(MOST_NAMED + 2)]
+    names = [f"t/e{number}" for number in range(_MOST_NAMED + 2)]
     wave = submitted(SuiteDir(tmp_path), *(f"{name}/0a" for name in names))
     slurm = ScriptedSlurm([task(wave.job_name, index) for index in range(len(names))])
     with pytest.raises(BusyError, match=r"\(t/e2, PENDING\) and 2 more\n"):

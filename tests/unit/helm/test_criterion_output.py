@@ -17,7 +17,7 @@ from eval_factory.helm.criterion_output import (
     parse_decisions,
     said_of,
 )
-from eval_factory.helm.judge_output import MAX_OUTPUT, UnusableJudgeOutput
+from eval_factory.helm.judge_output import _MAX_OUTPUT, UnusableJudgeOutput
 
 WHY = "It names the dose."
 
@@ -62,7 +62,7 @@ def test_a_decision(text: str) -> None:
         (one(why=7), '"explanation" is missing or says nothing'),
         ('{"criteria_met": true}', '"explanation" is missing or says nothing'),
         (one() + one(met=False), "it holds several judgements that differ; give one JSON object and nothing else"),
-        (one() + " " * MAX_OUTPUT, f"it is longer than {MAX_OUTPUT} characters"),
+        (one() + " " * _MAX_OUTPUT, f"it is longer than {_MAX_OUTPUT} characters"),
     ],
 )
 def test_what_is_no_decision(text: str, said: str) -> None:

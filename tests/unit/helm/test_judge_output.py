@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from eval_factory.helm.judge_output import (
+    _MAX_OUTPUT,
+    HELMS_SCALE,
     MAX_FIELDS_PERMUTED,
-    MAX_OUTPUT,
-    SCALE,
     UnusableJudgeOutput,
     injection_signs,
     jury_form_in,
@@ -53,7 +53,7 @@ THE_CRITERIA = "the criteria accuracy, completeness"
         f"{{{OWN}",
         f"```json\n{OWN[:-1]}\u00a0```\n",
         "{ " * 198 + OWN,
-        OWN.ljust(MAX_OUTPUT),
+        OWN.ljust(_MAX_OUTPUT),
     ],
     ids=[
         "plain", "fenced", "decorated", "thinks", "brace forgotten", "brace forgotten, fenced", "twice", "more",
@@ -84,7 +84,7 @@ def refused(text: str, judged: str = PLAIN_ANSWER) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (OWN.ljust(MAX_OUTPUT + 1), "it is longer than 200000 characters"),
+        (OWN.ljust(_MAX_OUTPUT + 1), "it is longer than 200000 characters"),
         *((text, f"it holds no JSON object with {THE_CRITERIA}") for text in ("", "no", '{"other": 1}')),
         ("{ " * 199 + OWN, "it holds more than 200 opening braces that begin no JSON object"),
         ('{"a":' * 5000, "it holds more than 200 opening braces that begin no JSON object"),
@@ -380,7 +380,7 @@ def test_an_answer_with_nothing_in_it_is_rated_without_a_judge(answer: str, noth
 
 
 def test_the_scale_of_a_jury() -> None:
-    assert SCALE == (1.0, 5.0)
+    assert HELMS_SCALE == (1.0, 5.0)
 
 
 TEN = JuryForm(tuple(range(11)), criteria={"accuracy": "", "completeness": ""}, own_scale=True)

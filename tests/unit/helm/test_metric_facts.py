@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.helm.judge_output import SCALE
+from eval_factory.helm.judge_output import HELMS_SCALE
 from eval_factory.helm.metric_facts import (
+    _RATING,
+    _SHARE,
+    _UNKNOWN,
     NONE,
     OF_JURIES,
     OVERLAP,
-    RATING,
-    SHARE,
-    UNKNOWN,
     chosen_main_metric,
     facts_of,
     is_score,
@@ -28,8 +28,8 @@ def test_every_tasks_main_metric_is_known() -> None:
 def test_a_jurys_metrics_are_the_ratings() -> None:
     """HELM calls them accuracies."""
     assert {task.helm.main_metric for task in TASKS if task.helm.judges and not task.helm.rubric} <= set(OF_JURIES)
-    assert {facts_of(name) for name in OF_JURIES} == {RATING}
-    assert RATING.scale == (1, 5)
+    assert {facts_of(name) for name in OF_JURIES} == {_RATING}
+    assert _RATING.scale == (1, 5)
 
 
 def test_every_metric_of_a_custom_benchmark_is_known() -> None:
@@ -45,21 +45,21 @@ def test_every_metric_of_a_custom_benchmark_is_known() -> None:
     ],
 )  # fmt: skip
 def test_shares(name: str) -> None:
-    assert facts_of(name) is SHARE
-    assert (SHARE.higher_is_better, SHARE.scale, SHARE.unit) == (True, (0, 1), "share")
+    assert facts_of(name) is _SHARE
+    assert (_SHARE.higher_is_better, _SHARE.scale, _SHARE.unit) == (True, (0, 1), "share")
 
 
 def test_a_metric_that_is_not_in_the_table_is_unknown() -> None:
     for name in ("surprise", "exact_match@6", "my_exact_match", "exact_match.surprise", ".helm"):
-        assert facts_of(name) is UNKNOWN
-        assert facts_of(name, (0, 1)) is UNKNOWN
-    assert (UNKNOWN.higher_is_better, UNKNOWN.scale, UNKNOWN.unit) == (None, None, None)
+        assert facts_of(name) is _UNKNOWN
+        assert facts_of(name, (0, 1)) is _UNKNOWN
+    assert (_UNKNOWN.higher_is_better, _UNKNOWN.scale, _UNKNOWN.unit) == (None, None, None)
 
 
 def test_a_jury_of_any_name_is_told_by_its_scale() -> None:
-    assert facts_of("surprise", SCALE) is RATING
-    assert facts_of("med_dialog_accuracy.helm") is facts_of("med_dialog_accuracy.all_judges") is RATING
-    assert facts_of("rouge_l", SCALE) is OVERLAP
+    assert facts_of("surprise", HELMS_SCALE) is _RATING
+    assert facts_of("med_dialog_accuracy.helm") is facts_of("med_dialog_accuracy.all_judges") is _RATING
+    assert facts_of("rouge_l", HELMS_SCALE) is OVERLAP
 
 
 @pytest.mark.parametrize(

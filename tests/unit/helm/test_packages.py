@@ -13,14 +13,14 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import packages
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.run_specs import RunSpec, RunSpecIndex, load_index
+from eval_factory.tasks.run_specs import IndexedRunSpec, RunSpecIndex, load_index
 
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> RunSpecIndex:
     specs = {
-        "needs_two": RunSpec("m", packages=("no_such_one", "no_such_two", "json")),
-        "needs_none": RunSpec("m", packages=("json",)),
+        "needs_two": IndexedRunSpec("m", packages=("no_such_one", "no_such_two", "json")),
+        "needs_none": IndexedRunSpec("m", packages=("json",)),
     }
     made = RunSpecIndex("0", (), {"no_such_one": "such-one~=2.0", "json": "json"}, specs)
     monkeypatch.setattr(packages, "load_index", lambda: made)

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from eval_factory.helm.page_schema import ALL_OF, MAIN, OTHERS, PageRun, is_plain, page_models, page_schema, plain_name
+from eval_factory.helm.page_schema import (
+    _MAIN,
+    _OTHERS,
+    ALL_OF,
+    PageRun,
+    is_plain,
+    page_models,
+    page_schema,
+    plain_name,
+)
 
 HELMS: dict[str, Any] = {
     "metrics": [
@@ -51,18 +60,18 @@ def test_groups_of_groups_may_stand_behind_their_members() -> None:
 
 def test_what_helm_does_not_know_is_described_by_the_result() -> None:
     schema = page_schema([OWN], HELMS)
-    assert list(groups_of(schema)) == [OTHERS, "mine"], "its most particular group"
+    assert list(groups_of(schema)) == [_OTHERS, "mine"], "its most particular group"
     own = groups_of(schema)["mine"]
     assert own["display_name"] == "custom.mine"
     assert own["environment"] == {"main_name": "wer_score", "main_split": "valid"}
-    assert own["metric_groups"] == [MAIN, f"{ALL_OF}mine"]
-    assert groups_of(schema)[OTHERS]["subgroups"] == ["mine"]
+    assert own["metric_groups"] == [_MAIN, f"{ALL_OF}mine"]
+    assert groups_of(schema)[_OTHERS]["subgroups"] == ["mine"]
     tables = {group["name"]: group for group in schema["metric_groups"]}
-    assert list(tables) == ["accuracy", MAIN, f"{ALL_OF}mine"]
-    assert tables[MAIN]["metrics"] == [{"name": "${main_name}", "split": "${main_split}"}]
+    assert list(tables) == ["accuracy", _MAIN, f"{ALL_OF}mine"]
+    assert tables[_MAIN]["metrics"] == [{"name": "${main_name}", "split": "${main_split}"}]
     assert [metric["name"] for metric in tables[f"{ALL_OF}mine"]["metrics"]] == list(OWN.metrics)
     assert {metric["split"] for metric in tables[f"{ALL_OF}mine"]["metrics"]} == {"${main_split}"}
-    assert tables[MAIN]["aggregation_strategies"] == tables[f"{ALL_OF}mine"]["aggregation_strategies"] == []
+    assert tables[_MAIN]["aggregation_strategies"] == tables[f"{ALL_OF}mine"]["aggregation_strategies"] == []
 
 
 def test_a_metric_that_helm_does_not_describe_gets_a_direction_only_where_it_is_known() -> None:
@@ -87,7 +96,7 @@ def test_columns_of_one_table_have_names_of_their_own() -> None:
 def test_runs_of_both_kinds_stand_side_by_side() -> None:
     again = PageRun("custom.mine", ("mine",), ("exact_match", "rouge_l"), "rouge_l", "test")
     schema = page_schema([PUBMED, OWN, again], HELMS)
-    assert list(groups_of(schema)) == ["all", "research", "pubmed_qa", OTHERS, "mine"]
+    assert list(groups_of(schema)) == ["all", "research", "pubmed_qa", _OTHERS, "mine"]
     (table,) = [group for group in schema["metric_groups"] if group["name"] == f"{ALL_OF}mine"]
     names = [metric["name"] for metric in table["metrics"]]
     assert names == ["wer_score", "odd_metric", "exact_match", "rouge_l"], "of all runs of the group"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from eval_factory.helm_plugin.patches.slim_scoring import (
-    LARGEST,
+    _LARGEST,
     TOGETHER,
     PackedStats,
     Packer,
@@ -66,7 +66,7 @@ def test_what_was_packed_comes_out_again() -> None:
     source, packer = random.Random(0), Packer(Stat)  # noqa: S311 - invented numbers
     for _ in range(200):
         drawn = (source.gauss(0, 1e3), source.random(), np.float64(0.7))
-        values = [0, 1, True, False, None, -3, LARGEST, 0.0, 0.1, *drawn]
+        values = [0, 1, True, False, None, -3, _LARGEST, 0.0, 0.1, *drawn]
         stats = [Stat(f"s{number}").add(value) for number, value in enumerate(source.sample(values, k=6))]
         packed = packer.pack(stats)
         assert isinstance(packed, PackedStats)
@@ -84,8 +84,8 @@ def test_what_was_packed_comes_out_again() -> None:
         Stat("nan").add(float("nan")),
         Stat("infinite").add(float("inf")),
         Stat("sign of zero").add(-0.0),
-        Stat("too large").add(LARGEST + 1),
-        Stat("too small").add(-LARGEST - 1),
+        Stat("too large").add(_LARGEST + 1),
+        Stat("too small").add(-_LARGEST - 1),
         Stat("another float").add(np.float32(0.5)),
         *(
             by_hand(Stat("by hand").add(2.5), field, value)

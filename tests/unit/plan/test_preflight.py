@@ -119,7 +119,7 @@ def test_the_probe_is_short_asked_once_and_outside_the_rate_limits(
     limits = {"target.api_endpoint.requests_per_minute": 3, "target.api_endpoint.tokens_per_minute": 4}
     assert probed(gateway, **limits) is None
     assert probed(gateway, **{"config.params.request_timeout": 2}) is None
-    assert [settings.request_timeout for settings in asked] == [preflight.TIMEOUT_S, 2]
+    assert [settings.request_timeout for settings in asked] == [preflight._TIMEOUT_S, 2]
     for settings in asked:
         assert (settings.requests_per_minute, settings.tokens_per_minute) == (None, None)
         assert (settings.max_retries, settings.parallelism) == (0, 1)

@@ -11,8 +11,8 @@ import pytest
 
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.field_differences import (
+    _LONGEST_SHOWN,
     ABSENT,
-    LONGEST_SHOWN,
     differences,
     differences_of_files,
     same_text,
@@ -52,8 +52,8 @@ def test_a_redacted_place_is_not_compared_and_the_rest_is() -> None:
 
 
 def test_values_are_cut() -> None:
-    assert shown("x" * LONGEST_SHOWN) == "x" * LONGEST_SHOWN
-    assert shown("x" * (LONGEST_SHOWN + 1)) == "x" * LONGEST_SHOWN + " ..."
+    assert shown("x" * _LONGEST_SHOWN) == "x" * _LONGEST_SHOWN
+    assert shown("x" * (_LONGEST_SHOWN + 1)) == "x" * _LONGEST_SHOWN + " ..."
     assert (shown(ABSENT), shown(0.1), shown(None)) == ("nothing", "0.1", "null")
 
 

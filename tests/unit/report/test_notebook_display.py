@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.report.result_views import (
-    MOST_NOTES,
+    _MOST_NOTES,
     MOST_ROWS,
     html_block,
     html_list,
@@ -103,7 +103,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
     score = result([instance("q0", 1.0)]).scores["exact_match"]
     many = replace(result([instance("q0", 1.0)]), scores={str(number): score for number in range(MOST_ROWS + 2)})
     assert '<tr><td colspan="4">2 more: to_frame()</td></tr>' in result_html(many, Path("x"))
-    notes = [str(number) for number in range(MOST_NOTES + 3)]
+    notes = [str(number) for number in range(_MOST_NOTES + 3)]
     assert html_list(notes)[-2:] == ["<li>3 more</li>", "</ul>"]
-    assert len(html_list(notes[:MOST_NOTES])) == MOST_NOTES + 2
+    assert len(html_list(notes[:_MOST_NOTES])) == _MOST_NOTES + 2
     assert html_list([]) == []

@@ -122,14 +122,6 @@ def test_a_label_is_found_as_helm_finds_it(tmp_path: Path) -> None:
     assert (found.changed.value, found.by_order, found.right_in_all) == (0.0, {}, None)
 
 
-def test_nothing_was_moved(tmp_path: Path) -> None:
-    check = check_of(tmp_path)
-    check.add(*state("a", "A"))
-    found = check.report(metric({"a": 1.0}), set())
-    assert found is not None
-    assert (found.questions, found.changed, found.right_in_all, found.by_order) == (0, None, None, {"1": None})
-
-
 def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(tmp_path: Path) -> None:
     check = check_of(tmp_path, metric({}, order=2))
     for number in range(8):

@@ -110,13 +110,6 @@ def test_all_answered(tmp_path: Path) -> None:
     assert hidden in result.validity.notes
 
 
-def test_groups_of_ten_are_shown(tmp_path: Path) -> None:
-    result = result_of(tmp_path, states=[state(i, "yes") for i in range(20)], values={"exact_match": FOUR * 5})
-    assert set(result.groups) == {"category"}
-    assert result.groups["category"]["even"]["exact_match"].value == 1.0
-    assert not any("are not shown" in note for note in result.validity.notes)
-
-
 def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
     """race_based_med: its answers to one question stand and fall together."""
     states = [
@@ -191,14 +184,6 @@ def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     assert (result.status, result.reportable) == ("partial", False)
     record = list(result.instances)[1]
     assert (record.completion, dict(record.metrics), record.error) == (None, {}, "HTTP 500: broken")
-
-
-def test_a_failed_instance_counts_as_zero_where_that_is_asked(tmp_path: Path) -> None:
-    flags = {"config.params.extra.on_failure": "zero", "config.params.extra.min_coverage": 0.5}
-    states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
-    result = result_of(tmp_path, flags, states=states, values={"exact_match": [1.0, 1.0, 1.0, 0.0]})
-    assert result.scores["exact_match"].value == 0.5
-    assert (result.status, result.reportable) == ("partial", True)
 
 
 def test_nothing_answered_has_no_score(tmp_path: Path) -> None:
@@ -393,23 +378,6 @@ def test_a_run_spec_has_the_main_split_that_helm_names(tmp_path: Path) -> None:
     assert result.task == "helm:boolq"
     assert result.main_metric == "quasi_exact_match"
     assert (result.scores["quasi_exact_match"].value, result.scores["quasi_exact_match@test"].value) == (0.0, 1.0)
-
-
-def test_a_run_spec_without_a_main_metric_of_helms_has_a_usual_one(tmp_path: Path) -> None:
-    states = [state(0, "yes", instance={"references": []}), state(1, "yes", instance={"references": []})]
-    result = result_of(
-        tmp_path, {"config.type": "helm:simple_mcqa"}, states=states, values={"odd": [1.0, 0.0], "rouge_l": [0.5, 0.3]}
-    )
-    assert result.main_metric == "rouge_l"
-    assert result.reportable
-    assert any("HELM names none" in note for note in result.validity.notes)
-    with_gaps = [*states, state(2, None, instance={"references": []})]
-    values = {"odd": [1.0, 0.0, 0.0], "rouge_l": [0.5, 0.3, 0.0]}
-    first, second, *_ = result_of(
-        tmp_path / "gaps", {"config.type": "helm:simple_mcqa"}, states=with_gaps, values=values
-    ).validity.notes
-    assert "instances failed" in first
-    assert "HELM names none" in second
 
 
 def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:

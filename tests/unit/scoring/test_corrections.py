@@ -46,18 +46,13 @@ def assert_is(found: float | None, expected: float | None) -> None:
         ({"category": "dosage", **MEDCALC}, "9.5", "10", 1.0),
         ({"category": "physical", **MEDCALC}, "10", "10", 1.0),
         ({"category": "risk", **MEDCALC}, "10.1", "10", 1.0),  # a score is rounded
-        ({"category": "risk", **MEDCALC}, "10.6", "10", 0.0),
-        ({"category": "risk", **MEDCALC}, "10.0", "10", 1.0),
+        ({"category": "risk", **MEDCALC}, "10.6", "10", 0.0), ({"category": "risk", **MEDCALC}, "10.0", "10", 1.0),
         ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "9", "10", 0.0),  # and has no limits
         ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "11", "10", 0.0),
-        ({"category": "risk"}, "10 points", "10", 1.0),
-        ({"category": "risk", **MEDCALC}, "10", "none", 0.0),
-        ({"category": "risk", **MEDCALC}, "10", "10", 1.0),
-        (DATES, "05/02/2020", "05/02/2020", 1.0),
-        (DATES, "05/03/2020", "05/02/2020", 1.0),
-        (DATES, "05/04/2020", "05/02/2020", 0.0),
-        (DATES, "May 2nd", "05/02/2020", 0.0),
-        (WEEKS, "('14 weeks', '3 days')", "('14 weeks', '2 days')", 1.0),
+        ({"category": "risk"}, "10 points", "10", 1.0), ({"category": "risk", **MEDCALC}, "10", "none", 0.0),
+        ({"category": "risk", **MEDCALC}, "10", "10", 1.0), (DATES, "05/02/2020", "05/02/2020", 1.0),
+        (DATES, "05/03/2020", "05/02/2020", 1.0), (DATES, "05/04/2020", "05/02/2020", 0.0),
+        (DATES, "May 2nd", "05/02/2020", 0.0), (WEEKS, "('14 weeks', '3 days')", "('14 weeks', '2 days')", 1.0),
         (WEEKS, "('15 weeks', '3 days')", "('14 weeks', '2 days')", 0.0),
         *(({"category": category, **MEDCALC}, "9.4", "10", 0.0) for category in ("risk", "severity", "diagnosis")),
         *(({"category": category, **MEDCALC}, " 10\n", "10 ", 1.0) for category in ("risk", "severity", "diagnosis")),
@@ -73,8 +68,7 @@ def assert_is(found: float | None, expected: float | None) -> None:
         ({"category": "lab test", "lower_limit": 9.5, "upper_limit": 10.5}, "10.1", "10", 1.0),
         ({"category": "lab test", "lower_limit": "9.5"}, "10.1", "10", 0.0),
         ({"category": "date", "lower_limit": 5012020, "upper_limit": 5032020}, "05/01/2020", "05/02/2020", 0.0),
-        ({}, "10", "10", 1.0),
-        ({}, "10.1", "10", 0.0),
+        ({}, "10", "10", 1.0), ({}, "10.1", "10", 0.0),
         (WEEKS, "('14 weeks', '1 days')", "('14 weeks', '2 days')", 1.0),
         (WEEKS, "('14 weeks', '0 days')", "('14 weeks', '2 days')", 0.0),
         (WEEKS, "('14 weeks', '4 days')", "('14 weeks', '2 days')", 0.0),
@@ -87,7 +81,7 @@ def assert_is(found: float | None, expected: float | None) -> None:
         (ZERO, "('7 weeks', '0 days')", "('8 weeks', '0 days')", 1.0),
         (ZERO, "('6 weeks', '6 days')", "('8 weeks', '0 days')", 0.0),
     ],
-)
+)  # fmt: skip
 def test_medcalc(extra: dict[str, str], completion: str, gold: str, expected: float) -> None:
     assert_is(value("medcalc-categories", completion, gold, extra=extra), expected)
 
@@ -104,35 +98,20 @@ def test_medcalcs_weeks_and_days_are_compared_as_days(low: int, answer: int, hig
 @pytest.mark.parametrize(
     ("completion", "gold", "expected"),
     [
-        ("3 The dose is 5 mg.", "3 The dose is 50 mg.", 1.0),
-        ("3", "3 The dose is 50 mg.", 1.0),
-        ("13 The dose is 50 mg.", "3 The dose is 50 mg.", 0.0),
-        ("CORRECT", "3 The dose is 50 mg.", 0.0),
-        ("CORRECT", "CORRECT", 1.0),
-        ("CORRECT.", "CORRECT", 1.0),
-        ("3 x", "CORRECT", 0.0),
-        ("no idea", "CORRECT", 0.0),
-        ("7" * 5000, "3 The dose is 50 mg.", 0.0),
-        ("7" * 5000, "CORRECT", 0.0),
-        ("7" * 5000, "7" * 5000, 1.0),
-        ("7" * 5000, "no sentence", 0.0),
-        ("7" * 5000, "8" * 5000, 0.0),
-        ("31 The dose", "32 The dose", 0.0),
-        ("03", "3 The dose is 50 mg.", 1.0),
-        (" 3 The dose", "3 The dose is 50 mg.", 1.0),
-        ("3 The dose", "\n3 The dose is 50 mg.", 1.0),
-        (" CORRECT . ", "CORRECT", 0.0),
-        (" CORRECT. ", "CORRECT", 1.0),
-        ("CORRECT", "\nCORRECT ", 1.0),
-        ("correct", "CORRECT", 0.0),
-        ("CORRECT: no error", "CORRECT", 0.0),
+        ("3 The dose is 5 mg.", "3 The dose is 50 mg.", 1.0), ("3", "3 The dose is 50 mg.", 1.0),
+        ("13 The dose is 50 mg.", "3 The dose is 50 mg.", 0.0), ("CORRECT", "3 The dose is 50 mg.", 0.0),
+        ("CORRECT", "CORRECT", 1.0), ("CORRECT.", "CORRECT", 1.0), ("3 x", "CORRECT", 0.0),
+        ("no idea", "CORRECT", 0.0), ("7" * 5000, "3 The dose is 50 mg.", 0.0), ("7" * 5000, "CORRECT", 0.0),
+        ("7" * 5000, "7" * 5000, 1.0), ("7" * 5000, "no sentence", 0.0), ("7" * 5000, "8" * 5000, 0.0),
+        ("31 The dose", "32 The dose", 0.0), ("03", "3 The dose is 50 mg.", 1.0),
+        (" 3 The dose", "3 The dose is 50 mg.", 1.0), ("3 The dose", "\n3 The dose is 50 mg.", 1.0),
+        (" CORRECT . ", "CORRECT", 0.0), (" CORRECT. ", "CORRECT", 1.0), ("CORRECT", "\nCORRECT ", 1.0),
+        ("correct", "CORRECT", 0.0), ("CORRECT: no error", "CORRECT", 0.0),
         ("Sentence 3", "3 The dose is 50 mg.", 0.0),  # the number stands first
-        ("The dose of 3", "3 The dose is 50 mg.", 0.0),
-        ("-3", "3 The dose is 50 mg.", 0.0),
-        ("3.", "3 The dose is 50 mg.", 1.0),
-        ("3rd", "3 The dose is 50 mg.", 1.0),
+        ("The dose of 3", "3 The dose is 50 mg.", 0.0), ("-3", "3 The dose is 50 mg.", 0.0),
+        ("3.", "3 The dose is 50 mg.", 1.0), ("3rd", "3 The dose is 50 mg.", 1.0),
     ],
-)
+)  # fmt: skip
 def test_medec(completion: str, gold: str, expected: float) -> None:
     assert_is(value("medec-sentence", completion, gold), expected)
 
@@ -147,22 +126,15 @@ NOTE = "0 A man of 70.\n1 The dose is 5 mg.\nper kg of weight\n 12 He goes home.
         ("0", "1 The dose is 50 mg.", 1.0),  # which sentence it is does not count
         ("12", "1 The dose is 50 mg.", 1.0),
         ("2", "1 The dose is 50 mg.", 0.0),  # the note has no such sentence
-        ("70", "1 The dose is 50 mg.", 0.0),
-        ("7" * 5000, "1 The dose is 50 mg.", 0.0),
-        ("CORRECT", "1 The dose is 50 mg.", 0.0),
-        ("CORRECT.", "1 The dose is 50 mg.", 0.0),
+        ("70", "1 The dose is 50 mg.", 0.0), ("7" * 5000, "1 The dose is 50 mg.", 0.0),
+        ("CORRECT", "1 The dose is 50 mg.", 0.0), ("CORRECT.", "1 The dose is 50 mg.", 0.0),
         ("", "1 The dose is 50 mg.", 0.0),
         ("I cannot answer that.", "1 The dose is 50 mg.", 0.0),  # as a line of the note is: no number
-        ("per kg of weight", "1 The dose is 50 mg.", 0.0),
-        ("CORRECT", "CORRECT", 1.0),
-        (" CORRECT. ", "CORRECT", 1.0),
-        ("correct", "CORRECT", 0.0),
-        ("1", "CORRECT", 0.0),
-        ("2", "CORRECT", 0.0),
-        ("", "CORRECT", 0.0),
-        ("no error", "CORRECT", 0.0),
+        ("per kg of weight", "1 The dose is 50 mg.", 0.0), ("CORRECT", "CORRECT", 1.0),
+        (" CORRECT. ", "CORRECT", 1.0), ("correct", "CORRECT", 0.0), ("1", "CORRECT", 0.0), ("2", "CORRECT", 0.0),
+        ("", "CORRECT", 0.0), ("no error", "CORRECT", 0.0),
     ],
-)
+)  # fmt: skip
 def test_medecs_flag(completion: str, gold: str, expected: float) -> None:
     rule = rule_of(listed("medec-flag"))
     assert_is(rule(Case(NOTE, completion, gold, helm=1.0)), expected)
@@ -179,43 +151,31 @@ def unwritten(error: str | None) -> dict[str, dict[str, object]]:
 @pytest.mark.parametrize(
     ("completion", "annotations", "extra", "expected"),
     [
-        ("SELECT 1", sql([[1], [2]], [[2], [1]]), {}, 1.0),
-        ("SELECT 1", sql([[1], [1]], [[1]]), {}, 1.0),
-        ("SELECT 1", sql([[1, 2]], [[2, 1]]), {}, 0.0),
-        ("SELECT 1", sql([[0.0, "a"]], [[0, "a"]]), {}, 1.0),
-        ("SELECT 1", sql([["0"]], [[0]]), {}, 0.0),
-        ("SELECT 1", sql([[None]], []), {}, 0.0),
-        ("SELECT 1", sql([], []), {}, 1.0),
-        ("SELECT 1", sql([], [], "no such table"), {}, 0.0),
-        ("", sql([], []), {}, 0.0),
-        ("", sql([], None), {"is_impossible": True}, 1.0),
+        ("SELECT 1", sql([[1], [2]], [[2], [1]]), {}, 1.0), ("SELECT 1", sql([[1], [1]], [[1]]), {}, 1.0),
+        ("SELECT 1", sql([[1, 2]], [[2, 1]]), {}, 0.0), ("SELECT 1", sql([[0.0, "a"]], [[0, "a"]]), {}, 1.0),
+        ("SELECT 1", sql([["0"]], [[0]]), {}, 0.0), ("SELECT 1", sql([[None]], []), {}, 0.0),
+        ("SELECT 1", sql([], []), {}, 1.0), ("SELECT 1", sql([], [], "no such table"), {}, 0.0),
+        ("", sql([], []), {}, 0.0), ("", sql([], None), {"is_impossible": True}, 1.0),
         ("<sql></sql>", unwritten("No query generated"), {"is_impossible": True}, 1.0),
-        ("-- no", unwritten(None), {"is_impossible": True}, 1.0),
-        ("-- no", unwritten(None), {}, 0.0),
+        ("-- no", unwritten(None), {"is_impossible": True}, 1.0), ("-- no", unwritten(None), {}, 0.0),
         ("no idea", sql([], None, "syntax error"), {"is_impossible": True}, 0.0),
-        ("SELECT 1", sql([[1]], None), {"is_impossible": True}, 0.0),
-        ("SELECT 1", sql([[1]], None), {}, None),
+        ("SELECT 1", sql([[1]], None), {"is_impossible": True}, 0.0), ("SELECT 1", sql([[1]], None), {}, None),
         (
-            "SELECT 1",
-            {"ehr_sql": {**sql([], None, "e")["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}},
-            {},
-            1.0,
+            "SELECT 1", {"ehr_sql": {**sql([], None, "e")["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}},
+            {}, 1.0,
         ),
-        ("SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], [])["ehr_sql"]}}, {}, 0.0),
         (
-            "SELECT 1",
-            {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], None)["ehr_sql"]}},
-            {},
-            None,
+            "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], [])["ehr_sql"]}}, {},
+            0.0,
+        ),
+        (
+            "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], None)["ehr_sql"]}},
+            {}, None,
         ),
         ("-- no", {"ehr_sql": {**unwritten(None)["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}}, {}, 0.0),
-        (" \n", sql([], []), {}, 0.0),
-        (" \n", sql([[1]], [[1]]), {}, 0.0),
-        (" ", {}, {"is_impossible": True}, 1.0),
-        ("SELECT 1", {}, {"is_impossible": True}, 0.0),
-        ("SELECT 1", {}, {}, None),
-        ("SELECT 1", {"ehr_sql": {}}, {"is_impossible": False}, None),
-        ("SELECT 1", {"ehr_sql": None}, {}, None),
+        (" \n", sql([], []), {}, 0.0), (" \n", sql([[1]], [[1]]), {}, 0.0), (" ", {}, {"is_impossible": True}, 1.0),
+        ("SELECT 1", {}, {"is_impossible": True}, 0.0), ("SELECT 1", {}, {}, None),
+        ("SELECT 1", {"ehr_sql": {}}, {"is_impossible": False}, None), ("SELECT 1", {"ehr_sql": None}, {}, None),
         ("SELECT 1", {"ehr_sql": {"ground_truth_rows": []}}, {}, 1.0),  # nothing was predicted, nothing is right
         ("SELECT 1", sql([[1]], [[1]], ""), {}, 0.0),
         ("", sql([], None), {}, 0.0),  # no query is wrong where one was due, whatever became of the gold query
@@ -225,7 +185,7 @@ def unwritten(error: str | None) -> dict[str, dict[str, object]]:
         ("", {"ehr_sql": {"query_written": True, "ground_truth_rows": []}}, {}, 0.0),
         ("SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "query_written": True}}, {}, 1.0),
     ],
-)
+)  # fmt: skip
 def test_ehr_sql(
     completion: str, annotations: dict[str, dict[str, object]], extra: dict[str, object], expected: float | None
 ) -> None:
@@ -348,39 +308,6 @@ def test_errata_of_the_run_spec_whose_metric_helm_computed_count() -> None:
     assert found.rules["medec-sentence"](Case("p", "3", "3 Right.", None)) == 1.0
     assert Corrections.of(plan({"config.type": "medec"}), [context("other")]).errata == []
     assert Corrections.of(plan(), [context(medec)]).errata == []
-
-
-@pytest.mark.parametrize(("task", "count"), [("med_dialog_icliniq", 1), ("med_dialog_healthcaremagic", 0)])
-def test_an_erratum_of_some_arguments_counts_for_a_run_of_these(task: str, count: int) -> None:
-    found = Corrections.of(plan({"config.type": task}), [context("med_dialog_accuracy")])
-    assert len(found.errata) == len(found.rules) == count
-
-
-def test_a_rule_gets_the_instance_with_helms_value() -> None:
-    cases: list[Case] = []
-
-    def rule(case: Case) -> float:
-        cases.append(case)
-        return 1.0
-
-    made = corrections(rule)
-    references = [
-        {"output": {"text": "wrong"}, "tags": []},
-        {"output": {"text": "right"}, "tags": ["other", "correct"]},
-        {"output": {"text": "right, too"}, "tags": ["correct"]},
-    ]
-    made.add_answer(key(3), state(3, references=references, extra_data={"ward": "a"}), "the answer")
-    bare = output.RequestState.model_validate(
-        {"instance": {"id": "id4", "input": {"text": "q"}}, "train_trial_index": 0, "request": {}}
-    )
-    made.add_answer(key(4), bare, "")
-    assert cases == [
-        Case(
-            "question 3", "the answer", "right", 3.0, {"ward": "a"}, {"a": 1},
-            instance="id3", choices=("wrong", "right", "right, too"),
-        ),
-        Case("q", "", "", 4.0, {}, {}, instance="id4"),
-    ]  # fmt: skip
 
 
 def test_where_every_reference_is_right_there_is_nothing_to_choose_from() -> None:

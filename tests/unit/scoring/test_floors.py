@@ -11,38 +11,20 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import Floor, Score, Stats, TaskResult
-from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, output
 from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
 from eval_factory.scoring import corrections, floors
 from eval_factory.scoring.corrections import Case
-from eval_factory.scoring.floors import FloorScores, SharedKeys, notes_on_floors
+from eval_factory.scoring.floors import FloorScores, notes_on_floors
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.readability import answer_form_of
 from eval_factory.scoring.request_states import key_of
-from eval_factory.scoring.scores import InstanceKey, metric_values_of
+from eval_factory.scoring.scores import metric_values_of
 from eval_factory.tasks.known_scores import KnownSet
 from unit.builders import plan
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
 
 A, B, C = (("a", 0, None), ("b", 0, None), ("a", 1, None))
-OTHER: InstanceKey = ("z", 0, None)
-
-
-@pytest.mark.parametrize("keys", [[A, B, C], [A, None, B, C]])
-def test_a_column_is_a_mapping_of_floats(keys: list[InstanceKey | None]) -> None:
-    values = [1, 0, 0.25] if None not in keys else [1, 9, 0, 0.25]
-    column = SharedKeys(keys).column(values)
-    assert dict(column) == {A: 1.0, B: 0.0, C: 0.25}
-    assert list(column) == [A, B, C]
-    assert [type(value) for value in column.values()] == [float, float, float]
-    assert len(column) == 3
-    assert column.get(OTHER) is None
-    assert OTHER not in column
-    with pytest.raises(KeyError):
-        column[OTHER]
-
-
 FLAG = "medec_error_flag_accuracy"
 SAMPLE = {"config.params.limit_samples": 4}
 QUESTIONS = [(f"id{number}", 0, TEST) for number in range(4)]
@@ -286,16 +268,6 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
     (note,) = notes_about(result, "is assumed")
     assert note.startswith("the floor of aci_bench_accuracy, 1, is assumed: it is the mark of an answer with nothing")
     assert result.validity.notes.index(note) > 0, "of the least weight"
-
-
-def test_the_floor_of_a_jury_is_the_lowest_mark_of_its_scale() -> None:
-    none = FloorScores(None, [], None, TimeLimit(0.0))
-    floor = Floor("empty", -2.0, 3, {"empty": -2.0}, assumed=True)
-    assert none.floors({"jury_score": 3}, -2.0) == {"jury_score": floor}
-    assert floor.named == "empty (assumed)"
-    above = score(4.0, 3.5, 4.5)
-    assert [note.importance for note in notes_on_floors("m", {"m": above}, {"m": floor})] == [Importance.BACKGROUND]
-    assert list(notes_on_floors("m", {}, {"m": floor})) == []
 
 
 def test_what_is_known_of_a_data_set_is_taken_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

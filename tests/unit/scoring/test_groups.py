@@ -11,13 +11,7 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.multitest import multipletests
 
-from eval_factory.scoring.groups import (
-    MOST_GROUPS,
-    SMALLEST_GROUP,
-    Groups,
-    p_value_of_difference,
-    scores_by_group,
-)
+from eval_factory.scoring.groups import _MOST_GROUPS, SMALLEST_GROUP, Groups, p_value_of_difference, scores_by_group
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
@@ -104,12 +98,10 @@ def test_groups_leave_out_what_the_score_leaves_out() -> None:
 def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
     values = {key(number): 1.0 for number in range(20)}
     members = {
-        "one": {"only": list(values)},
-        "few": {"b": keys(0, 10), "a": keys(10, 20)},
-        "most": {str(n): [key(n), key(n + 10)] for n in range(10)},
-        "many": {str(n): [key(n)] for n in range(20)},
+        "one": {"only": list(values)}, "few": {"b": keys(0, 10), "a": keys(10, 20)},
+        "most": {str(n): [key(n), key(n + 10)] for n in range(10)}, "many": {str(n): [key(n)] for n in range(20)},
         "other": {"x": [key(0)], "y": [key(99)]},  # of another split: not in this metric's values
-    }
+    }  # fmt: skip
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
     assert list(found.scores) == ["few"]
     assert list(found.scores["few"]) == ["a", "b"]
@@ -119,24 +111,14 @@ def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
 def test_a_field_with_more_values_than_the_most_groups_is_left_out() -> None:
     """However many instances there are: nobody reads such a table."""
     size = SMALLEST_GROUP
-    values = {key(number): 1.0 for number in range(size * (MOST_GROUPS + 1))}
+    values = {key(number): 1.0 for number in range(size * (_MOST_GROUPS + 1))}
     members = {
-        "most": {str(n): keys(size * n, size * (n + 1)) for n in range(MOST_GROUPS)},
-        "more": {str(n): keys(size * n, size * (n + 1)) for n in range(MOST_GROUPS + 1)},
+        "most": {str(n): keys(size * n, size * (n + 1)) for n in range(_MOST_GROUPS)},
+        "more": {str(n): keys(size * n, size * (n + 1)) for n in range(_MOST_GROUPS + 1)},
     }
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
     assert {name: len(groups) for name, groups in found.scores.items()} == {"most": 60}
     assert found.hidden == {}
-
-
-def test_a_group_of_missing_instances_alone_is_left_out() -> None:
-    values = {key(number): float(number < 10) for number in range(30)}
-    members = {"ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 30)}}
-    missing = {*keys(20, 30), ("of another split", 0, None)}
-    ((name, groups),) = scores_by_group(context(values), members, missing, failed_as_zero=False).scores.items()
-    assert (name, {value: scores["m"].value for value, scores in groups.items()}) == ("ward", {"a": 1.0, "b": 0.0})
-    zeroed = scores_by_group(context(values), members, missing, failed_as_zero=True).scores["ward"]
-    assert {value: scores["m"].value for value, scores in zeroed.items()} == {"a": 1.0, "b": 0.0, "c": 0.0}
 
 
 def test_groups_show_the_corrected_value_beside_helms() -> None:

@@ -70,11 +70,6 @@ def test_wilson_takes_a_number_that_is_not_whole_and_another_quantile() -> None:
     assert low < 0.3 < high
 
 
-@pytest.mark.parametrize("degrees", [1, 4, 54, 999])
-def test_t_quantiles_are_scipys(degrees: int) -> None:
-    assert t_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees))
-
-
 def test_effective_clusters_are_kishs_number() -> None:
     assert effective_clusters("aabbcc") == 3
     assert effective_clusters("aaaaaabcd") == 81 / 39

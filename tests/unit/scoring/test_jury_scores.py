@@ -25,11 +25,6 @@ def test_a_jurys_metric_and_its_corrected_one_are_judged(name: str, jury: str | 
     assert is_judged(replace(METRIC, name=name), jury) is judged
 
 
-def test_ratings_are_on_their_scale() -> None:
-    found = of_the_jury(METRIC, Tally())
-    assert found == replace(METRIC, scale=(1.0, 5.0))
-
-
 def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
     """Empty or filtered; one of another metric's instances gets none. The mean is then not HELM's."""
     tally = Tally(empty={key(1), key(9)}, filtered={key(2)})

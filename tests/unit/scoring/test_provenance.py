@@ -122,25 +122,6 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     assert provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at is None
 
 
-@pytest.mark.parametrize(
-    ("task", "extra", "expected"),
-    [
-        ("pubmed_qa", {}, ("2019-09", True)),
-        ("healthbench", {"data_path": "mine.jsonl"}, (None, None)),
-        ("mimic_bhc", {"data_path": "my_copy.jsonl"}, ("2024-03", False)),
-        ("helm:mmlu:subject=virology", {}, (None, None)),
-    ],
-)
-def test_since_when_the_benchmark_and_its_answers_are_public(
-    task: str, extra: dict[str, str], expected: tuple[str | None, bool | None], tmp_path: Path
-) -> None:
-    """The user's own files in the place of public data are of an unknown date; a copy of gated data is of theirs."""
-    given = {f"config.params.extra.{name}": str(tmp_path / value) for name, value in extra.items()}
-    made = plan({"config.type": task, "config.output_dir": str(tmp_path / "out"), **given})
-    record = provenance_of(made, "scenario", "0" * 64, None, None)
-    assert (record.published, record.answers_public) == expected
-
-
 def test_data_that_are_not_here_keep_their_hashes() -> None:
     stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
     made = {

@@ -13,7 +13,6 @@ from eval_factory.helm import output
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.readability import (
-    LONGEST_REFUSAL,
     AnswerForm,
     Raw,
     Readability,
@@ -21,7 +20,6 @@ from eval_factory.scoring.readability import (
     is_refusal,
     nothing_is_right,
     raw_of,
-    right_answers,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.framework import HelmEntry, load_framework
@@ -120,11 +118,6 @@ def test_open_text_has_no_form(texts: tuple[str, ...], tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("method", ["", "multiple_choice_separate_original", "multiple_choice_joint_chain_of_thought"])
-def test_what_is_asked_otherwise_has_no_form(method: str, tmp_path: Path) -> None:
-    assert answer_form_of(helm(), run(tmp_path / "r", entry("A"), method=method), "exact_match") is None
-
-
 def test_where_helm_matches_nothing_exactly_there_is_no_form(tmp_path: Path) -> None:
     judged = run(tmp_path / "r", entry("A"), metric="accuracy", method="multiple_choice_joint")
     assert answer_form_of(helm(), judged, "exact_match") is None
@@ -188,10 +181,6 @@ def with_extra(**extra: Any) -> dict[str, Any]:
     return {**asked, "instance": {**asked["instance"], "extra_data": extra}}
 
 
-def test_right_answers_are_those_that_are_marked_so() -> None:
-    assert right_answers(state("a", "b")) == ["a"]
-
-
 DECLINED = "I cannot provide medical advice."
 
 
@@ -235,11 +224,6 @@ def test_an_answer_that_declines(answer: str) -> None:
 )  # fmt: skip
 def test_an_answer_that_does_not(answer: str) -> None:
     assert not is_refusal(answer)
-
-
-def test_what_goes_on_says_something_beside() -> None:
-    assert is_refusal(DECLINED.ljust(LONGEST_REFUSAL, "x"))
-    assert not is_refusal(DECLINED.ljust(LONGEST_REFUSAL + 1, "x"))
 
 
 LETTER = AnswerForm("a letter", lambda _state, answer: answer in ("A", "B"), lambda _state: {"A": "yes", "B": "no"})
@@ -404,13 +388,6 @@ def chat(content: str | None, reason: str = "stop", **message: Any) -> dict[str,
 )  # fmt: skip
 def test_what_an_answer_was_before(response: dict[str, Any], expected: Raw) -> None:
     assert raw_of(response, model())[0] == expected
-
-
-def test_a_completion_has_no_message() -> None:
-    response: dict[str, Any] = {"choices": [{"text": "<think>hm</think>B", "finish_reason": "stop"}]}
-    assert raw_of(response, model("completions"))[0] == Raw(stripped=True)
-    response["choices"][0]["message"] = "odd"
-    assert raw_of(response, model("completions"))[0] == Raw(stripped=True)
 
 
 def score(value: float, metric: str = "exact_match") -> Score:

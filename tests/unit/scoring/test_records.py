@@ -82,13 +82,6 @@ def test_an_answer_is_found_by_its_request(here: Plan) -> None:
     assert answers.raw_to(output.RequestState.model_validate(state(1, "yes"))) is None
 
 
-@pytest.mark.parametrize(("limit", "reportable"), [(0.5, True), (0.4, False)])
-def test_unreadable_answers_make_a_run_not_reportable(tmp_path: Path, limit: float, *, reportable: bool) -> None:
-    here = plan({"config.output_dir": str(tmp_path), "config.params.extra.max_unreadable": limit})
-    result = result_of(here, state(0, "yes"), state(1, " "))
-    assert (result.reportable, result.validity.instances.unreadable) == (reportable, 1)
-
-
 def test_options_have_a_lenient_score_beside_helms(here: Plan) -> None:
     mapping: dict[str, Any] = {"output_mapping": {"A": "yes", "B": "no"}}
     states = [state(0, "A.", **mapping), state(1, "A", **mapping), state(2, "B", **mapping), state(3, None, **mapping)]
@@ -173,9 +166,3 @@ def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
     )  # fmt: skip
     assert [one.categories for one in records] == [{"theme": "care", "tag": "urgent", "canary": "c"}]
     assert [one.categories for one in replace(records, rubric=None)] == [{"canary": "c"}]
-
-
-def test_an_empty_answer_is_named_as_it_is_counted(here: Plan) -> None:
-    result = result_of(here, state(0, " \n"), state(1, "yes"), state(2, ""), state(3, None))
-    assert [line.signs for line in result.instances] == [("empty",), (), ("empty",), ()]
-    assert result.validity.instances.empty == 2

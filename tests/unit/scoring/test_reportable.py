@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.reportable import MARKERS, PROMPT, TOKENS, is_reportable, why_not_reportable, why_unreadable
+from eval_factory.scoring.reportable import _PROMPT, _TOKENS, MARKERS, is_reportable, why_not_reportable, why_unreadable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -63,11 +63,6 @@ def whole(tmp_path: Path) -> TaskResult:
     return result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
 
 
-def test_a_reason_against_it_is_enough() -> None:
-    assert is_reportable("m", {"m"}, instances(8), 0.0)
-    assert not is_reportable("m", {"m"}, instances(8), 0.0, ["a reason"])
-
-
 def short_of(whole: TaskResult, *reasons: str, scored: int = 4, to_ask: bool = True) -> str:
     counts = replace(whole.validity.instances, scored=scored)
     validity = replace(whole.validity, instances=counts, not_reportable=reasons)
@@ -109,8 +104,8 @@ def test_what_to_set_follows_from_what_is_most_frequent() -> None:
         "9 of 10 answers say nothing that can be scored (4 cut off while the model was thinking, 3 empty,"
         " 2 not in the form that the benchmark asks for); max_unreadable is 0.1"
     )
-    assert advice[:-1] == [TOKENS, PROMPT, MARKERS]
+    assert advice[:-1] == [_TOKENS, _PROMPT, MARKERS]
     assert "extra.max_unreadable accepts more" in advice[-1]
     first, *advice = told(unreadable=2, unparsed=2)
     assert "(2 not in the form that the benchmark asks for);" in first
-    assert advice[:-1] == [PROMPT, MARKERS]
+    assert advice[:-1] == [_PROMPT, MARKERS]

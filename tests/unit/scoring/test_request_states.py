@@ -10,14 +10,11 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.request_states import (
-    BETWEEN,
     LONGEST_CATEGORY,
     RepeatedRows,
     categories_of,
     finish_reason_of,
     has_failed,
-    key_of,
-    text_of,
     was_filtered,
 )
 from unit.scoring.test_tally import entry
@@ -25,12 +22,6 @@ from unit.scoring.test_tally import entry
 
 def state(**changes: Any) -> output.RequestState:
     return output.RequestState.model_validate(entry(0, **changes))
-
-
-def test_a_key_is_the_instance_its_trial_and_its_perturbation() -> None:
-    assert key_of(state()) == ("id0", 0, None)
-    perturbed = state(train_trial_index=2, instance={"perturbation": {"name": "typos"}})
-    assert key_of(perturbed) == ("id0", 2, "typos")
 
 
 @pytest.mark.parametrize(
@@ -63,12 +54,6 @@ def test_why_an_answer_ended() -> None:
     assert reason(None) is None
 
 
-def test_the_text_of_an_answer_is_its_first_completion() -> None:
-    assert text_of(state(result={"success": True, "completions": [{"text": "a"}, {"text": "b"}]})) == "a"
-    assert text_of(state(result={"success": True})) == ""
-    assert text_of(state(result=None)) == ""
-
-
 def test_categories_are_short_texts_and_numbers() -> None:
     short = {"truth": False, "whole": 0, "broken": 2.5, "text": "", "longest": "x" * LONGEST_CATEGORY}
     long = {"none": None, "list": ["a"], "mapping": {"a": 1}, "long": "x" * (LONGEST_CATEGORY + 1)}
@@ -78,14 +63,10 @@ def test_categories_are_short_texts_and_numbers() -> None:
 
 
 ROWS = [
-    ("id0", "Which?", "a"),
-    ("id1", "Which one?", "a"),
+    ("id0", "Which?", "a"), ("id1", "Which one?", "a"),
     ("id2", "which? ", "A"),  # but for blanks and capitals
-    ("id3", "Which?", "b"),
-    ("id4", "Which?", "b"),
-    ("id5", "Which?\n", "c"),
-    ("id6", "Which?a", ""),
-]
+    ("id3", "Which?", "b"), ("id4", "Which?", "b"), ("id5", "Which?\n", "c"), ("id6", "Which?a", ""),
+]  # fmt: skip
 
 
 def test_a_row_is_repeated_where_question_and_gold_answer_are_there_already() -> None:
@@ -93,13 +74,6 @@ def test_a_row_is_repeated_where_question_and_gold_answer_are_there_already() ->
     assert [rows.add(*row) for row in ROWS] == [False, False, True, False, True, False, False]
     assert rows.repeated == {"id2", "id4"}
     assert rows.with_another_gold == {"id3", "id5"}
-
-
-def test_another_trial_of_an_instance_is_no_other_instance() -> None:
-    rows = RepeatedRows()
-    again = [rows.add(*row) for _ in range(2) for row in ROWS]
-    assert again[: len(ROWS)] == again[len(ROWS) :]
-    assert (len(rows.repeated), len(rows.with_another_gold)) == (2, 2)
 
 
 def test_the_answers_to_choose_from_are_a_part_of_the_question() -> None:
@@ -110,15 +84,6 @@ def test_the_answers_to_choose_from_are_a_part_of_the_question() -> None:
     assert rows.with_another_gold == set()
     assert not rows.add("id3", "Which?", "x", ["all", "x"])
     assert rows.with_another_gold == {"id3"}
-
-
-@pytest.mark.parametrize("blank", [BETWEEN, "\n", "\u2003"])
-def test_any_blank_is_a_blank(blank: str) -> None:
-    """Also what stands between two texts."""
-    rows = RepeatedRows()
-    assert not rows.add("id0", "a b", "g")
-    assert rows.add("id1", f"a{blank}b", "g")
-    assert not rows.add("id2", "a", "g", ["b"])
 
 
 def test_notes_count_both_kinds() -> None:

@@ -56,11 +56,6 @@ def by_one(*met: bool | None) -> JudgedCase:
 FAILED = JudgedCase(CRITERIA, None)
 
 
-def test_a_case_that_was_not_answered_has_no_score_and_all_its_bounds() -> None:
-    assert (FAILED.score(), FAILED.score_by("a"), FAILED.shares()) == (None, None, [None] * 3)
-    assert FAILED.bounds() == (near(-0.5), near(1.0))
-
-
 def test_the_score_is_the_majoritys_and_each_judge_has_its_own() -> None:
     found = case(
         {"a": True, "b": True, "c": False}, {"a": False, "b": True, "c": None}, {"a": False, "b": None, "c": False}

@@ -19,9 +19,8 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.run_notes import NO_ROWS, NOT_CONFINED, notes_of, notes_on_data, notes_on_labels
+from eval_factory.scoring.run_notes import _NOT_CONFINED, NO_ROWS, notes_of, notes_on_data, notes_on_labels
 from eval_factory.scoring.tally import Tally
-from eval_factory.tasks.custom_benchmark import Benchmark
 from eval_factory.tasks.framework import About
 from unit.builders import plan
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
@@ -158,15 +157,6 @@ def test_right_answers_that_are_nothing_are_said(tmp_path: Path) -> None:
     assert text.startswith("2 of 9 instances: HELM's quasi metrics drop articles")
 
 
-def test_right_answers_of_a_custom_benchmark_were_looked_at_before_the_run(tmp_path: Path) -> None:
-    here = plan()
-    none = tmp_path / "none"
-    benchmark = Benchmark(none, "own", "", none, none, None, ("exact_match",), None, 1, {}, ())
-    own = replace(here, evaluation=replace(here.evaluation, benchmark=benchmark))
-    seen = replace(asked(WHOLE), nothing_right=2)
-    assert notes_of(own, run_of(tmp_path), NOTHING, seen, ()) == []
-
-
 def test_answers_that_speak_to_their_judges_are_said(tmp_path: Path) -> None:
     text = (
         "2 answers speak to their judges (see `injection` in results.jsonl):"
@@ -286,7 +276,7 @@ def test_queries_that_had_less_time_are_counted(tmp_path: Path) -> None:
 def test_what_is_not_confined_by_us_is_said(tmp_path: Path) -> None:
     flags = {"config.type": "helm:bigcodebench:version=v0.1.3", "config.params.extra.allow_code_execution": True}
     (note,) = notes_on_data(plan({**flags, "config.output_dir": str(tmp_path)}))
-    assert note == (Importance.DOUBTFUL, NOT_CONFINED)
+    assert note == (Importance.DOUBTFUL, _NOT_CONFINED)
 
 
 def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from eval_factory.core.results import Stats
 from eval_factory.helm import names, output
-from eval_factory.helm.judge_output import SCALE
 from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.scores import (
     InstanceKey,
@@ -51,21 +50,6 @@ def test_a_score_says_what_it_is_of() -> None:
     assert (
         score.value, score.stats, score.metric, score.split, score.perturbation,
     ) == (0.5, stats, "em", "valid", "typos")  # fmt: skip
-
-
-def test_a_score_says_which_way_is_better_on_what_scale() -> None:
-    stats = Stats(1, 0.5, None, None, None, None, None)
-    known = MetricValues("rouge_l@valid", "rouge_l", 0.5, merged=False).score(0.5, stats)
-    assert (known.higher_is_better, known.scale, known.unit) == (True, (0, 1), "overlap")
-    unknown = MetricValues("surprise", "surprise", 0.5, merged=False, scale=(0, 10)).score(0.5, stats)
-    assert (unknown.higher_is_better, unknown.scale, unknown.unit) == (None, (0, 10), None)
-    jury = MetricValues("my_jury", "my_jury", 4.0, merged=False, scale=SCALE).score(4.0, stats)
-    assert (jury.higher_is_better, jury.scale, jury.unit) == (True, (1, 5), "rating")
-
-
-def test_what_is_no_score_or_was_never_computed_is_left_out(tmp_path: Path) -> None:
-    """`num_references` describes the data; `never` has no mean."""
-    assert list(values_of(tmp_path, {"em": [1.0, 1.0, 1.0, 1.0]})) == ["em", "em@valid"]
 
 
 def test_worst_cases_count_where_something_was_perturbed(tmp_path: Path) -> None:
@@ -261,13 +245,6 @@ def test_a_missing_instance_leaves_the_score_or_counts_as_zero() -> None:
     assert score_of(context(values), set(values), failed_as_zero=False) is None
 
 
-def test_bounds_do_not_look_at_what_missing_instances_were_given() -> None:
-    """HELM gives an instance without an answer some value; it may lie outside the scale."""
-    assert bounds_of(context({key(0): 1.0, key(1): 7.0}), {key(1)}) == (0.5, 1.0)
-    assert bounds_of(context({key(0): 1.0, key(1): 7.0}), set()) is None
-    assert bounds_of(MetricValues("m", "m", 0.5, merged=False), {key(1)}) is None
-
-
 def test_bounds_of_a_whole_run_are_helms_value_itself() -> None:
     pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
     assert bounds_of(pooled, set()) == (0.75, 0.75)
@@ -355,10 +332,3 @@ def test_a_ratio_of_sums_has_a_bootstrap_interval() -> None:
     few = score_of(sorted_in_pairs, set(), failed_as_zero=False)
     assert few is not None
     assert few.stats.ci_method is None
-
-
-@pytest.mark.parametrize("counts", [{}, {key(0): 4}, dict.fromkeys(map(key, range(8)), 0)])
-def test_what_helm_computed_otherwise_has_none(counts: dict[InstanceKey, int]) -> None:
-    score = score_of(ratio(0.9, counts), set(), failed_as_zero=False)
-    assert score is not None
-    assert (score.value, score.stats.ci_method, score.stats.ci_low) == (0.9, None, None)

@@ -13,16 +13,7 @@ from eval_factory.core.results import Figures, RequestSpan, Spent, SpentByRole, 
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.paid_answers import write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.scoring.usage import (
-    CostTally,
-    chosen_cost,
-    cost_of_all,
-    response_statistics,
-    tally_costs,
-    usage_of,
-    why_unknown,
-    with_costs,
-)
+from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of, why_unknown, with_costs
 from unit.builders import plan
 
 THEN = Price(1.0, 0.0, source="genai-prices 1")
@@ -71,24 +62,6 @@ def test_the_users_table_of_now_goes_before_the_price_of_then(tmp_path: Path) ->
     costs = tally_costs(folder(tmp_path), {"model": TABLE})
     assert chosen_cost(costs, "old", "model") == Cost(5.0, "table", 1, 0, price=TABLE)
     assert chosen_cost(costs, None, "model") == Cost(10.25, "endpoint, table", 3, 0, price=TABLE)
-
-
-def test_of_what_nobody_knows_there_is_no_cost(tmp_path: Path) -> None:
-    assert cost_of_all([]) is None
-    assert cost_of_all([CostTally(unpriced=3)]) is None
-    assert tally_costs(tmp_path / "none.db", {}) == {}
-    free = CostTally(values=[0.0], sources={"endpoint"})
-    assert cost_of_all([free, CostTally(unpriced=2)]) == Cost(0.0, "endpoint", 1, 2)
-
-
-def test_judges_stand_in_the_order_in_which_they_are_configured(tmp_path: Path) -> None:
-    judges = [{"name": name, "model_id": "m"} for name in ("zeta", "alpha")]
-    here = plan({"config.output_dir": str(tmp_path), "config.type": "aci_bench", "config.params.extra.judges": judges})
-    one = Spent(1, 0, 0, 1, 1, None, None)
-    spent = SpentByRole(one, dict.fromkeys(("model", "alpha", "of an earlier run", "zeta"), one))
-    usage = with_costs(Usage(spent, SpentByRole(one, {"zeta": one}), 1, 1.0), here, "new")
-    assert list(usage.this_run.roles) == ["model", "zeta", "alpha", "of an earlier run"]
-    assert list(usage.all_runs.roles) == ["zeta"]
 
 
 def test_why_a_cost_is_not_known_is_said_of_who_may_ask_for_money(tmp_path: Path) -> None:
@@ -280,10 +253,3 @@ def test_finish_reasons_are_of_the_models_answers(cache: ResponseCache) -> None:
         cache.save(Answer(f"k{number}", "model", "m", {}, body, 1.0, 1.0), journalled())
     cache.save(Answer("judge", "gpt", "m", {}, bodies[0], 1.0, 1.0), journalled(role="gpt"))
     assert response_statistics(cache.path).finish_reasons == {"stop": 2, "length": 1}
-
-
-def test_without_a_journal_nothing_is_known(tmp_path: Path) -> None:
-    found = response_statistics(tmp_path / "none.db")
-    assert (found.responses, found.successful, found.runs, found.status_codes) == (0, 0, (), {})
-    assert {found.prompt_tokens, found.completion_tokens, found.total_tokens, found.latency_s} == {NONE}
-    assert found.finish_reasons == {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.tasks.choice_question import (
+    _NAME,
     ALONE,
     LABELS,
-    NAME,
     REFERS,
     name_of,
     number_of_order,
@@ -80,6 +80,6 @@ def test_there_are_no_more_orders_than_there_can_be() -> None:
 
 
 def test_the_name_of_an_order_is_read_again() -> None:
-    assert name_of(3) == f"{NAME}3"
+    assert name_of(3) == f"{_NAME}3"
     assert [number_of_order(name) for name in (None, name_of(2), name_of(12))] == [1, 2, 12]
-    assert [number_of_order(name) for name in ("robustness", f"{NAME}2.worst", NAME, "3")] == [None] * 4
+    assert [number_of_order(name) for name in ("robustness", f"{_NAME}2.worst", _NAME, "3")] == [None] * 4

@@ -261,8 +261,7 @@ def test_a_sum_with_an_unknown_part_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "needed"),
-    [("max_cost", 0.5), ("max_requests", 40), ("max_tokens_total", 2000.0), ("max_wall_s", 1800.0)],
+    ("limit", "needed"), [("max_cost", 0.5), ("max_requests", 40), ("max_tokens_total", 2000.0), ("max_wall_s", 1800.0)]
 )
 def test_a_limit_is_reached_by_more_than_it_allows(limit: str, needed: Any) -> None:
     assert beyond(Budget(**{limit: needed}), Figures()) == {}

@@ -28,8 +28,7 @@ FATAL = {"event": logs.FATAL, "message": "cannot reach http://llm.example:8000/v
 
 
 @pytest.mark.parametrize(
-    ("place", "is_told"),
-    [("llm.example:8000", True), ("llm.example", True), ("api.github.com", False), ("", False)],
+    ("place", "is_told"), [("llm.example:8000", True), ("llm.example", True), ("api.github.com", False), ("", False)]
 )
 def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
     blocked: list[dict[str, Any]] = [{"event": logs.BLOCKED, "place": place}] if place else []

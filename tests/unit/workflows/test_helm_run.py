@@ -153,8 +153,7 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
 
 
 @pytest.mark.parametrize(
-    ("returncode", "run_id", "said"),
-    [(1, "mine", "the disk is full"), (1, "other", None), (0, "mine", None)],
+    ("returncode", "run_id", "said"), [(1, "mine", "the disk is full"), (1, "other", None), (0, "mine", None)]
 )
 def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id: str, said: str | None) -> None:
     tail = ("a line", logs.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")

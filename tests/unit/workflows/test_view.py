@@ -21,7 +21,7 @@ from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.workflows import view, view_site
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.view import HEADERS, PageServer
-from eval_factory.workflows.view_site import INDEX, suite_folder
+from eval_factory.workflows.view_site import _INDEX, suite_folder
 from unit.workflows.test_view_runs import RUN, finished, tree
 
 Told = list[tuple[Path, list[str], RunContext]]
@@ -56,7 +56,7 @@ def test_pages_as_files(told: Told, tmp_path: Path) -> None:
     pages = exported([tmp_path / "a"], tmp_path / "new/site")
     assert (pages.folder, pages.address) == (tmp_path / "new/site", None)
     assert stat.S_IMODE(pages.folder.stat().st_mode) == 0o700, "patients' texts"
-    assert (pages.folder / INDEX).is_file()
+    assert (pages.folder / _INDEX).is_file()
     suite = suite_folder(pages.folder)
     assert (suite / RUN / "stats.json").is_file()
     assert not [path for path in pages.folder.rglob("*") if path.is_symlink()]

@@ -20,7 +20,7 @@ from typing import Any
 MEMORY = 4_000_000_000
 FILE_SIZE = 64_000_000
 OPEN_FILES = 256
-TIMED_OUT = 124
+_TIMED_OUT = 124
 MAX_REASON = 500
 
 
@@ -74,7 +74,7 @@ def end_after(seconds: float) -> None:
     """End this process then: by the clock, and by the processor's where the interpreter itself is stuck."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 2)
-    timer = threading.Timer(seconds, os._exit, [TIMED_OUT])
+    timer = threading.Timer(seconds, os._exit, [_TIMED_OUT])
     timer.daemon = True
     timer.start()
 

@@ -140,7 +140,7 @@ def _explained(row: dict[str, str]) -> str:
     return f"{option.strip()}. {explanation}".strip()
 
 
-ID = "id"  # a column of a user's table
+_ID = "id"  # a column of a user's table
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
 
 
@@ -215,10 +215,10 @@ def keep_other_columns() -> None:
 
 def _beside(table: _Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
     """Of each row the id, and the cells of the columns that stand in neither prompt nor answers."""
-    found = [row[ID] for _, row in table.iterrows()] if ID in table.columns else []
+    found = [row[_ID] for _, row in table.iterrows()] if _ID in table.columns else []
     # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
-    named = ID in table.columns and len(set(found)) == len(found) and all(name.strip() for name in found)
-    left_out = (shown - {CLUSTER}) | ANSWERS | ({ID} if named else set())
+    named = _ID in table.columns and len(set(found)) == len(found) and all(name.strip() for name in found)
+    left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
     kept = [name for name in table.columns if name not in left_out]
     rows = [{name: row[name] for name in kept} for _, row in table.iterrows()]
     return (found if named else [None] * len(rows)), rows

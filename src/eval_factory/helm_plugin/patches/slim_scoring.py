@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 Kind = Callable[[float], Any]
 """What a value is made of again when it was packed: its type."""
 
-LARGEST = 2**53
+_LARGEST = 2**53
 """A float holds every whole number up to here."""
 
 TOGETHER = 1_000
@@ -176,7 +176,7 @@ def packing_of(stat: Any) -> Kind | None:
 def _number(value: Any) -> Kind | None:
     kind = type(value)
     if kind is int:
-        return int if -LARGEST <= value <= LARGEST else None
+        return int if -_LARGEST <= value <= _LARGEST else None
     if kind is float or (kind.__module__ == "numpy" and kind.__name__ == "float64"):
         return None if value == 0 and copysign(1, value) < 0 else kind
     return None

@@ -27,8 +27,8 @@ from eval_factory.helm_plugin.session import SHORTENED, code_execution
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.request_state import RequestState
 
-TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
-START_LIMIT_S = 60.0
+_TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
+_START_LIMIT_S = 60.0
 MAX_WORKERS = 4
 TOTAL_LIMIT_S, SHORT_LIMIT_S = names.SQL_TOTAL_LIMIT_S, names.SQL_SHORT_LIMIT_S
 
@@ -109,7 +109,7 @@ class _Worker:
             stdout=subprocess.PIPE,
         )
         try:
-            ready = _line(process, START_LIMIT_S) == sql_worker.READY
+            ready = _line(process, _START_LIMIT_S) == sql_worker.READY
         except (EOFError, TimeoutError):
             ready = False
         if not ready:
@@ -177,7 +177,7 @@ def execute(
         QueryFailed: the message says why, as SQLite says it.
         RuntimeError: the database cannot be read.
     """
-    asked = TIME_LIMIT_S if seconds is None else seconds
+    asked = _TIME_LIMIT_S if seconds is None else seconds
     worker = _idle.get()
     started = time.monotonic()
     granted = _budget.limit(asked) if of_model else asked

@@ -110,7 +110,7 @@ def _limit(what: int, most: int) -> None:
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def serve(questions: TextIO, answers: TextIO) -> None:
+def _serve(questions: TextIO, answers: TextIO) -> None:
     """Until helm-run closes the pipe, or is gone."""
     for line in questions:
         uri, query, seconds, largest = json.loads(line)
@@ -128,4 +128,4 @@ if __name__ == "__main__":
     end_with_parent(os.getppid())  # the pipe is only looked at after a query
     sys.stdout.write(READY.decode())
     sys.stdout.flush()
-    serve(sys.stdin, sys.stdout)
+    _serve(sys.stdin, sys.stdout)

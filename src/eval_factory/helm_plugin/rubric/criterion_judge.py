@@ -30,7 +30,7 @@ from eval_factory.tasks.rubric_case import RUBRICS, Criterion
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.scenario_state import ScenarioState
 
-MAX_TOKENS = 4096
+_MAX_TOKENS = 4096
 """What HELM grants a judge."""
 
 TRIES = 2
@@ -63,7 +63,7 @@ def judgement(
         Exception: a limit of the run is reached, so that nothing more is asked.
     """
     request = Request(
-        model=model, model_deployment=deployment, prompt=prompt, temperature=0.0, max_tokens=MAX_TOKENS
+        model=model, model_deployment=deployment, prompt=prompt, temperature=0.0, max_tokens=_MAX_TOKENS
     )  # fmt: skip
     asked: list[Request] = []
     reason = ""

@@ -17,14 +17,14 @@ from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_o
 from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import (
     HEALTHBENCH_METRIC,
-    PUBLISHED,
+    PUBLISHED_RUBRICS,
     RUBRIC_RUN_SPEC,
     WHOLE,
     RubricCase,
     published_url,
 )
 
-MAX_TOKENS = 2048
+_MAX_TOKENS = 2048
 """Of an answer: what the published sampler of HealthBench grants."""
 
 
@@ -43,7 +43,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         self._form, self._file, self._subset = cast(FileForm, form), dataset_file, subset
 
     def get_instances(self, output_path: str) -> list[Instance]:
-        file = Path(output_path) / PUBLISHED[self._subset or WHOLE] if self._file is None else Path(self._file)
+        file = Path(output_path) / PUBLISHED_RUBRICS[self._subset or WHOLE] if self._file is None else Path(self._file)
         if self._file is None:
             file.parent.mkdir(parents=True, exist_ok=True)
             ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
@@ -91,7 +91,7 @@ def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec
         "name": own["name"], "description": own["description"], "form": OWN, "dataset_file": own["dataset_file"],
         "subset": None,
     }  # fmt: skip
-    asked = (own.get("max_tokens", MAX_TOKENS), criteria_per_request)
+    asked = (own.get("max_tokens", _MAX_TOKENS), criteria_per_request)
     return _run_spec(own["name"], scenario, own["metric"], own["judges"], asked)
 
 
@@ -106,5 +106,5 @@ def healthbench(
     }  # fmt: skip
     judges = _read(jury_config_path)["judges"]
     return _run_spec(
-        f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, (MAX_TOKENS, criteria_per_request)
+        f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, (_MAX_TOKENS, criteria_per_request)
     )

@@ -24,7 +24,7 @@ from eval_factory.core.secrets import REDACTED
 from eval_factory.report.reader import instance_record
 from eval_factory.report.result_plots import InstanceNumbers
 
-SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
+_SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
 """Verdict -> the share of its points that a criterion counts; an unjudged one has none."""
 LONGEST_WORDS = 2_000
 """Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl has the rest."""
@@ -42,7 +42,7 @@ _TAG, _OF_CRITERIA = "tag", "criterion_"
 
 def points_lost(criterion: Mapping[str, Any]) -> float | None:
     """Against the best answer that there can be; None where no judge decided."""
-    share = SHARES.get(criterion["verdict"])
+    share = _SHARES.get(criterion["verdict"])
     if share is None:
         return None
     points = float(criterion["points"])
@@ -179,10 +179,10 @@ class LostPoints:
         return place
 
 
-LARGEST = 256 * 1024 * 1024
+_LARGEST = 256 * 1024 * 1024
 """Bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros."""
 TYPE = "application/x-eval-factory"
-INDEX = "index"
+_INDEX = "index"
 _BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
 
 
@@ -217,24 +217,24 @@ def _text_of(packed: str) -> str:
         ValueError, zlib.error: it is no such block, or too large.
     """
     unpacker = zlib.decompressobj(wbits=31)
-    text = unpacker.decompress(base64.b64decode(packed, validate=True), LARGEST)
+    text = unpacker.decompress(base64.b64decode(packed, validate=True), _LARGEST)
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("it is cut, or too large")
     return text.decode()
 
 
-CHUNK = 250
+_CHUNK = 250
 """Instances that are unpacked together when one of them is opened."""
-CUT_OFF, FILTERED = "length", "content_filter"
+_CUT_OFF, _FILTERED = "length", "content_filter"
 """Why an answer ended, as endpoints say it."""
 FAR_APART = 2.0
 """Marks between judges that are told as a disagreement."""
 PREVIEW, ANSWER_PREVIEW = 90, 48
 """Characters of a prompt and an answer in the table."""
-QUESTION = "Question:"
+_QUESTION = "Question:"
 """What stands before the question in most of HELM's prompts."""
 
-FLAGS = (
+_FLAGS = (
     "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
     "thinking_unfinished", "filtered", "unjudged", "prompt_truncated", "injection",
     *SIGNS,
@@ -305,7 +305,7 @@ class InstancePacker:
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
         self._waiting.append(instance_record(instance, outcome))
-        if len(self._waiting) == CHUNK:
+        if len(self._waiting) == _CHUNK:
             self._pack()
 
     def finish(self) -> InstanceBlocks:
@@ -317,9 +317,9 @@ class InstancePacker:
         for row in self._rows:
             if row.value is not None:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
-        counts = {flag: sum(flag in row.flags for row in self._rows) for flag in FLAGS}
+        counts = {flag: sum(flag in row.flags for row in self._rows) for flag in _FLAGS}
         most = self._lost.most()
-        blocks = (compressed_block(self.run, INDEX, self._index(middle, most)), *self._blocks)
+        blocks = (compressed_block(self.run, _INDEX, self._index(middle, most)), *self._blocks)
         lost = tuple(most.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
 
@@ -344,7 +344,7 @@ class InstancePacker:
             groups=tuple(None if (one := record.categories.get(name)) is None else str(one) for name in self.fields),
             latency_s=record.latency_s,
             tokens=record.completion_tokens,
-            preview=first_words(prompt.rpartition(QUESTION)[2], PREVIEW) if self.with_texts else "",
+            preview=first_words(prompt.rpartition(_QUESTION)[2], PREVIEW) if self.with_texts else "",
             answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
             lost=() if record.error is not None else self._lost.add(record.criteria),
         )
@@ -400,12 +400,12 @@ class InstancePacker:
         groups = [[name, list(known)] for name, known in zip(self.fields, names, strict=True)]
         lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
         yield json_line({
-            "chunk": CHUNK, "flags": FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
+            "chunk": _CHUNK, "flags": _FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
             "metric": None if self.main is None else self.main.metric, **lost,
         })  # fmt: skip
         numbers = {place: number for number, place in enumerate(most)}
         for row, members in zip(self._rows, numbered, strict=True):
-            bits = sum(1 << place for place, flag in enumerate(FLAGS) if flag in row.flags)
+            bits = sum(1 << place for place, flag in enumerate(_FLAGS) if flag in row.flags)
             cost = [[numbers[place] for place in row.lost if place in numbers]] if numbers else []
             shown = [row.latency_s, row.tokens, row.preview, row.answer]
             yield json_line([*row.key, row.value, bits, members, *shown, *cost])
@@ -414,10 +414,10 @@ class InstancePacker:
 def flags_of(record: InstanceRecord) -> Iterator[str]:
     """All but whether it is right, which depends on the others."""
     if record.error is not None:
-        yield "filtered" if record.finish_reason == FILTERED else "failed"
+        yield "filtered" if record.finish_reason == _FILTERED else "failed"
     elif record.completion is not None and not record.completion.strip():
         yield "empty"
-    if record.finish_reason == CUT_OFF:
+    if record.finish_reason == _CUT_OFF:
         yield "cut_off"
     marks = record.judges.values()
     if marks and max(marks) - min(marks) >= FAR_APART:

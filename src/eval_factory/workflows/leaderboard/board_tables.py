@@ -11,12 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from eval_factory.core.errors import (
-    EvalFactoryError,
-    HelmError,
-    NotReportableError,
-    PrerequisiteError,
-)
+from eval_factory.core.errors import EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
@@ -41,10 +36,10 @@ from eval_factory.workflows.view_site import (
     without_colons,
 )
 
-SCHEMA_VERSION = 2
-MOST_SHOWN = 10
+_SCHEMA_VERSION = 2
+_MOST_SHOWN = 10
 ASKS_FOR_MORE = "asks a model for "
-IN_TABLES, KEPT_OUT, FAILED, LEFT_OUT, WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
+IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
 """Kept out: nobody can stand behind its scores. Left out: it asks a model for more than text. Waiting: in Slurm."""
 
 
@@ -74,19 +69,19 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
     """Each with the exit code that it means."""
     found = [_row(board, cell, entry) for cell in cells for entry in board.entries[cell.evaluation]]
     for one in board.not_run:
-        state = FAILED if one.exit_code else LEFT_OUT
+        state = _FAILED if one.exit_code else _LEFT_OUT
         found += [(BoardRow(one.entry.run, model, state, one.reason), one.exit_code) for model in board.models.values()]
     return found
 
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
-    row = BoardRow(entry.run, board.models[cell.target], FAILED, cell.reason, groups=entry.groups or ())
+    row = BoardRow(entry.run, board.models[cell.target], _FAILED, cell.reason, groups=entry.groups or ())
     if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         if cell.status == RunStatus.WAITING:
-            return replace(row, state=WAITING), 0
+            return replace(row, state=_WAITING), 0
         _, asks, more = (cell.reason or "").partition(ASKS_FOR_MORE)
         if asks:
-            return replace(row, state=LEFT_OUT, reason=f"asks for {more.partition(';')[0]}"), 0
+            return replace(row, state=_LEFT_OUT, reason=f"asks for {more.partition(';')[0]}"), 0
         return row, cell.exit_code
     result, state = load_result(cell.folder).result, read_state(RunDir(cell.folder))
     counts, score = result.validity.instances, result.scores.get(result.main_metric)
@@ -125,7 +120,7 @@ def write_rows(folder: Path, name: str, models: Iterable[str], rows: Sequence[Bo
     known, ours = known_rows(folder), set(models)
     known[name] = [*(row for row in known.pop(name, ()) if row.model_id not in ours), *rows]
     written = {name: [asdict(row) for row in rows] for name, rows in known.items()}
-    document = {"schema_version": SCHEMA_VERSION, "leaderboards": written}
+    document = {"schema_version": _SCHEMA_VERSION, "leaderboards": written}
     write_atomic(SuiteDir(folder).leaderboard, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     return known[name]
 
@@ -224,15 +219,15 @@ def tables_of(
 def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[BoardRow]) -> list[str]:
     """The lines for the screen."""
     counts = Counter(row.state for row in rows)
-    others = "".join(f", {counts[state]} {state}" for state in (LEFT_OUT, WAITING) if counts[state])
-    numbers = f"{counts[IN_TABLES]} runs in the tables, {counts[KEPT_OUT]} kept out, {counts[FAILED]} failed{others}"
+    others = "".join(f", {counts[state]} {state}" for state in (_LEFT_OUT, _WAITING) if counts[state])
+    numbers = f"{counts[IN_TABLES]} runs in the tables, {counts[KEPT_OUT]} kept out, {counts[_FAILED]} failed{others}"
     lines = [f"{board.row.name}: {numbers}"]
     for row in rows:
         if row.reason and row.state in (IN_TABLES, KEPT_OUT):
             lines.append(f"  {row.run}: {row.reason}{': kept out of the tables' if row.state == KEPT_OUT else ''}")
-    failed = [row for row in rows if row.state == FAILED]
-    lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:MOST_SHOWN]]
-    lines += [f"  ... and {len(failed) - MOST_SHOWN} more"] if len(failed) > MOST_SHOWN else []
+    failed = [row for row in rows if row.state == _FAILED]
+    lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:_MOST_SHOWN]]
+    lines += [f"  ... and {len(failed) - _MOST_SHOWN} more"] if len(failed) > _MOST_SHOWN else []
     if len(in_tables) > counts[IN_TABLES]:
         lines.append(f"  with those of other models: {len(in_tables)} runs in the tables")
     limits = sorted({row.max_eval_instances or 0 for row in in_tables})
@@ -247,14 +242,16 @@ def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[Bo
 
 def shortcoming(found: Sequence[tuple[BoardRow, int]]) -> EvalFactoryError | None:
     """PrerequisiteError or HelmError: some runs failed. NotReportableError: some are kept out of the tables."""
-    failed = [code for row, code in found if row.state == FAILED]
+    failed = [code for row, code in found if row.state == _FAILED]
     kept_out = sum(row.state == KEPT_OUT for row, _ in found)
     again = "run the same command again: what is finished stays, what was answered is not asked again"
     if failed:
         alike = {one.exit_code: one for one in (PrerequisiteError, NotReportableError)} if len(set(failed)) == 1 else {}
         kind = alike.get(failed[0], HelmError)
         what = "for want of data or a package" if kind is PrerequisiteError else "see above"
-        return kind(f"{len(failed)} of {sum(row.state != LEFT_OUT for row, _ in found)} runs failed, {what}\n  {again}")
+        return kind(
+            f"{len(failed)} of {sum(row.state != _LEFT_OUT for row, _ in found)} runs failed, {what}\n  {again}"
+        )
     if kept_out:
         return NotReportableError(f"NOT REPORTABLE: {kept_out} runs are kept out of the tables\n  {again}")
     return None

@@ -19,14 +19,14 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.helm.names import conf_entries
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
-from eval_factory.tasks.run_specs import RunSpec, load_index
+from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 
-FILE_NAME = "leaderboards.yml"
-ORGANIZATION = "{organization}"
+_FILE_NAME = "leaderboards.yml"
+_ORGANIZATION = "{organization}"
 STATIC_FOLDER = ("benchmark", "static")
 BUNDLE_FOLDER = "presentation"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
-TIMEOUT_S = 20.0
+_TIMEOUT_S = 20.0
 
 
 class Leaderboard(StrictModel):
@@ -51,7 +51,7 @@ class Leaderboard(StrictModel):
     @property
     def names_no_organization(self) -> bool:
         """Whether the conf's name still waits for an organization."""
-        return ORGANIZATION in self.conf
+        return _ORGANIZATION in self.conf
 
     def needed(self) -> list[str]:
         """All that a text endpoint alone cannot give, a line each."""
@@ -78,7 +78,7 @@ class Catalogue(StrictModel):
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
     """Read and check the file once per process."""
-    text = (resources.files("eval_factory.workflows.leaderboard") / FILE_NAME).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.workflows.leaderboard") / _FILE_NAME).read_text(encoding="utf-8")
     return Catalogue.model_validate(parse_own(text))
 
 
@@ -95,7 +95,7 @@ def find(name: str) -> Leaderboard:
     for row in known.values():
         organization = wanted.removeprefix(f"{row.name}_")
         if row.names_no_organization and organization != wanted and organization.replace("_", "").isalnum():
-            return row.model_copy(update={"name": wanted, "conf": row.conf.replace(ORGANIZATION, organization)})
+            return row.model_copy(update={"name": wanted, "conf": row.conf.replace(_ORGANIZATION, organization)})
     near = get_close_matches(wanted, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     raise ConfigError(f"no leaderboard is called {name!r}\n  {hint} ('eval-factory leaderboard ls' lists them)")
@@ -159,7 +159,7 @@ def _download(address: str) -> str:
     import requests  # imported here: it is slow, and seldom needed
 
     try:
-        reply = requests.get(address, timeout=TIMEOUT_S)
+        reply = requests.get(address, timeout=_TIMEOUT_S)
         reply.raise_for_status()
         return reply.text
     except requests.RequestException as error:
@@ -173,7 +173,7 @@ def _download(address: str) -> str:
 
 # Confs name models in three ways: a group (`model=text`), somebody's model (`model=openai/gpt-4o,model_deployment=...`,
 # an entry for each), or not at all. Here no entry names one: the target of each run does.
-MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
+_MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
 SEVERAL = {
     "max_train_instances": {
         "all": (0, 1, 2, 4, 8, 16),
@@ -208,7 +208,7 @@ class Entry:
         return f"{self.description}{',' if self.arguments else ':'}groups={','.join(self.groups)}"
 
     @property
-    def known(self) -> RunSpec | None:
+    def known(self) -> IndexedRunSpec | None:
         return load_index().run_specs.get(self.run_spec)
 
     @property
@@ -283,8 +283,8 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
     """
     kept: dict[tuple[Any, ...], Entry] = {}
     for entry in (one for given in entries for one in _single(given)):
-        of_somebody = "/" in (entry.argument(MODEL) or "")
-        ours = entry.without(MODEL, DEPLOYMENT)
+        of_somebody = "/" in (entry.argument(_MODEL) or "")
+        ours = entry.without(_MODEL, DEPLOYMENT)
         # The order of arguments is no difference to HELM.
         key = (ours.run_spec, frozenset(ours.without(LIMIT if of_somebody else "").arguments), ours.groups)
         before = kept.setdefault(key, ours)

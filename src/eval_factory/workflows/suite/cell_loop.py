@@ -1,14 +1,11 @@
-"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin.
-
-Which cell is begun next, so that every endpoint has something to do. Pure.
-"""
+"""The cells of a suite that are not finished, each in a process of its own, until none is left to begin."""
 
 from __future__ import annotations
 
 import signal
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,17 +44,7 @@ from eval_factory.workflows.suite.suite_journal import (
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A cell that could be begun."""
-
-    number: int
-    """Its place in the suite."""
-    group: str
-    """The name of its endpoint's limits."""
-
-
-def next_cell(waiting: Sequence[Ready], running: Collection[str], paused: Collection[str]) -> Ready | None:
+def next_cell(waiting: Iterable[PlannedCell], running: Collection[str], paused: Collection[str]) -> PlannedCell | None:
     """The first cell of the endpoint that has the fewest cells running; None where every endpoint is paused.
 
     So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored, another
@@ -72,9 +59,9 @@ def next_cell(waiting: Sequence[Ready], running: Collection[str], paused: Collec
     return min(ready, key=lambda cell: (busy[cell.group], cell.number), default=None)
 
 
-TICK_S = 0.1
+_TICK_S = 0.1
 LOOK_AT_FOLDER_S = 2.0
-NOT_BEGUN, INTERRUPTED = "not begun", "interrupted"
+NOT_BEGUN, _INTERRUPTED = "not begun", "interrupted"
 SERVER_LOST = "the server of its model was lost"
 INTERRUPTED_CODE = InterruptedRunError.exit_code
 KILLED = -int(signal.SIGKILL)
@@ -104,7 +91,6 @@ class Work:
         self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0,
         *, collected: bool = False, reused_from: Path | None = None,
     ) -> None:  # fmt: skip
-        """What became of a cell."""
         cell = planned.cell
         report = CellReport(
             cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts, collected, reused_from
@@ -127,8 +113,6 @@ class Work:
 
 @dataclass
 class CellRun:
-    """One cell and what it was given so far."""
-
     planned: PlannedCell
     has_result: bool
     """A partial result of it stands in its folder."""
@@ -191,7 +175,7 @@ class CellLoop:
         try:
             while self._waiting or self._running:
                 self._begin_some()
-                self._take(self.executor.look(TICK_S))
+                self._take(self.executor.look(_TICK_S))
                 self._look_at_server()
                 self._look_at_pauses()
                 self._look_at_budget()
@@ -205,7 +189,7 @@ class CellLoop:
             self.executor.end()
             self._take(self.executor.look())
             everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, MISSING, INTERRUPTED_CODE, INTERRUPTED)
+            self._leave(everybody, MISSING, INTERRUPTED_CODE, _INTERRUPTED)
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
@@ -214,9 +198,7 @@ class CellLoop:
 
     def _begin_some(self) -> None:
         while len(self._running) < self.work.suite.max_processes:
-            ready = [
-                Ready(number, run.planned.group) for number, run in self._waiting.items() if self._folder_is_free(run)
-            ]
+            ready = [run.planned for run in self._waiting.values() if self._folder_is_free(run)]
             busy = [run.planned.group for run in self._running.values()]
             chosen = next_cell(ready, busy, self.pauses.pauses)
             if chosen is None:
@@ -246,7 +228,6 @@ class CellLoop:
         self.executor.begin([spec])
 
     def _take(self, states: Mapping[str, RunState]) -> None:
-        """What has become of the cells that run."""
         for name, run in list(self._running.items()):
             state = states[name]
             if isinstance(state, Started) and run.told != run.begun:
@@ -265,7 +246,7 @@ class CellLoop:
         tried = Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
         if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
-            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, INTERRUPTED, INTERRUPTED_CODE)
+            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, _INTERRUPTED, INTERRUPTED_CODE)
         if cell.name in self._without_server and not end.has_result:
             outcome = Outcome(NextAction.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
         self._without_server.discard(cell.name)
@@ -276,7 +257,6 @@ class CellLoop:
         self._follow(run, outcome)
 
     def _follow(self, run: CellRun, outcome: Outcome) -> None:
-        """Do what the outcome says is done next."""
         if outcome.then in (NextAction.REST, NextAction.STOP_TARGET):
             self._end(run, outcome.status, outcome.exit_code, outcome.reason)
         else:
@@ -370,7 +350,6 @@ class CellLoop:
         self.work.end(run.planned, status, exit_code, reason, run.begun, collected=run.was_finished)
 
     def _tell_attempt(self, run: CellRun, outcome: Outcome) -> None:
-        """The cell waits for its next attempt."""
         cell = run.planned.cell
         report = CellReport(
             cell.target, cell.evaluation, outcome.status, cell.folder, outcome.exit_code, outcome.reason, run.begun,

@@ -24,8 +24,6 @@ from eval_factory.core.nouns import RunStatus
 
 @dataclass(frozen=True)
 class CellEnd:
-    """How the process of a cell ended."""
-
     returncode: int
     """The exit code; negative: the signal that killed it."""
     status: str | None = None
@@ -66,8 +64,6 @@ CRASHES_FORGIVEN = 1
 
 
 class NextAction(Enum):
-    """What is done next."""
-
     REST = "nothing: the cell has ended"
     AGAIN = "the cell is begun again at once"
     ASK_AND_AGAIN = "the cell is begun again where its endpoint answers, and waits until it does"
@@ -78,8 +74,6 @@ class NextAction(Enum):
 
 @dataclass(frozen=True)
 class Tried:
-    """What a cell was given in this invocation."""
-
     attempts: int
     """That count, the one that has just ended among them."""
     max_attempts: int
@@ -91,8 +85,6 @@ class Tried:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one attempt."""
-
     then: NextAction
     status: RunStatus
     """What the cell is if nothing more is done."""

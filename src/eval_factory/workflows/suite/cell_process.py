@@ -27,12 +27,12 @@ from eval_factory.core.urls import SERVED_AT
 from eval_factory.executors.runs import RunSpec
 from eval_factory.workflows.options import Options
 
-MODULE = "eval_factory.workflows.suite.cell_process"
-CELL_PROCESS = (sys.executable, "-m", MODULE)
+_MODULE = "eval_factory.workflows.suite.cell_process"
+CELL_PROCESS = (sys.executable, "-m", _MODULE)
 ONE_CELL = "--one-cell"
 """With the id of the process that starts it: one cell, whose spec is on standard input."""
 WITHOUT_FORK = "--without-fork"
-NEEDED = (
+_NEEDED = (
     "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.progress",
     "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
     "eval_factory.report.screen", "eval_factory.report.write",
@@ -161,7 +161,7 @@ class CellServer:
     def _started(self, spec: RunSpec) -> int:
         from eval_factory.executors.process import start_python
 
-        return start_python(["-m", MODULE, ONE_CELL, str(os.getpid())], said=spec.line())
+        return start_python(["-m", _MODULE, ONE_CELL, str(os.getpid())], said=spec.line())
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -186,7 +186,7 @@ def main(arguments: list[str]) -> None:
     collect_rarely()  # the records of a run live to its end
     fork = SAFE_TO_FORK and WITHOUT_FORK not in arguments
     if fork:
-        for name in NEEDED:
+        for name in _NEEDED:
             importlib.import_module(name)
         keep_what_there_is()  # no cell's collector looks at it: its pages stay shared
     told = os.dup(1)

@@ -21,8 +21,6 @@ _OF_NO_ENDPOINT = frozenset({"role", "alias", "helm_name", "max_length", "parall
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """What came of asking one endpoint."""
-
     answered: bool
     warning: str | None = None
     """It did not answer, but may later."""
@@ -31,7 +29,6 @@ class ProbeAnswer:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody is there, or nobody answers."""
         return isinstance(self.error, EndpointUnreachableError) or self.warning is not None
 
 
@@ -40,8 +37,6 @@ _Ask = Callable[[EndpointSettings, Mapping[str, str], Redactor, Callable[[str], 
 
 @dataclass
 class EndpointProbe:
-    """Asks endpoints, and knows whom it asked."""
-
     env: Mapping[str, str]
     redactor: Redactor
     say: Callable[[str], None]
@@ -55,12 +50,11 @@ class EndpointProbe:
             env = {**self.env, **credentials_report(planned.plan, self.env).found}
             for endpoint in planned.plan.endpoints:
                 todo.setdefault(_name_of(endpoint), (endpoint, env))
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
             found = pool.map(lambda one: self._answer(*one), todo.values())
             self.answers.update(zip(todo, found, strict=True))
 
     def model_of(self, planned: PlannedCell) -> ProbeAnswer:
-        """Ask the endpoint of a cell's model now."""
         env = {**self.env, **credentials_report(planned.plan, self.env).found}
         return self._answer(planned.plan.model, env)
 
@@ -97,12 +91,10 @@ def _name_of(endpoint: EndpointSettings) -> str:
 
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-AT_ONCE = 16
+_AT_ONCE = 16
 
 
 class News(Enum):
-    """What is new of an endpoint that is looked after."""
-
     THERE = "it answers the first question: it was not gone"
     GONE = "it does not answer the first question"
     BACK = "it answers again"
@@ -111,8 +103,6 @@ class News(Enum):
 
 @dataclass
 class _Pause:
-    """Of one group."""
-
     planned: PlannedCell
     """A cell whose model's endpoint is asked."""
     reason: str
@@ -134,7 +124,7 @@ class EndpointPauses:
     max_outage_s: float
     clock: Callable[[], float] = time.monotonic
     pauses: dict[str, _Pause] = field(default_factory=dict)
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE))
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -19,7 +19,7 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import HUB_TOKEN
 
-MOST_NAMED = 4
+_MOST_NAMED = 4
 """Cells that a message names."""
 
 _NOT_TO_BE_WRITTEN = (
@@ -187,14 +187,12 @@ def named_cells(some: Sequence[Cell], every: Sequence[Cell]) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell, what it will run, and within which limits."""
-
     number: int
     """Its place in the suite."""
     cell: Cell

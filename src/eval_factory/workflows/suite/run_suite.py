@@ -56,7 +56,7 @@ from eval_factory.workflows.suite.suite_journal import (
 )
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport, summary_of, write_table
 
-OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
+_OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
 OF_A_JOB = "SLURM_"
 """Beginning of the variables by which Slurm knows whose steps are started."""
@@ -143,12 +143,12 @@ def server_environment(env: Mapping[str, str], names: Iterable[str]) -> dict[str
     kept = {
         name: value
         for name, value in env.items()
-        if (name in ALLOWED or name.startswith(OF_THE_MACHINE)) and not names_a_secret(name)
+        if (name in ALLOWED or name.startswith(_OF_THE_MACHINE)) and not names_a_secret(name)
     }
     return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
 
 
-INTERRUPTED = InterruptedRunError.exit_code
+_INTERRUPTED = InterruptedRunError.exit_code
 
 
 def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver) -> SuiteReport:
@@ -170,7 +170,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     with held(suite.folder):
         take_away(suite.folder)
         write_configs(suite)
-        redactor = redactor_of(cells, env)
+        redactor = _redactor_of(cells, env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
         names = [cell_fields(planned.cell) for planned in cells]
         work.journal.tell(SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names))
@@ -183,14 +183,13 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
                 run_by_server(work, run_cells)
         except KeyboardInterrupt:
             with not_to_be_hung_up():
-                report = finish(work, interrupted=True)
+                report = _finish(work, interrupted=True)
             raise InterruptedRunError(report.summary) from None
         with not_to_be_hung_up():
-            return finish(work, interrupted=False)
+            return _finish(work, interrupted=False)
 
 
-def redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
-    """Of all that may be secret in any cell."""
+def _redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
     names = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
     return Redactor.from_environment(env, [*names, HUB_TOKEN])
 
@@ -231,7 +230,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         asked = not work.options.no_preflight and served is None  # a server is asked by each of its cells
         if asked:
             probe.all_of(cells)
-        purse = purse_of(work)
+        purse = _purse_of(work)
         server = stack.enter_context(LimitServer(groups.limits, purse))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
@@ -259,7 +258,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         loop.run()
 
 
-def purse_of(work: Work) -> Purse | None:
+def _purse_of(work: Work) -> Purse | None:
     """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
     if not work.suite.budget:
         return None
@@ -280,8 +279,7 @@ def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, 
         loop.refuse(planned, f"not begun: {reason}")
 
 
-def finish(work: Work, *, interrupted: bool) -> SuiteReport:
-    """Write the table of what is there, and say how it ended."""
+def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
     cells = tuple(work.reports.get(planned.number) or not_begun(planned) for planned in work.cells)
     try:
@@ -294,7 +292,7 @@ def finish(work: Work, *, interrupted: bool) -> SuiteReport:
             work.tell_end(cell, planned)
     cells = table.cells
     codes = [cell.exit_code for cell in cells] + [PrerequisiteError.exit_code] * (table.problem is not None)
-    code = INTERRUPTED if interrupted else worst_code(codes)
+    code = _INTERRUPTED if interrupted else worst_code(codes)
     status = COMPLETE if table.problem is None and all(cell.status == COMPLETE for cell in cells) else PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
     summary = summary_of(cells, suite.folder, stopped=work.stopped, no_table=table.problem)
@@ -305,4 +303,6 @@ def not_begun(planned: PlannedCell) -> CellReport:
     cell = planned.cell
     partial = keeps_partial_result(planned.plan)
     status = PARTIAL if partial else MISSING
-    return CellReport(cell.target, cell.evaluation, status, cell.folder, INTERRUPTED, "interrupted before it was begun")
+    return CellReport(
+        cell.target, cell.evaluation, status, cell.folder, _INTERRUPTED, "interrupted before it was begun"
+    )

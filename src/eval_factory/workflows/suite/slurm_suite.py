@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from eval_factory.workflows.suite.cell_loop import Work
 
 WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
-POLL_S = 3.0
-MOST_NAMED = 3
+_POLL_S = 3.0
+_MOST_NAMED = 3
 QUEUED = "queued in Slurm"
 """Why a cell that goes on without this command is not complete."""
-LOST = "its task is gone from Slurm and left no result; see its log"
+_LOST = "its task is gone from Slurm and left no result; see its log"
 _OF_ENDPOINTS = ("requests_per_minute", "tokens_per_minute")
 Sleep = Callable[[float], None]
 
@@ -69,8 +69,6 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Sleep = time.sleep) -> None:
 
 @dataclass
 class SlurmRun:
-    """One invocation."""
-
     work: Work
     runs: SlurmRuns
     submitted: Counter[str] = field(default_factory=Counter)
@@ -88,7 +86,7 @@ class SlurmRun:
                 if not self.work.left or not self.work.options.wait:
                     break
             self.work.journal.tick()
-            sleep(POLL_S)
+            sleep(_POLL_S)
         for planned in self.work.left:  # it goes on when this command has returned
             cell = planned.cell
             report = CellReport(cell.target, cell.evaluation, WAITING, cell.folder, 0, QUEUED)
@@ -153,7 +151,7 @@ class SlurmRun:
             return True
         if self.submitted[name] < self.work.suite.max_attempts:
             return False
-        self.work.end(planned, MISSING, NotReportableError.exit_code, LOST, self.submitted[name])
+        self.work.end(planned, MISSING, NotReportableError.exit_code, _LOST, self.submitted[name])
         return True
 
 
@@ -283,7 +281,6 @@ def _part(limit: int, share: int) -> int:
 
 
 def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
-    """Names of variables that a cell reads, and that may be secret."""
     names = {HUB_TOKEN, CREDENTIALS_VARIABLE}
     for planned in cells:
         evaluation = planned.plan.evaluation
@@ -294,7 +291,6 @@ def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
 
 
 def named_by_servers(suite: Suite) -> set[str]:
-    """Names of variables that the servers of models get."""
     return {name for serve in suite.serve.values() for name in variables_of(serve)}
 
 
@@ -309,9 +305,9 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
     busy = [planned.cell.name for planned in cells if planned.cell.name in queued]
     if busy:
         folder = shlex.quote(str(store.suite.named))
-        more = f" and {len(busy) - MOST_NAMED} more" if len(busy) > MOST_NAMED else ""
+        more = f" and {len(busy) - _MOST_NAMED} more" if len(busy) > _MOST_NAMED else ""
         raise BusyError(
-            f"--fresh: in Slurm already: {', '.join(busy[:MOST_NAMED])}{more}\n"
+            f"--fresh: in Slurm already: {', '.join(busy[:_MOST_NAMED])}{more}\n"
             "  without --fresh the command takes them over; to begin anew, end them first:"
             f" eval-factory suite cancel {folder}"
         )

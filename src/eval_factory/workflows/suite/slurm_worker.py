@@ -49,8 +49,8 @@ from eval_factory.workflows.suite.suite_journal import CELL_ENDED
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TASK = "SLURM_ARRAY_TASK_ID"
-LOOK_S, POLL_S = 1.0, 0.2
-PATIENCE_S = 8.0
+_LOOK_S, _POLL_S = 1.0, 0.2
+_PATIENCE_S = 8.0
 """For an older start to see the newer one, and to end its helm-run: LOOK_S, and at most two graces of SIGTERM. A start
 whose node is gone never says that it has ended: it costs so long, once for each start after it."""
 FOLDER_PATIENCE_S, FOLDER_POLL_S = 120.0, 2.0
@@ -59,7 +59,7 @@ ROOM_BYTES = 1 << 20
 """What has to be free before anything is asked: an answer that cannot be written is paid for and lost."""
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
-INTERRUPTED = InterruptedRunError.exit_code
+_INTERRUPTED = InterruptedRunError.exit_code
 NO_ROOM = PrerequisiteError.exit_code
 AGAIN = (NextAction.AGAIN, NextAction.ASK_AND_AGAIN)
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
@@ -80,7 +80,7 @@ class Start:
         wave: Wave,
         runs: Sequence[RunSpec],
         interrupt: Callable[[], object] = interrupt_this_process,
-        every_s: float = LOOK_S,
+        every_s: float = _LOOK_S,
     ) -> None:
         """
         Raises:
@@ -103,11 +103,11 @@ class Start:
         self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
     ) -> bool:
         """Whether every other start has ended; if not, it was waited for as long as one needs to."""
-        ends = clock() + PATIENCE_S
+        ends = clock() + _PATIENCE_S
         while any(not end_of_start(start).exists() for start in self._starts().difference(self.marks)):
             if clock() >= ends:
                 return False
-            sleep(POLL_S)
+            sleep(_POLL_S)
         return True
 
     def __enter__(self) -> Self:
@@ -152,14 +152,14 @@ def work(wave_file: Path, index: int) -> int:
         return code
     try:
         _refuse_full_disk(store.root)
-        code = serve(store, wave, left) if wave.together else _until_it_ends(store, wave, left[0])
+        code = _serve(store, wave, left) if wave.together else _until_it_ends(store, wave, left[0])
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
         code, reason = NO_ROOM, f"cannot write {error.filename or store.suite.root}: {error.strerror}"
         with suppress(OSError):  # nor can this be written, then; the same command submits the run again
             _record(store, wave, left, RunEnd(NO_ROOM, FAILED, reason, 1))
-    if code != INTERRUPTED and all(store.ended(wave, run) is not None for run in wave.runs):
+    if code != _INTERRUPTED and all(store.ended(wave, run) is not None for run in wave.runs):
         store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
     return code
 
@@ -213,8 +213,8 @@ def _until_it_ends(store: SlurmStore, wave: Wave, run: RunSpec) -> int:
             return HelmError.exit_code
         tried = replace(tried, attempts=tried.attempts + 1)
         outcome, has_result = _attempt(store, wave, run, tried)
-        if outcome.exit_code == INTERRUPTED:
-            return INTERRUPTED
+        if outcome.exit_code == _INTERRUPTED:
+            return _INTERRUPTED
         tried = replace(tried, crashes=tried.crashes + outcome.crashed, has_result=tried.has_result or has_result)
         if outcome.then not in AGAIN:
             end = RunEnd(outcome.exit_code, outcome.status, outcome.reason, tried.attempts)
@@ -255,7 +255,7 @@ class Recorder:
     """`target/evaluation` -> it."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        if event["event"] != CELL_ENDED or event.get("again") or event["exit_code"] == INTERRUPTED:
+        if event["event"] != CELL_ENDED or event.get("again") or event["exit_code"] == _INTERRUPTED:
             return
         run = self.runs[f"{event['target']}/{event['evaluation']}"]
         end = RunEnd(event["exit_code"], event["status"], event["reason"], event["attempt"])
@@ -268,7 +268,7 @@ class Recorder:
         print(text, flush=True)
 
 
-def serve(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
+def _serve(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
     """Start the model's server and do its runs. What stops all of it is what became of those that have not ended."""
     recorder = Recorder(store, wave, {cell_of(run.name): run for run in runs})
     options = SuiteOptions(debug=runs[0].debug, no_preflight=runs[0].probed is not None)
@@ -322,7 +322,7 @@ def main(arguments: list[str]) -> int:
     try:
         return work(Path(arguments[-1]), int(os.environ[TASK]))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise

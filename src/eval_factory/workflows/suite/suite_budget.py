@@ -19,7 +19,6 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 
 
 def total(parts: Iterable[Spending]) -> Spending:
-    """Of all cells together."""
     known = list(parts)
     return Spending(
         requests=sum(part.requests for part in known),
@@ -76,7 +75,7 @@ def _last_urls(planned: PlannedCell) -> frozenset[str]:
         return frozenset()
 
 
-INTERVAL_S = 5.0
+_INTERVAL_S = 5.0
 """How long what was read is good enough: a journal of many answers takes its time, and is written all the while."""
 
 
@@ -94,7 +93,7 @@ class SpendingReader:
             status: of the cell. Where it is another, all is read at once: what has ended has its final figures.
         """
         now, known = self._clock(), self._known.get(folder)
-        if known is not None and known[1] == status and now - known[0] < INTERVAL_S:
+        if known is not None and known[1] == status and now - known[0] < _INTERVAL_S:
             return known[3]
         there = _signature(folder)
         spent = known[3] if known is not None and known[2] == there else _read(folder)
@@ -110,7 +109,6 @@ def _read(folder: Path) -> Spending:
 
 
 def _signature(folder: Path) -> object:
-    """Changes when the journal does."""
     found = []
     for path in RunDir(folder).answers:
         try:

@@ -1,9 +1,6 @@
-"""What a suite's table lacks, and whether it is what the runs' own results make.
+"""What a suite's table lacks, by its configuration and its cells' folders, and whether the runs' results make it.
 
-What it lacks: the configuration, cell by cell, against what stands in the cells' folders.
-
-Not what its last run told: a cell that `run_eval` has finished since counts, and a result of another configuration, or
-of another version, does not.
+A cell that `run_eval` has finished since counts; a result of another configuration, or of another version, does not.
 """
 
 from __future__ import annotations
@@ -39,12 +36,20 @@ from eval_factory.workflows.suite.suite_journal import (
     CellState,
     suite_state_of,
 )
-from eval_factory.workflows.suite.suite_status import ENDED, GOES, PUBLISHED, RUN_IT, same_command, status_of
+from eval_factory.workflows.suite.suite_status import (
+    ENDED,
+    GOES,
+    RESULT_PUBLISHED,
+    RUN_IT,
+    modified_at,
+    same_command,
+    status_of,
+)
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
-NO_RESULT = "there is no result"
-ANOTHER = "the result in its folder is of another configuration or version"
-OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
+_NO_RESULT = "there is no result"
+_ANOTHER = "the result in its folder is of another configuration or version"
+_OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
 ASK_THE_REST = "the same command asks what is left"
 LOOK = "its logs say why"
 ATTEMPTS = "attempts"
@@ -53,8 +58,6 @@ ATTEMPTS = "attempts"
 
 @dataclass(frozen=True)
 class CellCheck:
-    """One cell of the table."""
-
     target: str
     evaluation: str
     status: str
@@ -75,8 +78,6 @@ class CellCheck:
 
 @dataclass(frozen=True)
 class SuiteCheck:
-    """All cells that the configuration has."""
-
     folder: SuiteDir
     cells: tuple[CellCheck, ...]
     command: str
@@ -92,7 +93,6 @@ class SuiteCheck:
         return all(cell.is_complete for cell in self.cells)
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "suite": str(self.folder.root),
             "complete": self.is_complete,
@@ -121,8 +121,8 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     status = status_of(folder)
     told = {cell.state.name: cell.state for cell in status.cells}
     cells = tuple(_checked(cell, told.get(cell.cell.name)) for cell in checked_cells(suite, env))
-    table = _written(folder.results_yaml)
-    last = max((_written(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
+    table = modified_at(folder.results_yaml)
+    last = max((modified_at(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
     is_due = folder.results_yaml.exists() and (status.started is None or status.state == ENDED)
     altered = altered_table(folder).findings if is_due else ()
     return SuiteCheck(folder, cells, same_command(status), status.state == GOES, 0.0 < last <= table, tuple(altered))
@@ -149,8 +149,6 @@ def verify_suite(folder: SuiteDir) -> Verified:
 
 @dataclass
 class _Table:
-    """A suite's table, made again."""
-
     cells: list[FinishedCell] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -232,7 +230,7 @@ def _checked(one: CheckedCell, told: CellState | None) -> CellCheck:
         return _made(one, status, reason, ())
     first = one.problems + one.missing
     if told is not None and told.status in UNFINISHED:
-        ended = told.reason == PUBLISHED
+        ended = told.reason == RESULT_PUBLISHED
         return _made(one, told.status, told.reason if ended else reason, first or (RUN_IT if ended else "wait for it",))
     if told is not None and told.status == FAILED:
         return _made(one, FAILED, told.reason or reason, first or ((LOOK, RUN_IT) if told.attempt else (RUN_IT,)))
@@ -247,22 +245,15 @@ def _found(plan: Plan) -> tuple[str, str | None]:
         return COMPLETE, None if told is None else f"not reportable: {told.splitlines()[0]}"
     state = read_state(plan.rundir)
     if state is not None and state.complete and state.identity == plan.identity and reads_own_data(plan):
-        return COMPLETE, OWN_DATA
+        return COMPLETE, _OWN_DATA
     try:
         counts = load_result(plan.rundir.root).result.validity.instances
     except PrerequisiteError:
-        return MISSING, NO_RESULT
+        return MISSING, _NO_RESULT
     if has_partial_result(plan.rundir, plan.identity):
         return PARTIAL, f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
-    return MISSING, ANOTHER
+    return MISSING, _ANOTHER
 
 
 def _made(one: CheckedCell, status: str, reason: str | None, to_do: tuple[str, ...]) -> CellCheck:
     return CellCheck(one.cell.target, one.cell.evaluation, status, reason, to_do, one.cell.folder)
-
-
-def _written(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

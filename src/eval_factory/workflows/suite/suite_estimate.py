@@ -45,8 +45,6 @@ _AS_OF_A_SUITE = ("config.params.extra.prices", "suite.prices")
 
 @dataclass(frozen=True)
 class CellEstimate:
-    """Of one cell."""
-
     name: str
     group: str
     """The name of the limits of its model's endpoint."""
@@ -88,7 +86,6 @@ class SuiteEstimate:
         return beyond(self.budget, self)
 
     def as_dict(self) -> dict[str, Any]:
-        """For other programs."""
         return {
             "requests": self.requests,
             "tokens": self.tokens,
@@ -100,7 +97,6 @@ class SuiteEstimate:
         }
 
     def to_text(self) -> str:
-        """For the screen."""
         lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
         lines += [f"  {name}: {source}" for name, source in self._unknown().items()]
         lines.append(f"total: {figures_in_words(self)}")

@@ -22,7 +22,7 @@ from eval_factory.core.safe_files import refuse_foreign, write_atomic
 from eval_factory.endpoint.shared_limits import PREFIX, SOCKET
 from eval_factory.report.documents import to_yaml
 
-MOST_NAMED = 3
+_MOST_NAMED = 3
 MOST_LOOKED_AT = 1000
 """Entries of a folder that are looked at for a suite."""
 
@@ -39,7 +39,7 @@ def find_suite(path: Path) -> SuiteDir:
             refuse_foreign(folder.named, folder.own)
             return folder
     meant = [SuiteDir(near).root for near in _meant(path) if suite_was_begun(SuiteDir(near))]
-    hint = f"; did you mean {' or '.join(map(_shown, meant[:MOST_NAMED]))}?" if meant else ""
+    hint = f"; did you mean {' or '.join(map(_shown, meant[:_MOST_NAMED]))}?" if meant else ""
     raise PrerequisiteError(f"{_shown(path)}: {_what_it_is(path)}{hint}\n  {_EXPECTED}")
 
 
@@ -47,7 +47,6 @@ _EXPECTED = "expected: the output_dir of a suite, which 'eval-factory run_suite'
 
 
 def suite_was_begun(folder: SuiteDir) -> bool:
-    """Whether a suite was begun there."""
     return folder.events.is_file() or folder.lock.is_file()
 
 
@@ -67,7 +66,7 @@ def _meant(path: Path) -> Iterator[Path]:
     yield from list(whole.parents)[:4]
     yield from _folders_in(whole)
     beside = {folder.name: folder for folder in _folders_in(whole.parent) if suite_was_begun(SuiteDir(folder))}
-    for name in difflib.get_close_matches(whole.name, beside, n=MOST_NAMED, cutoff=0.6):
+    for name in difflib.get_close_matches(whole.name, beside, n=_MOST_NAMED, cutoff=0.6):
         yield beside[name]
 
 
@@ -86,7 +85,7 @@ def _shown(path: Path) -> str:
 
 LOOKED_AT_S = 1.0
 """Somebody who only looks whether it is held holds it for an instant."""
-POLL_S = 0.05
+_POLL_S = 0.05
 
 
 @contextmanager
@@ -138,7 +137,7 @@ def _take(descriptor: int, folder: SuiteDir) -> None:
                 f"{folder.root} is in use by another run_suite: {holder}\n"
                 f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
             )
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
 
 
 def lock_is_held(path: Path) -> bool:
@@ -210,7 +209,7 @@ def take_away(folder: SuiteDir) -> None:
         folder.socket.unlink()
 
 
-OF_THE_SUITE = (
+_OF_THE_SUITE = (
     "# The suite as it was run, presets and extended files put in. Run it again: eval-factory run_suite --run_config"
     " THIS_FILE\n# Where the folder was moved to another place, add --output_dir and that place.\n"
 )
@@ -223,4 +222,4 @@ def write_configs(suite: Suite) -> None:
         file = suite.folder.cell_config(cell.target, cell.evaluation)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, OF_A_CELL + to_yaml(cell.document))
-    write_atomic(suite.folder.config, OF_THE_SUITE + to_yaml(suite.document))
+    write_atomic(suite.folder.config, _OF_THE_SUITE + to_yaml(suite.document))

@@ -31,8 +31,6 @@ class SuiteObserver(Protocol):
 
 
 class NobodyLooks:
-    """The observer where nobody looks on."""
-
     def on_event(self, event: Mapping[str, Any]) -> None:
         pass
 
@@ -98,7 +96,6 @@ def _opened(path: os.PathLike[str]) -> int:
 
 
 def cell_fields(cell: Any) -> Mapping[str, str]:
-    """How an event names a cell."""
     return {"target": cell.target, "evaluation": cell.evaluation}
 
 
@@ -235,7 +232,6 @@ def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
 
 
 def _left(cell: CellState) -> CellState:
-    """A cell whose suite is gone."""
     if cell.status not in UNFINISHED:
         return cell
     if cell.before is not None:

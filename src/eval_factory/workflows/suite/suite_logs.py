@@ -7,12 +7,12 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite.suite_journal import UNFINISHED
 from eval_factory.workflows.suite.suite_status import (
     NOT_KNOWN,
@@ -25,41 +25,8 @@ from eval_factory.workflows.suite.suite_status import (
     status_of,
 )
 
-POLL_S = 0.5
-MOST_NAMED = 10
-LONGEST_PART = 1 << 20
-"""Bytes of a log that are read at once."""
-
-
-@dataclass
-class LogTail:
-    """Whole lines of a log, from its first on."""
-
-    path: Path
-    _offset: int = 0
-    _rest: bytes = b""
-
-    def new(self) -> Iterator[str]:
-        """Those that were written since the last look, printable."""
-        while part := self._read():
-            *lines, self._rest = (self._rest + part).split(b"\n")
-            yield from map(_shown, lines)
-
-    def rest(self) -> Iterator[str]:
-        """A last line that nobody ended."""
-        if self._rest:
-            yield _shown(self._rest)
-            self._rest = b""
-
-    def _read(self) -> bytes:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                part = file.read(LONGEST_PART)
-        except OSError:
-            return b""
-        self._offset += len(part)
-        return part
+_POLL_S = 0.5
+_MOST_NAMED = 10
 
 
 def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[Path, ...]:
@@ -84,23 +51,29 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
     """
     status = reader.look()
     cell = find_cell(status, wanted)
-    tails: dict[Path, LogTail] = {}
-    last: LogTail | None = None
+    tails: dict[Path, LineTail] = {}
+    last: LineTail | None = None
     while True:
-        tails |= {path: LogTail(path) for path in logs_of(cell, status.folder) if path not in tails}
+        tails |= {path: LineTail(path) for path in logs_of(cell, status.folder) if path not in tails}
         _refuse_nothing(cell, tails, follow=follow)
         goes_on = follow and (cell.state.status in UNFINISHED or cell.state.reason == NOT_KNOWN)
         for tail in tails.values():
-            for line in (*tail.new(), *(() if goes_on else tail.rest())):
+            for line in _lines(tail, to_the_end=not goes_on):
                 if tail is not last:
                     write(f"==> {tail.path} <==")
                     last = tail
-                write(line)
+                write(printable(line.decode("utf-8", errors="replace")))
         if not goes_on:
             return
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
         status = reader.look()
         cell = find_cell(status, cell.state.name)
+
+
+def _lines(tail: LineTail, *, to_the_end: bool) -> Iterator[bytes]:
+    yield from tail.lines()
+    if to_the_end and tail.rest:
+        yield tail.rest
 
 
 def _refuse_nothing(cell: CellStatus, tails: Iterable[Path], *, follow: bool) -> None:
@@ -135,12 +108,8 @@ def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
-
-
-def _shown(line: bytes) -> str:
-    return printable(line.decode("utf-8", errors="replace"))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 ENDED_POLL_S = 0.2

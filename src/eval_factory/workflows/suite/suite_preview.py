@@ -58,7 +58,6 @@ def count_of(plan: Plan) -> RequestCount:
 
 
 def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
-    """How many are asked, and whether there may be fewer."""
     limit, there = evaluation.run.config.params.limit_samples, evaluation.task.about.instances
     extra = evaluation.run.config.params.extra
     rules = evaluation.task.helm.parameters
@@ -69,7 +68,6 @@ def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
 
 
 def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
-    """Of those that are known."""
     known = [count for count in counts if count.to_model is not None]
     return RequestCount(
         sum(count.to_model or 0 for count in known),
@@ -89,7 +87,7 @@ def counts_in_words(count: RequestCount) -> str:
     return f"{bound}{count.to_model:,} request{'' if count.to_model == 1 else 's'} to the model{judges}"
 
 
-PROGRAM = "eval-factory"
+_PROGRAM = "eval-factory"
 
 
 def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) -> DryRun:
@@ -159,7 +157,7 @@ def _cell(suite: Suite, one: CheckedCell, said: Mapping[str, tuple[str, Any]], *
     for path, (who, value) in said.items():
         yield f"  {path}: {value}  ({who})"
     file = suite.folder.cell_config(one.cell.target, one.cell.evaluation)
-    yield f"  {shlex.join([PROGRAM, 'run_eval', '--run_config', str(file)])}"
+    yield f"  {shlex.join([_PROGRAM, 'run_eval', '--run_config', str(file)])}"
     yield f"  {shlex.join(command_line(plan, debug=debug))}"
     for text in one.missing:
         yield "  would stop: " + text.replace("\n", "\n  ")

@@ -39,8 +39,6 @@ from eval_factory.workflows.suite.suite_journal import (
 
 @dataclass(frozen=True)
 class CellJob:
-    """Of the last wave that the cell is in."""
-
     task: str | None
     """As Slurm speaks of it, with what it waits for; None where it is not queued any more."""
     attempts: int
@@ -51,12 +49,11 @@ class CellJob:
     """The folder of the last attempt, an output folder; None before there is one, and once it became the cell's."""
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
         work = None if self.work is None else str(self.work)
         return {"task": self.task, "attempts": self.attempts, "log": str(self.log), "work_folder": work}
 
 
-STARTING = "starting"
+_STARTING = "starting"
 """Before helm-run tells anything: it is imported, the endpoint is asked one question."""
 
 _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
@@ -67,7 +64,7 @@ _MUCH_ROOM = 1000
 class CellProgress:
     """The last phase that was told, and what is done in it."""
 
-    phase: str = STARTING
+    phase: str = _STARTING
     phase_since: float | None = None
     """Epoch seconds."""
     counts: Mapping[str, Any] | None = None
@@ -90,7 +87,6 @@ class CellProgress:
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
         return float(self.counts["done"]) / self.elapsed_s if self.counts is not None and self.elapsed_s > 0 else 0.0
 
     @property
@@ -101,7 +97,6 @@ class CellProgress:
         return max(0.0, float(self.counts["total"] - self.counts["done"]) / self.rate)
 
     def document(self) -> dict[str, Any]:
-        """For programs."""
         told = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
         number, of = self.run
         return {
@@ -121,7 +116,6 @@ class CellFollower:
         self.progress = CellProgress()
 
     def look(self) -> CellProgress:
-        """Where the cell is now."""
         for event in self._tail.new():
             if is_number(event.get("time")) and event["time"] >= self._since:
                 self.progress = after(self.progress, event)
@@ -142,7 +136,6 @@ def after(progress: CellProgress, event: Mapping[str, Any]) -> CellProgress:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one that can be counted with."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -150,8 +143,8 @@ GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
 
 
-GONE = "its folder holds no result any more"
-ANOTHER = "the result in its folder is of another configuration"
+_GONE = "its folder holds no result any more"
+_ANOTHER = "the result in its folder is of another configuration"
 RUN_IT = "the same command runs it"
 
 UNKNOWN = Holder(pid=0, host="", since="")
@@ -160,8 +153,6 @@ UNKNOWN = Holder(pid=0, host="", since="")
 
 @dataclass(frozen=True)
 class CellFigures:
-    """The numbers of a cell's result."""
-
     task: str
     main_metric: str
     value: float | None
@@ -176,8 +167,6 @@ class CellFigures:
 
 @dataclass(frozen=True)
 class CellStatus:
-    """One cell."""
-
     state: CellState
     folder: Path
     progress: CellProgress | None = None
@@ -192,8 +181,6 @@ class CellStatus:
 
 @dataclass(frozen=True)
 class SuiteStatus:
-    """All of it."""
-
     folder: SuiteDir
     state: str
     pid: int | None
@@ -220,12 +207,10 @@ class SuiteStatus:
 
     @property
     def spent(self) -> Spending:
-        """By all cells, in all runs of their folders."""
         return total(cell.spent for cell in self.cells)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every cell has a whole result."""
         return bool(self.cells) and all(cell.state.status == COMPLETE for cell in self.cells)
 
 
@@ -240,7 +225,6 @@ class SuiteReader:
         self._queue = QueueReader(folder)
 
     def look(self) -> SuiteStatus:
-        """Where it stands now."""
         holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
             self._state.take(event)
@@ -276,7 +260,6 @@ class CellReader:
         )
 
     def look(self, cell: CellState) -> CellStatus:
-        """With what its folder says."""
         folder = self._folder.cell(cell.target, cell.evaluation)
         spent = self._spent.look(folder, cell.status)
         if cell.status == RUNNING:
@@ -289,7 +272,7 @@ class CellReader:
         return CellStatus(cell, folder, figures=figures, spent=spent)
 
     def _limits_now(self) -> dict[str, float]:
-        written = _modified(self._folder.config)
+        written = modified_at(self._folder.config)
         if self._limits is None or self._limits[0] != written:
             self._limits = (written, stated_limits(self._folder))
         return self._limits[1]
@@ -302,7 +285,7 @@ class CellReader:
         return known[1]
 
     def _figures_of(self, cell: CellState, folder: Path) -> CellFigures | None:
-        written = _modified(RunDir(folder).evaluation_config)
+        written = modified_at(RunDir(folder).evaluation_config)
         known = self._figures.get(cell.name)
         if known is None or known[0] != written:
             known = self._figures[cell.name] = (written, figures_of(folder))
@@ -314,8 +297,8 @@ def _why_lost(cell: CellState, figures: CellFigures | None) -> str | None:
     if cell.status not in (COMPLETE, PARTIAL) or cell.identity is None:
         return None
     if figures is None:
-        return GONE
-    return None if cell.identity == figures.identity else ANOTHER
+        return _GONE
+    return None if cell.identity == figures.identity else _ANOTHER
 
 
 def same_command(status: SuiteStatus) -> str:
@@ -349,7 +332,6 @@ def holder_now(folder: SuiteDir) -> Holder | None:
 
 
 def status_of(folder: SuiteDir) -> SuiteStatus:
-    """Where the suite stands now."""
     return SuiteReader(folder).look()
 
 
@@ -392,7 +374,6 @@ def _section(folder: SuiteDir) -> dict[str, Any]:
 
 
 def status_document(status: SuiteStatus) -> dict[str, Any]:
-    """For programs."""
     return {
         "suite": str(status.folder.root),
         "state": status.state,
@@ -432,17 +413,17 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
     }
 
 
-def _modified(path: Path) -> float:
+def modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:
         return 0.0
 
 
-INTERVAL_S = 5.0
+_INTERVAL_S = 5.0
 """How long what squeue says is good enough: it asks one program for a whole cluster."""
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
-PUBLISHED = "its job has ended: the same command takes the result over"
+RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
 TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
 
 
@@ -493,7 +474,7 @@ class QueueReader:
         cell = replace(cell, job=job, state=told)
         if task is None:
             why_not = _why_not_queued(told, store.ended(wave, run), known=states is not None)
-            status = WAITING if why_not == PUBLISHED else told.status
+            status = WAITING if why_not == RESULT_PUBLISHED else told.status
             return replace(cell, state=replace(told, status=status, reason=why_not))
         if isinstance(state, Waiting):
             return replace(cell, state=replace(told, status=WAITING, reason=task))
@@ -508,7 +489,7 @@ class QueueReader:
     def _states(self) -> Mapping[str, RunState] | None:
         """None where Slurm does not say."""
         now = self._clock()
-        if self._known is None or now - self._known[0] >= INTERVAL_S:
+        if self._known is None or now - self._known[0] >= _INTERVAL_S:
             try:
                 found: Mapping[str, RunState] | None = self._runs.look()
             except PrerequisiteError:
@@ -520,7 +501,7 @@ class QueueReader:
 def _why_not_queued(state: CellState, ended: RunEnd | None, *, known: bool) -> str | None:
     """What a cell comes to that is not in the queue, before the command has taken it over."""
     if ended is not None and ended.status == COMPLETE:
-        return PUBLISHED
+        return RESULT_PUBLISHED
     if not known:
         return NOT_KNOWN
     if state.status in (FAILED, PARTIAL):

@@ -74,7 +74,7 @@ def test_an_answer_that_ends_its_process_is_counted() -> None:
 
 
 def test_where_nothing_can_be_executed_any_more_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.Ended(1, b""))
+    monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.EndedProgram(1, b""))
     with pytest.raises(PrerequisiteError, match="what the model answered cannot be executed any more"):
         check_answer({"kind": "apps"}, 1)
     assert session.code_execution.known == {}

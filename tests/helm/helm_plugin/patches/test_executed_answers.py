@@ -244,7 +244,7 @@ def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
 
 
 def test_a_benchmarks_own_query_is_not_ended_without_a_word(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executed_answers, "MAX_RESULT", 40)
+    monkeypatch.setattr(executed_answers, "_MAX_RESULT", 40)
     with pytest.raises(RuntimeError, match="the benchmark's own query was ended: the result has more than"):
         executed_answers._rows(database, GOLD, of_model=False)
     assert executed_answers._rows(database, GOLD, of_model=True) == ([], "the result has more than 0 MB")

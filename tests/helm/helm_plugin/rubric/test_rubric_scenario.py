@@ -51,7 +51,7 @@ def test_the_run_spec_of_a_custom_benchmark(tmp_path: Path) -> None:
     (annotator,), (metric,) = spec.annotators, spec.metric_specs
     assert annotator.args == {"judges": {"gpt": "endpoint/j"}, "criteria_per_request": 3}
     assert metric.args == {"metric_name": "rubric_score", "judges": {"gpt": "endpoint/j"}}
-    assert rubric_benchmark(own(tmp_path, CASE)).adapter_spec.max_tokens == rubric_scenario.MAX_TOKENS
+    assert rubric_benchmark(own(tmp_path, CASE)).adapter_spec.max_tokens == rubric_scenario._MAX_TOKENS
 
 
 def test_a_file_that_changed_since_it_was_checked_stops_the_run(tmp_path: Path) -> None:

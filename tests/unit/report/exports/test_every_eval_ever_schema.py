@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from eval_factory.report.every_eval_ever import RELATIONSHIPS, SCHEMA_VERSION, Publisher, check_record, write_records
+from eval_factory.report.every_eval_ever import _RELATIONSHIPS, _SCHEMA_VERSION, Publisher, check_record, write_records
 from unit.report.exports.test_stored_facts import stored_of
 
 
@@ -72,6 +72,6 @@ def test_what_the_schema_refuses(path: str, value: Any, record: dict[str, Any]) 
 
 
 def test_version_and_relationships_are_the_published_ones(record: dict[str, Any]) -> None:
-    assert record["schema_version"] == SCHEMA_VERSION == "0.3.0"
-    for relationship in RELATIONSHIPS:
+    assert record["schema_version"] == _SCHEMA_VERSION == "0.3.0"
+    for relationship in _RELATIONSHIPS:
         check_record(changed(record, "source_metadata.evaluator_relationship", relationship), "aggregate")

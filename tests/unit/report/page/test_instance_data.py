@@ -13,8 +13,8 @@ from eval_factory.core.results import InstanceRecord, Score, Stats
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.instance_data import (
-    CHUNK,
-    FLAGS,
+    _CHUNK,
+    _FLAGS,
     InstanceBlocks,
     InstancePacker,
     common_beginning,
@@ -47,21 +47,21 @@ def rows(blocks: InstanceBlocks) -> list[list[Any]]:
 
 
 def test_every_instance_is_found_by_its_place_in_the_chunks() -> None:
-    made = packed([instance(f"q{number}", 1.0) for number in range(2 * CHUNK + 1)])
-    assert made.total == 2 * CHUNK + 1
-    assert [len(lines_of(made, number)) for number in (1, 2, 3)] == [CHUNK, CHUNK, 1]
+    made = packed([instance(f"q{number}", 1.0) for number in range(2 * _CHUNK + 1)])
+    assert made.total == 2 * _CHUNK + 1
+    assert [len(lines_of(made, number)) for number in (1, 2, 3)] == [_CHUNK, _CHUNK, 1]
     assert ['data-part="0"' in made.blocks[1], 'data-part="2"' in made.blocks[3]] == [True, True]
     for place, row in enumerate(rows(made)):
-        chunk, at = divmod(place, CHUNK)
+        chunk, at = divmod(place, _CHUNK)
         assert row[0] == f"q{place}"
-        if at in (0, CHUNK - 1):
+        if at in (0, _CHUNK - 1):
             assert lines_of(made, 1 + chunk)[at]["answer"] == f"answer to q{place}"
 
 
 def test_nothing_was_asked() -> None:
     made = packed([])
     assert (made.total, len(made.blocks), rows(made)) == (0, 1, [])
-    assert made.counts == dict.fromkeys(FLAGS, 0)
+    assert made.counts == dict.fromkeys(_FLAGS, 0)
 
 
 def test_a_row_says_what_the_table_shows() -> None:
@@ -72,7 +72,7 @@ def test_a_row_says_what_the_table_shows() -> None:
     made = packed([record, instance("q1", None)], fields=("ward",))
     head, first, second = lines_of(made, 0)
     assert head["groups"] == [["ward", ["b"]]]
-    assert (head["chunk"], head["middle"], head["texts"], head["metric"]) == (CHUNK, None, True, "exact_match")
+    assert (head["chunk"], head["middle"], head["texts"], head["metric"]) == (_CHUNK, None, True, "exact_match")
     assert first[:5] == ["q0", 2, "typos", "valid", 1.0]
     assert first[6:] == [[0], 0.1235, 7, "What is it?", ("a " * 24)[:47] + "…"]
     assert second[4] is None
@@ -82,7 +82,7 @@ def test_a_row_says_what_the_table_shows() -> None:
 
 
 def flags(blocks: InstanceBlocks) -> list[set[str]]:
-    return [{flag for place, flag in enumerate(FLAGS) if row[5] >> place & 1} for row in rows(blocks)]
+    return [{flag for place, flag in enumerate(_FLAGS) if row[5] >> place & 1} for row in rows(blocks)]
 
 
 def test_right_and_wrong() -> None:
@@ -224,7 +224,7 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
     words = [f"{stem}{end}" for stem in STEMS for end in ("", "s", "ed", "ing", "al", "ity", "ation", "ally")]
     state, total = 12345, 0
     packer = InstancePacker(SHARE)
-    for number in range(CHUNK * 8):
+    for number in range(_CHUNK * 8):
         said: list[str] = []
         letters = 0
         while letters + len(said) < 2_700:
@@ -235,7 +235,7 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
         total += len(record.prompt)
         packer.add(instance_line(record), result_line(record))
     made = packer.finish()
-    assert total > 2_700 * CHUNK * 8
+    assert total > 2_700 * _CHUNK * 8
     assert sum(map(len, made.blocks)) * 5 < 12_000_000
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from eval_factory.report.page.instance_data import (
+    _SHARES,
     DISAGREE,
     HARM,
     LONGEST_WORDS,
     MOST_LOST,
     MOST_TAGS,
     NOT_MET,
-    SHARES,
     UNDECIDED,
     Lost,
     LostPoints,
@@ -28,7 +28,7 @@ from stored_results import criterion, instance
 
 
 def test_every_verdict_is_known() -> None:
-    assert {verdict: SHARES.get(verdict) for verdict in VERDICTS.values()} == {
+    assert {verdict: _SHARES.get(verdict) for verdict in VERDICTS.values()} == {
         verdict: share for share, verdict in VERDICTS.items()
     }
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from eval_factory.data.sources import load_sources
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.rubric_case import PUBLISHED, published_url
+from eval_factory.tasks.rubric_case import PUBLISHED_RUBRICS, published_url
 from unit.builders import evaluation, plan
 
 
 def test_a_run_downloads_what_data_pull_pulls() -> None:
     sources = load_sources()
     tasks = [task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"]
-    assert [task.helm.parameters["subset"].fixed for task in tasks] == list(PUBLISHED)
+    assert [task.helm.parameters["subset"].fixed for task in tasks] == list(PUBLISHED_RUBRICS)
     for task in tasks:
         subset = str(task.helm.parameters["subset"].fixed)
         (file,) = sources.tasks[task.name].files
-        assert (file.path, sources.url(file.url)) == (PUBLISHED[subset], published_url(subset))
+        assert (file.path, sources.url(file.url)) == (PUBLISHED_RUBRICS[subset], published_url(subset))
         assert str(task.about.revision) in file.path
         assert sources.tasks[task.name].scenario == task.helm.scenario
 

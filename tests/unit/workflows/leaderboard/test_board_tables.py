@@ -12,11 +12,11 @@ import pytest
 from eval_factory.core.errors import HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.leaderboard.board_tables import (
-    FAILED,
+    _FAILED,
+    _LEFT_OUT,
+    _WAITING,
     IN_TABLES,
     KEPT_OUT,
-    LEFT_OUT,
-    WAITING,
     BoardRow,
     board_rows,
     board_summary,
@@ -38,7 +38,7 @@ def named(folder: Path, leaderboard: str) -> list[tuple[str, str]]:
 
 
 def test_every_run_is_written(tmp_path: Path) -> None:
-    row = BoardRow("r", "org/a", FAILED, reason="é", groups=("g",))
+    row = BoardRow("r", "org/a", _FAILED, reason="é", groups=("g",))
     assert write_rows(tmp_path, "lite", ["org/a"], [row]) == [row]
     text = SuiteDir(tmp_path).leaderboard.read_text("utf-8")
     assert json.loads(text) == {
@@ -59,9 +59,9 @@ def test_every_run_is_written(tmp_path: Path) -> None:
 
 
 def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
-    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("old", "org/a", FAILED)])
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("old", "org/a", _FAILED)])
     write_rows(tmp_path, "lite", ["org/b"], [BoardRow("r", "org/b", KEPT_OUT)])
-    write_rows(tmp_path, "medhelm", ["org/a"], [BoardRow("r", "org/a", LEFT_OUT)])
+    write_rows(tmp_path, "medhelm", ["org/a"], [BoardRow("r", "org/a", _LEFT_OUT)])
     write_rows(tmp_path, "lite", ["org/a"], [BoardRow("new", "org/a", IN_TABLES, score=0.5)])
     assert named(tmp_path, "lite") == [("org/b", "r"), ("org/a", "new")]
     assert named(tmp_path, "medhelm") == [("org/a", "r")]
@@ -71,7 +71,7 @@ def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderboards"', '{"leaderboards": {"lite": [{"other": 1}]}}'])
 def test_a_file_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path) -> None:
     SuiteDir(tmp_path).leaderboard.write_text(content)
-    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("r", "org/a", FAILED)])
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("r", "org/a", _FAILED)])
     assert named(tmp_path, "lite") == [("org/a", "r")]
 
 
@@ -105,10 +105,10 @@ def test_a_run_that_may_not_be_reported_is_kept_out_without_a_score(tmp_path: Pa
 @pytest.mark.parametrize(
     ("status", "code", "reason", "expected"),
     [
-        ("failed", 3, "DownloadError: x", (FAILED, "DownloadError: x", 3)),
-        ("missing", 1, "max_cost", (FAILED, "max_cost", 1)),
-        ("waiting", 0, None, (WAITING, None, 0)),
-        ("failed", 2, "mmlu:x asks a model for images; eval-factory", (LEFT_OUT, "asks for images", 0)),
+        ("failed", 3, "DownloadError: x", (_FAILED, "DownloadError: x", 3)),
+        ("missing", 1, "max_cost", (_FAILED, "max_cost", 1)),
+        ("waiting", 0, None, (_WAITING, None, 0)),
+        ("failed", 2, "mmlu:x asks a model for images; eval-factory", (_LEFT_OUT, "asks for images", 0)),
     ],
 )
 def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str | None, expected: object) -> None:
@@ -119,7 +119,7 @@ def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str 
 def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "vqa:model=vlm", model=("a", "b"))
     assert [(row.run, row.model_id, row.state, code) for row, code in board_rows(made, [])] == [
-        ("vqa", "a", LEFT_OUT, 0), ("vqa", "b", LEFT_OUT, 0), ("nonsense", "a", FAILED, 4), ("nonsense", "b", FAILED, 4)
+        ("vqa", "a", _LEFT_OUT, 0), ("vqa", "b", _LEFT_OUT, 0), ("nonsense", "a", _FAILED, 4), ("nonsense", "b", _FAILED, 4)
     ]  # fmt: skip
 
 
@@ -136,11 +136,11 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("found", "kind", "said"),
     [
-        ([(IN_TABLES, 0), (LEFT_OUT, 0), (WAITING, 0)], None, ""),
-        ([(IN_TABLES, 0), (FAILED, 3), (LEFT_OUT, 0)], PrerequisiteError, "1 of 2 runs failed, for want of data"),
-        ([(FAILED, 3), (FAILED, 4), (KEPT_OUT, 1)], HelmError, "2 of 3 runs failed, see above"),
-        ([(FAILED, 2)], HelmError, "1 of 1 runs failed, see above"),
-        ([(FAILED, 1), (KEPT_OUT, 1)], NotReportableError, "1 of 2 runs failed"),
+        ([(IN_TABLES, 0), (_LEFT_OUT, 0), (_WAITING, 0)], None, ""),
+        ([(IN_TABLES, 0), (_FAILED, 3), (_LEFT_OUT, 0)], PrerequisiteError, "1 of 2 runs failed, for want of data"),
+        ([(_FAILED, 3), (_FAILED, 4), (KEPT_OUT, 1)], HelmError, "2 of 3 runs failed, see above"),
+        ([(_FAILED, 2)], HelmError, "1 of 1 runs failed, see above"),
+        ([(_FAILED, 1), (KEPT_OUT, 1)], NotReportableError, "1 of 2 runs failed"),
         ([(KEPT_OUT, 1), (IN_TABLES, 0)], NotReportableError, "NOT REPORTABLE: 1 runs are kept out"),
     ],
 )
@@ -154,7 +154,7 @@ def test_the_lines_for_the_screen(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text")
     rows = [
         BoardRow("a", "m", IN_TABLES, max_eval_instances=5), BoardRow("b", "m", KEPT_OUT, "1 of 5 requests failed"),
-        BoardRow("c", "m", WAITING), *(BoardRow(f"f{number}", "m", FAILED, "gone") for number in range(12)),
+        BoardRow("c", "m", _WAITING), *(BoardRow(f"f{number}", "m", _FAILED, "gone") for number in range(12)),
     ]  # fmt: skip
     lines = board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
     assert lines[0] == "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting"

@@ -204,12 +204,6 @@ def test_gaps_are_asked_for_again_where_the_endpoint_answers(tmp_path: Path) -> 
     assert [spec.fresh for spec in host.begun] == [True, False, False], "what the first attempt paid for is kept"
 
 
-def test_gaps_that_stay_are_partial(tmp_path: Path) -> None:
-    loop, _ = loop_of(tmp_path, ["a/1"], {"a/1": [PARTIAL] * 5}, news=[News.THERE] * 2)
-    loop.run()
-    assert came_to(loop) == {"a/1": ("partial", 1, 3)}
-
-
 def test_a_crash_is_tried_once_more_and_others_go_on(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2"], {"a/1": [failure(4), failure(4)]})
     loop.run()
@@ -413,19 +407,3 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     assert {one.reason for one in loop.work.reports.values()} == {"the server hangs"}
     assert "its last lines" in loop.work.suite.folder.log.read_text()
     assert len(host.begun) == 4
-
-
-def test_a_server_that_ends_after_the_last_cell_is_not_started_again(tmp_path: Path) -> None:
-    loop, host, server = with_server(tmp_path, {}, [])
-    host.on_wait = lambda: setattr(
-        server, "lost_now", "hangs" if len(host.begun) == 3 and len(host.running) == 1 else None
-    )
-    loop.run()
-    assert server.again == []
-
-
-def test_a_cell_that_fails_while_its_server_is_well_has_failed_itself(tmp_path: Path) -> None:
-    loop, _, server = with_server(tmp_path, {"a/1": [failure(2)]}, [])
-    loop.run()
-    assert came_to(loop)["a/1"] == ("failed", 2, 1)
-    assert server.again == []

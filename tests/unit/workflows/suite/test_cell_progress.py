@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.workflows.suite.suite_status import STARTING, CellFollower, CellProgress, after, is_number
+from eval_factory.workflows.suite.suite_status import _STARTING, CellFollower, CellProgress, after, is_number
 from suite_by_hand import cell_events, phase, progress, suite_folder
 
 
@@ -21,7 +21,7 @@ def told(*events: dict[str, Any]) -> CellProgress:
 
 def test_nothing_told_yet() -> None:
     found = CellProgress()
-    assert (found.phase, found.figures(), found.rate, found.left_s, found.elapsed_s) == (STARTING, "", 0.0, None, 0.0)
+    assert (found.phase, found.figures(), found.rate, found.left_s, found.elapsed_s) == (_STARTING, "", 0.0, None, 0.0)
     assert found.document()["counts"] is None
 
 

@@ -77,12 +77,6 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
-def test_data_are_looked_for_again_where_other_parameters_name_them() -> None:
-    other = {"type": "shc_bmt_med", "name": "other", "params": {"extra": {"data_path": "/elsewhere.csv"}}}
-    found = cells(evaluations=[NO_DATA, other], targets=[target("a")])
-    assert ["/nowhere.csv" in one.missing[0] for one in found] == [True, False]
-
-
 def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(task: str, run_spec: str) -> None:
         if run_spec == "medec":
@@ -111,29 +105,6 @@ def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "credentials.conf").write_bytes(b"\xff")
     (problem,) = {problem for one in cells() for problem in one.problems}
     assert problem == "credentials.conf: cannot be read"
-
-
-def test_a_bundle_is_looked_through_once_for_all_targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from eval_factory.workflows import prepare
-
-    looked: list[str] = []
-
-    def find_bundle(plan: Any, env: Any) -> None:
-        looked.append(plan.rundir.root.as_posix())
-        raise ConfigError("in it") if plan.task_name == "medec" else PrerequisiteError("not there")
-
-    monkeypatch.setattr(prepare, "find_bundle", find_bundle)
-    cells()
-    assert looked == []
-    found = cells(params={"extra": {"data_dir": str(tmp_path)}})
-    assert looked == ["/results/suite/small/pubmed_qa", "/results/suite/small/medec"]
-    assert (found[0].missing, found[3].problems) == (("not there",), ("in it",))
-    looked.clear()
-    cells(params={"extra": {"data_dir": str(tmp_path), "offline": True}})
-    assert len(looked) == 2
-    looked.clear()
-    cells(params={"extra": {"offline": True}})
-    assert len(looked) == 4, "an earlier run's data are beside its results"
 
 
 def test_the_value_of_a_secret_is_never_written_into_a_cells_run_config() -> None:

@@ -47,14 +47,6 @@ def test_what_was_left_is_taken_away(suite: SuiteDir, tmp_path: Path) -> None:
     assert not suite.socket.exists()
 
 
-def test_so_is_a_folder_whose_socket_is_gone(suite: SuiteDir, tmp_path: Path) -> None:
-    path = left_behind(tmp_path)
-    path.unlink()
-    remember(suite, str(path))
-    take_away(suite)
-    assert not path.parent.exists()
-
-
 def test_what_is_another_machines_stays(suite: SuiteDir, tmp_path: Path) -> None:
     path = left_behind(tmp_path)
     remember(suite, str(path), "another.example")

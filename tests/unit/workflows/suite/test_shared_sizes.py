@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.estimate import PromptSizes, own_scenarios
 from eval_factory.workflows.suite.suite_estimate import SharedSizes
@@ -46,20 +44,6 @@ def test_another_target_is_not_looked_at(tmp_path: Path) -> None:
         )
         assert found == KNOWN
     assert looks.folders == ["a"]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"config__params__limit_samples": 3}, {"config__type": "medec"},
-        {"config__params__extra__num_output_tokens": 9}, {"config__params__extra__num_train_trials": 2},
-    ],
-)  # fmt: skip
-def test_what_may_make_other_requests_is_looked_at(tmp_path: Path, changes: dict[str, Any]) -> None:
-    looks = Looks(everywhere=True)
-    looks.at(tmp_path / "a")
-    looks.at(tmp_path / "b", **changes)
-    assert looks.folders == ["a", "b"]
 
 
 def test_data_in_a_cells_own_folder_are_found_where_others_have_none(tmp_path: Path) -> None:

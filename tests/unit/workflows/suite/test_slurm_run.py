@@ -147,7 +147,7 @@ class EndsAtOnce(ScriptedSlurm):
 
 def test_a_result_with_gaps_is_shown_as_it_stands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.slurm = EndsAtOnce(run, "partial", 1, "1 of 4 has no answer")
-    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite.POLL_S", 0.0)
+    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite._POLL_S", 0.0)
     found = run.again(wait=True)
     assert isinstance(found, Evaluated)
     assert found.result.scores[found.result.main_metric].value == 0.5
@@ -163,7 +163,7 @@ def test_a_job_that_failed_ends_as_the_run_would_have(
     run: Run, code: int, kind: type[EvalFactoryError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run.slurm = EndsAtOnce(run, "failed", code, "why it failed")
-    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite.POLL_S", 0.0)
+    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite._POLL_S", 0.0)
     with pytest.raises(kind) as caught:
         run.again(wait=True)
     assert str(caught.value).startswith("why it failed\n  its logs: eval-factory suite logs ")

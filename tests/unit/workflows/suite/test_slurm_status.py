@@ -17,7 +17,7 @@ from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.workflows.suite.slurm_worker import Start
 from eval_factory.workflows.suite.suite_status import (
     NOT_KNOWN,
-    PUBLISHED,
+    RESULT_PUBLISHED,
     TASK_GONE,
     QueueReader,
     SuiteStatus,
@@ -72,7 +72,7 @@ def test_what_has_ended_waits_for_the_command(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     jobs.store.record_end(jobs.wave, jobs.wave.runs[3], RunEnd(0, "complete", None, 1))
     found = jobs.look()
-    assert told(found)[3] == ("waiting", PUBLISHED)
+    assert told(found)[3] == ("waiting", RESULT_PUBLISHED)
     assert found.state == "ended"
 
 

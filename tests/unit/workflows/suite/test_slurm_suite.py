@@ -18,7 +18,7 @@ from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.workflows.suite import slurm_suite
 from eval_factory.workflows.suite.cell_loop import Work
-from eval_factory.workflows.suite.slurm_suite import LOST, QUEUED, name_of, run_on_slurm
+from eval_factory.workflows.suite.slurm_suite import _LOST, QUEUED, name_of, run_on_slurm
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
@@ -190,7 +190,7 @@ def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(again
             again.end(1)
 
     work = again.run(wait=True, meanwhile=meanwhile, max_attempts=3)
-    assert reports(work) == [("missing", LOST, 1), ("complete", None, 0)]
+    assert reports(work) == [("missing", _LOST, 1), ("complete", None, 0)]
     assert len(again.slurm.submitted) == 2 + 2
 
 

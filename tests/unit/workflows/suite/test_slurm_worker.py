@@ -21,11 +21,11 @@ from eval_factory.executors.runs import RunSpec
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, end_of_start, starts_below, write_environment
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_worker import (
+    _PATIENCE_S,
+    _POLL_S,
     FOLDER_PATIENCE_S,
     KEYS_ARE_GONE,
     MAX_STARTS,
-    PATIENCE_S,
-    POLL_S,
     Start,
     interrupt_this_process,
     main,
@@ -409,9 +409,9 @@ def test_an_older_start_is_waited_for_until_it_has_ended(task: Task) -> None:
     newest = task.start()
     clock.happens = {3: end_of_start(first.marks[0]), 5: end_of_start(second.marks[0])}
     assert newest.wait_for_older(clock=clock, sleep=clock.sleep)
-    assert clock.slept == [POLL_S] * 5
+    assert clock.slept == [_POLL_S] * 5
     assert not task.start().wait_for_older(clock=clock, sleep=clock.sleep), "its node is gone"
-    assert PATIENCE_S <= sum(clock.slept[5:]) < PATIENCE_S + 2 * POLL_S
+    assert _PATIENCE_S <= sum(clock.slept[5:]) < _PATIENCE_S + 2 * _POLL_S
     assert task.start(1).wait_for_older(clock=clock, sleep=lambda _: pytest.fail("there is nobody else"))
 
 

@@ -105,13 +105,6 @@ def test_a_suite_that_has_not_said_who_works_on_it(tmp_path: Path, killed: list[
     assert not killed
 
 
-def test_what_a_killed_suite_left_is_not_sent_anything(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
-    folder = suite_folder(tmp_path, started())
-    with held(folder, pid=os.getppid()):
-        assert cancel(folder, print) is None
-    assert not killed
-
-
 def _raising(error: OSError) -> Callable[..., None]:
     def raise_it(_pid: int, number: int) -> None:
         if number == signal.SIGINT:
@@ -127,22 +120,6 @@ def test_another_users_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         cancel(folder, print)
 
 
-def test_a_suite_that_has_ended_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = suite_folder(tmp_path, started())
-    stack = ExitStack()
-    stack.enter_context(held(folder))
-
-    def gone(_pid: int, number: int) -> None:
-        if number == signal.SIGINT:
-            stack.close()
-            raise ProcessLookupError
-
-    monkeypatch.setattr(os, "kill", gone)
-    after = cancel(folder, lambda _: None)
-    assert after is not None
-    assert after.state == "stopped"
-
-
 def test_a_suite_that_does_not_stop(
     tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,23 +129,6 @@ def test_a_suite_that_does_not_stop(
     with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):
         cancel(folder, lambda _: None)
     assert killed
-
-
-def test_jobs_of_slurm_are_ended_first(
-    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = suite_folder(tmp_path, started())
-    asked: list[object] = []
-
-    def cancel_jobs(which: object, _: object) -> bool:
-        asked.append(which)
-        return True
-
-    monkeypatch.setattr(suite_logs, "cancel_jobs", cancel_jobs)
-    after = cancel(folder, print)
-    assert after is not None
-    assert asked == [folder]
-    assert not killed
 
 
 def test_who_waits_for_jobs_on_another_machine_sees_their_end(

@@ -21,16 +21,15 @@ from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import suite_check
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_check import (
-    ANOTHER,
-    LOOK,
-    NO_RESULT,
-    OWN_DATA,
+    _ANOTHER,
+    _NO_RESULT,
+    _OWN_DATA,
     CellCheck,
     altered_table,
     check_suite,
     verify_suite,
 )
-from eval_factory.workflows.suite.suite_status import PUBLISHED, RUN_IT, status_of
+from eval_factory.workflows.suite.suite_status import RESULT_PUBLISHED, status_of
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
 from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell
@@ -76,7 +75,7 @@ def only(folder: SuiteDir) -> CellCheck:
 def test_nothing_there_yet(tmp_path: Path) -> None:
     found = check_suite(suite(tmp_path), env={})
     (cell,) = found.cells
-    assert (cell.name, cell.status, cell.reason) == (QA, "missing", NO_RESULT)
+    assert (cell.name, cell.status, cell.reason) == (QA, "missing", _NO_RESULT)
     assert cell.to_do == ("the same command runs it",)
     assert cell.folder == tmp_path / "small" / "sample_medical_qa"
     assert (found.is_complete, found.is_running, found.in_table) == (False, False, False)
@@ -107,7 +106,7 @@ def test_a_result_of_another_configuration_does_not_count(tmp_path: Path) -> Non
     folder = suite(tmp_path)
     finish(plan_of(folder))
     suite(tmp_path, params={"limit_samples": 3})
-    assert (only(folder).status, only(folder).reason) == ("missing", ANOTHER)
+    assert (only(folder).status, only(folder).reason) == ("missing", _ANOTHER)
 
 
 def test_a_result_with_gaps(tmp_path: Path) -> None:
@@ -123,7 +122,7 @@ def test_a_cell_that_failed_says_why(tmp_path: Path) -> None:
     assert (cell.status, cell.reason) == ("failed", "no disk")
     assert cell.to_do == ("its logs say why", "the same command runs it")
     bare = only(suite(tmp_path / "two", cell_ended(QA, "failed")))
-    assert bare.reason == NO_RESULT
+    assert bare.reason == _NO_RESULT
 
 
 def test_a_cell_that_runs(tmp_path: Path) -> None:
@@ -135,7 +134,10 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    [("Slurm: task 0, PENDING", (NO_RESULT, "wait for it")), (PUBLISHED, (PUBLISHED, "the same command runs it"))],
+    [
+        ("Slurm: task 0, PENDING", (_NO_RESULT, "wait for it")),
+        (RESULT_PUBLISHED, (RESULT_PUBLISHED, "the same command runs it")),
+    ],
 )
 def test_of_what_slurm_has_or_had_it_is_told_whether_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, expected: tuple[str, str]
@@ -168,7 +170,7 @@ def test_a_cell_that_reads_the_users_own_data(tmp_path: Path) -> None:
     folder = suite(tmp_path, evaluations=[entry])
     assert only(folder).status == "missing"
     finish(plan_of(folder))
-    assert (only(folder).status, only(folder).reason) == ("complete", OWN_DATA)
+    assert (only(folder).status, only(folder).reason) == ("complete", _OWN_DATA)
 
 
 def test_no_configuration_yet(tmp_path: Path) -> None:
@@ -182,15 +184,9 @@ def test_a_document_for_programs(tmp_path: Path) -> None:
         str(tmp_path), False, False, False, 1, 1,
     )  # fmt: skip
     assert found["cells"] == [{
-        "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": NO_RESULT,
+        "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": _NO_RESULT,
         "to_do": ["the same command runs it"], "folder": f"{tmp_path}/small/sample_medical_qa",
     }]  # fmt: skip
-
-
-@pytest.mark.parametrize(("attempt", "to_do"), [(1, (LOOK, RUN_IT)), (0, (RUN_IT,))])
-def test_who_was_not_begun_has_no_logs_to_look_at(tmp_path: Path, attempt: int, to_do: tuple[str, ...]) -> None:
-    folder = suite(tmp_path, cell_ended(QA, "failed", attempt=attempt, reason="not begun: nobody answers"))
-    assert only(folder).to_do == to_do
 
 
 PAIR = ("a/qa", "b/qa")
@@ -250,18 +246,6 @@ def test_a_cell_that_is_taken_out_of_the_table_or_said_to_have_failed(tabled: Su
     assert altered_table(tabled).findings == []
     tabled.events.unlink()  # a copy without .suite: the table alone says which cells there are, and how they ended
     assert altered_table(tabled).findings == []
-
-
-def test_a_cell_that_no_run_came_to_is_what_the_table_says(tabled: SuiteDir) -> None:
-    tell(tabled.events, started((*PAIR, "c/qa")), *map(cell_ended, PAIR), ended())
-    assert {"targets[2]", "cells[2]"} <= {one.field for one in altered_table(tabled).findings}
-    done = [
-        *altered_table(tabled).cells[:2],
-        FinishedCell("c", "qa", RunStatus.MISSING, tabled.root / "c" / "qa", "interrupted"),
-    ]
-    write_suite_results(suite_results(done), tabled)
-    assert altered_table(tabled).findings == []
-    assert altered_table(tabled).cells == done
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.rundir import Holder
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from suite_by_hand import held, suite_folder
 
@@ -45,31 +44,3 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = suite_folder(tmp_path)
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert not lock_is_held(folder.lock)
-
-
-def test_what_nobody_can_tell_may_be(tmp_path: Path) -> None:
-    assert may_hold(1, suite_folder(tmp_path).lock, proc=tmp_path / "no proc")
-
-
-def test_a_descriptor_that_is_closed_meanwhile(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path / "suite")
-    descriptors = tmp_path / "proc" / "7" / "fd"
-    descriptors.mkdir(parents=True)
-    (descriptors / "3").symlink_to(tmp_path / "gone")
-    assert not may_hold(7, folder.lock, proc=tmp_path / "proc")
-    (descriptors / "4").symlink_to(folder.lock)
-    assert may_hold(7, folder.lock, proc=tmp_path / "proc")
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"pid": 1}', "nonsense"])
-def test_a_holder_that_is_not_written_down(tmp_path: Path, text: str) -> None:
-    folder = suite_folder(tmp_path)
-    folder.lock.write_text(text)
-    assert Holder.written_in(folder.lock) is None
-    assert Holder.written_in(tmp_path / "nothing") is None
-
-
-def test_a_holder(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    with held(folder, host="here"):
-        assert Holder.written_in(folder.lock) == Holder(os.getpid(), "here", "2026-01-01T00:00:00Z")

@@ -13,8 +13,10 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
+from eval_factory.executors import progress
+from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite import suite_logs
-from eval_factory.workflows.suite.suite_logs import LogTail, find_cell, show_logs
+from eval_factory.workflows.suite.suite_logs import find_cell, show_logs
 from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
 from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
 
@@ -82,13 +84,11 @@ def test_following_a_cell_of_a_suite_that_is_gone_ends_at_once(tmp_path: Path) -
 
 
 def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_logs, "LONGEST_PART", 3)
+    monkeypatch.setattr(progress, "READ_BYTES", 3)
     path = tmp_path / "log"
     path.write_text("a\nlonger\nb")
-    tail = LogTail(path)
-    assert list(tail.new()) == ["a", "longer"]
-    assert list(tail.rest()) == ["b"]
-    assert list(tail.rest()) == []
+    tail = LineTail(path)
+    assert (list(tail.lines()), tail.rest) == ([b"a", b"longer"], b"b")
 
 
 @pytest.mark.parametrize(("wanted", "found"), [("big/qa", "big/qa"), ("big/m", "big/medec"), ("l/qa", "small/qa")])
@@ -152,7 +152,7 @@ def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over
             file.write("o\nthree")
         return "missing", CellJob(None, 1, slurms, work), "its job has ended"
 
-    monkeypatch.setattr(suite_logs, "POLL_S", 0.0)
+    monkeypatch.setattr(suite_logs, "_POLL_S", 0.0)
     lines: list[str] = []
     reader: Any = Scripted(folder, waits, waits, begins, is_not_known, ends)
     show_logs(reader, None, lines.append, follow=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.suite import Cell
-from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
+from eval_factory.core.errors import EndpointRefusedError
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.workflows.suite.endpoint_pauses import EndpointProbe, ProbeAnswer
@@ -50,14 +50,6 @@ def test_each_endpoint_is_asked_once_for_all_cells() -> None:
     assert all(asked.probe.problem_of(one) is None for one in cells)
 
 
-def test_another_model_or_address_is_another_endpoint() -> None:
-    asked = Asked()
-    asked.probe.all_of(
-        [cell(0), cell(1, "https://other.example/v1"), cell(2, **{"target.api_endpoint.model_id": "o/2"})]
-    )
-    assert sorted(asked.models) == ["o/2", "org/model", "org/model"]
-
-
 def test_the_embedded_endpoint_is_there_without_a_question() -> None:
     asked, demo = Asked(), cell(0, "demo://baseline")
     asked.probe.all_of([demo])
@@ -84,10 +76,3 @@ def test_asked_again_it_is_asked_anew() -> None:
     assert asked.probe.model_of(cell(0)) == ProbeAnswer(answered=True)
     assert asked.models == ["org/model"] * 2
     assert asked.probe.roles_that_answered(cell(0)) == frozenset(), "what it said later is not what it said first"
-
-
-def test_gone_is_who_does_not_answer() -> None:
-    assert ProbeAnswer(answered=False, error=EndpointUnreachableError("x")).gone
-    assert ProbeAnswer(answered=False, warning="slow").gone
-    assert not ProbeAnswer(answered=False, error=EndpointRefusedError("x")).gone
-    assert not ProbeAnswer(answered=True).gone

@@ -14,10 +14,6 @@ from eval_factory.workflows.suite.suite_budget import SpendingReader
 from eval_factory.workflows.suite.suite_journal import COMPLETE, RUNNING
 
 
-def test_nothing_was_asked(tmp_path: Path) -> None:
-    assert SpendingReader().look(tmp_path, RUNNING) == Spending()
-
-
 def test_a_journal_that_is_none(tmp_path: Path) -> None:
     RunDir(tmp_path).cache_db.write_text("no database, and long enough to be looked at" * 100)
     assert SpendingReader().look(tmp_path, RUNNING) == Spending()

@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.result_views import INSTANCE_COLUMNS, MOST_NOTES
+from eval_factory.report.result_views import _MOST_NOTES, INSTANCE_COLUMNS
 from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport
 from stored_results import instance, result, written
 
@@ -81,13 +81,6 @@ def test_the_instances_of_all_cells(report: SuiteReport) -> None:
     assert set(found["target"]) == {"small"}
 
 
-def test_a_suite_of_which_nothing_is_there_has_the_same_columns(report: SuiteReport) -> None:
-    nothing = replace(report, cells=())
-    assert types_of(nothing.to_frame()) == dict(CELL_COLUMNS)
-    assert types_of(nothing.instances_frame()) == {"target": "string", "evaluation": "string", **INSTANCE_COLUMNS}
-    assert "0 of 0 cells complete" in nothing._repr_html_()
-
-
 def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) -> None:
     html = report._repr_html_()
     assert re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html)[7:] == [
@@ -98,7 +91,7 @@ def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) ->
     assert "<b>1 of 3 cells complete</b>" in html
     assert "<ul>\n<li>small/medec: 1 failed</li>\n<li>large/pubmed_qa: no &lt;b&gt;key&lt;/b&gt;</li>\n</ul>" in html
     assert f"<p>table: {report.folder.results_html}</p>" in html
-    many = replace(report, cells=tuple(cell(Path("x"), RunStatus.MISSING) for _ in range(MOST_NOTES + 1)))
+    many = replace(report, cells=tuple(cell(Path("x"), RunStatus.MISSING) for _ in range(_MOST_NOTES + 1)))
     assert "<li>small/pubmed_qa: missing</li>" in many._repr_html_()
     assert "<li>1 more</li>" in many._repr_html_()
 
