@@ -201,7 +201,7 @@ def current_session() -> Session:
         return list(_sessions.values())[-1]
 
 
-ENDED, SHORTENED = "ended", "shortened"
+EXECUTION_ENDED, SHORTENED = "ended", "shortened"
 """Counts: answers that ended the process that executed them; queries that got less time than the others."""
 
 

@@ -24,9 +24,9 @@ from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import confined_worker, sql_execution
 from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
-from eval_factory.helm_plugin.session import ENDED, code_execution
+from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
 
-START_LIMIT_S = 60.0
+_START_LIMIT_S = 60.0
 """For the interpreter and HELM's modules, beside the time of the answer."""
 CONFINED_BY = ("bubblewrap", "seccomp", "limits of time, memory and file size")
 BY_SQL_WORKERS = (
@@ -39,7 +39,7 @@ MAX_ASSEMBLY = 64_000_000
 QUERY_LIMIT_S = 30.0
 """As in Bird's own evaluation; HELM has none."""
 GOLD_LIMIT_S = 300.0
-MAX_RESULT = 20_000_000
+_MAX_RESULT = 20_000_000
 """Bytes, of the rows of these benchmarks."""
 
 
@@ -63,13 +63,13 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
         if ended.returncode == TIMED_OUT:
             return TIMED_OUT
     sandbox.require("what the model answered cannot be executed any more")
-    code_execution.count(ENDED)
+    code_execution.count(EXECUTION_ENDED)
     return None
 
 
 def _run(
     argv: Sequence[str], folder: Path, seconds: float, given: bytes = b"", *, processes: bool = False
-) -> sandbox.Ended:
+) -> sandbox.EndedProgram:
     """A program with its input, or where `argv` is empty HELM's check, in the sandbox.
 
     Args:
@@ -86,7 +86,7 @@ def _run(
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
     libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
     allowed = sandbox.Allowed([*sorted(prefixes), *path, *libraries], processes=processes)
-    seconds += 0 if argv else START_LIMIT_S
+    seconds += 0 if argv else _START_LIMIT_S
     return sandbox.run(worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given)
 
 
@@ -249,7 +249,7 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql_execution.
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
         found = sql_execution.execute(
-            sql_execution.closed(database), query, seconds=seconds, largest=MAX_RESULT, of_model=of_model
+            sql_execution.closed(database), query, seconds=seconds, largest=_MAX_RESULT, of_model=of_model
         )
         return found or [], None
     except sql_execution.QueryFailed as failed:
