@@ -190,12 +190,8 @@ class SlurmStore:
         """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
         return self._waves / f"w{number}.env"
 
-    def clean_up_script(self, number: int) -> Path:
-        """Of the job that deletes the keys when the tasks have ended."""
-        return self._waves / f"w{number}.clean-up.sh"
-
     def clean_up_submitted(self, number: int) -> Path:
-        """There once Slurm has taken that job."""
+        """There once Slurm has taken the job that deletes the keys when the tasks have ended."""
         return self._waves / f"w{number}.clean-up"
 
     def logs(self, number: int) -> Path:
@@ -429,7 +425,7 @@ class SlurmRuns:
         """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
         if not wave.runs or not wave.runs[0].asks:  # an earlier version's
             return
-        script, number = self.store.clean_up_script(wave.number), wave.number
+        number, script = wave.number, self.store.script(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
         array = BatchJob(wave.job_name, len(wave.runs), 1, self.store.logs(number).absolute(), asked, ())
         write_atomic(script, clean_up_script(array, self.store.environment(number).absolute()), mode=PRIVATE)

@@ -114,18 +114,6 @@ def test_lines(result: TaskResult) -> None:
     assert (line["completion"], line["metrics"]) == ("<b>yes</b>", {"exact_match": 1.0})
 
 
-def test_the_source_of_an_instance_is_in_its_line(result: TaskResult) -> None:
-    first = next(iter(result.instances))
-    assert documents.result_line(replace(first, cluster="a note"))["cluster"] == "a note"
-    assert "cluster" not in documents.result_line(first)
-
-
-def test_signs_of_an_answer_are_in_its_line(result: TaskResult) -> None:
-    line = documents.result_line(replace(next(iter(result.instances)), signs=("refused",)))
-    assert line["signs"] == ["refused"]
-    assert "signs" not in documents.result_line(next(iter(result.instances)))
-
-
 def test_usage_is_of_this_run_at_the_top_and_then_of_all_runs() -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
     usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
@@ -252,10 +240,6 @@ def test_groups_hold_groups_alone(result: TaskResult) -> None:
     assert alone["groups"]["a"]["metrics"]["score"]["scores"]["exact_match"]["unit"] == "share"
 
 
-def test_a_result_without_its_main_score(result: TaskResult) -> None:
-    assert scores_of(document_of(result, scores={}, groups={})) == {}
-
-
 def test_the_main_score_is_a_value_a_line_and_the_others_are_in_short(result: TaskResult) -> None:
     score = long_score(metric="exact_match", split="test")
     scores = {"exact_match": score, "other": replace(score, metric="other")}
@@ -276,11 +260,3 @@ def test_what_is_not_known_is_left_out(result: TaskResult) -> None:
     assert document["provenance"]["dataset_files"] == {}
     assert list(document["validity"])[:3] == ["reportable", "coverage", "not_reportable"]
     assert list(document["validity"])[-2:] == ["failures", "notes"]
-
-
-def test_a_floor_is_one_mapping_on_a_line(result: TaskResult) -> None:
-    floor = Floor("always A", 0.25, 4, {"empty": 0.0, "always A": 0.25})
-    given = replace(result, validity=replace(result.validity, floors={"exact_match": floor}))
-    text = documents.to_yaml(documents.evaluation_config(given, plan().evaluation.as_dict(), "x"))
-    told = "exact_match: {best: always A, value: 0.25, instances: 4, answers: {empty: 0.0, always A: 0.25}"
-    assert f"\n  floors:\n    {told}" in text

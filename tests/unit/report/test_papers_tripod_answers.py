@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
+from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
 from eval_factory.core.results import Instances, Score, TaskResult
 from eval_factory.report.papers import Described, forms
 
@@ -121,15 +121,3 @@ def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_d
 def test_hostile_values_are_one_printable_line(config: dict[str, Any]) -> None:
     for known in answers_of(hostile(), config, {}).values():
         assert all(sentence.isprintable() for sentence in known)
-
-
-@pytest.mark.parametrize(
-    ("item", "truth"),
-    [
-        ("7b", "by Krippendorff's alpha [4], is 0.064."), ("7d", "criterion by criterion (12 criteria, 4.0 for"),
-        ("7d", "2 language models, of which the majority counts"),
-        ("8b", "2 judges judged them criterion by criterion (kind 12 of 12, strict 9 of 12)."),
-    ],
-)  # fmt: skip
-def test_of_a_rubric(item: str, truth: str) -> None:
-    assert truth in told(item, of_a_rubric())
