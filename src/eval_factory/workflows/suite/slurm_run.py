@@ -23,7 +23,7 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
 from eval_factory.report.screen import result_summary
-from eval_factory.scoring.reportable import why_not_reportable
+from eval_factory.scoring.notes import why_not_reportable
 from eval_factory.workflows.context import claim, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import Evaluated, evaluate
 from eval_factory.workflows.options import Options, Submitted

@@ -28,9 +28,9 @@ from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
-from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SlurmRun:
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
         """Whether nothing more is done for a cell that is not queued: it is complete, or was submitted often enough."""
         name = name_of(planned)
-        end = self.runs.store.last_end(name) if isinstance(state, Ended) else None
+        end = self.runs.end_of(name) if isinstance(state, Ended) else None
         if end is not None and end.status == COMPLETE:
             if is_complete_run(planned.plan):
                 self.work.end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)

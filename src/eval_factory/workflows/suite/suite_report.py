@@ -20,7 +20,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.report import result_views as html
 from eval_factory.report.reader import load_result
 from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
-from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
+from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 
 if TYPE_CHECKING:
     from pandas import DataFrame
