@@ -61,11 +61,13 @@ def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
     Args:
         with_texts: also answers of benchmarks whose data are not public.
     """
-    model = stored_facts.model_id(stored)
+    model, asked = stored_facts.model_id(stored), stored_facts.model_endpoint(stored)
+    params = {"task": stored.result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
+    params |= _flat(stored.config.get("params") or {}, "params")
     return MlflowRun(
         name=f"{stored.result.task} {model}",
         tags=_tags(stored, model),
-        params={name: value[:_LONGEST_VALUE] for name, value in _params(stored, model)},
+        params={name: value[:_LONGEST_VALUE] for name, value in params.items()},
         metrics=dict(_metrics(stored)),
         artifacts=_artifacts(stored, with_texts=with_texts),
     )
@@ -148,15 +150,6 @@ def _tags(stored: StoredResult, model: str) -> dict[str, str]:
     }
     reason = stored_facts.stored_reasons(stored)
     return {**tags, **({"eval_factory.not_reportable": reason[:LONGEST_TAG]} if reason else {})}
-
-
-def _params(stored: StoredResult, model: str) -> Iterator[tuple[str, str]]:
-    yield "task", stored.result.task
-    yield "model", model
-    asked = stored_facts.model_endpoint(stored)
-    if asked is not None:
-        yield "endpoint", asked.host
-    yield from _flat(stored.config.get("params") or {}, "params")
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:

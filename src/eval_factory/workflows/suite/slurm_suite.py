@@ -135,7 +135,7 @@ class SlurmRun:
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
         """Whether nothing more is done for a cell that is not queued: it is complete, or was submitted often enough."""
         name = name_of(planned)
-        end = self.runs.store.last_end(name) if isinstance(state, Ended) else None
+        end = self.runs.end_of(name) if isinstance(state, Ended) else None
         if end is not None and end.status == COMPLETE:
             if is_complete_run(planned.plan):
                 self.work.end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)
