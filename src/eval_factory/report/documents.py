@@ -31,7 +31,7 @@ from eval_factory.core.results import (
 
 DIGITS_OF_SECONDS = 4
 """Significant digits: a clock is no better."""
-LONGEST_ON_A_LINE = 60
+MAX_ON_A_LINE = 60
 """Characters of a text that stands on a line with others."""
 
 
@@ -63,7 +63,7 @@ def formatted(value: Any) -> Any:
 
 def _is_short(value: Any) -> bool:
     if isinstance(value, str):
-        return len(value) <= LONGEST_ON_A_LINE and "\n" not in value
+        return len(value) <= MAX_ON_A_LINE and "\n" not in value
     return isinstance(value, OneLineList) or not isinstance(value, (dict, list))
 
 

@@ -34,7 +34,7 @@ def write_reports(
 
     Args:
         config: `config` and `target` as run.
-        responses: role -> every kept answer, as the cache has it.
+        responses: role -> every stored answer, as the cache has it.
         given: `config` and `target` as far as the user set them; all of them where that is not known.
     """
     safe: Any = redactor.tree(config)
