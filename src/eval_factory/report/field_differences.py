@@ -14,7 +14,7 @@ from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.page.instance_data import readable_page
 
-_LONGEST_SHOWN = 80
+_MAX_SHOWN = 80
 """Characters of a value."""
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
@@ -88,7 +88,7 @@ def _of_json(stored: str, made: str) -> Iterator[Difference]:
 def _of_texts(stored: str, made: str) -> Iterator[Difference]:
     if not same_text(stored, made):
         at = next((i for i, (a, b) in enumerate(zip(stored, made, strict=False)) if a != b), 0)
-        begin = max(0, at - _LONGEST_SHOWN // 2)
+        begin = max(0, at - _MAX_SHOWN // 2)
         yield Difference("", shown(stored[begin:]), shown(made[begin:]))
 
 
@@ -130,4 +130,4 @@ def same_text(stored: str, made: str) -> bool:
 def shown(value: Any) -> str:
     """A value for a message, cut."""
     text = value if isinstance(value, str) else repr(value) if value is ABSENT else json.dumps(value, default=str)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} ..."

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
@@ -33,7 +34,7 @@ def write_reports(
 
     Args:
         config: `config` and `target` as run.
-        responses: role -> every kept answer, as the cache has it.
+        responses: role -> every stored answer, as the cache has it.
         given: `config` and `target` as far as the user set them; all of them where that is not known.
     """
     safe: Any = redactor.tree(config)
@@ -52,8 +53,8 @@ def write_reports(
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         results = documents.results_yml(result, safe, command)
         documents.check_document(results, documents.RESULTS_SCHEMA)
-        write_atomic(rundir.results_yml, documents.to_yaml(results))
-        write_atomic(rundir.evaluation_config, documents.to_yaml(document))
+        write_atomic(rundir.results_yml, to_yaml(results))
+        write_atomic(rundir.evaluation_config, to_yaml(document))
     return stored
 
 

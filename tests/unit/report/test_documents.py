@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.results import (
     Floor,
     Judgements,
@@ -40,7 +41,7 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
     other = documents.results_yml(result, config, "helm-run x")
     documents.check_document(other, documents.RESULTS_SCHEMA)
     assert list(other) == ["git_hash", "command", "config", "target", "results"]
-    assert yaml.safe_load(documents.to_yaml(document)) == document
+    assert yaml.safe_load(to_yaml(document)) == document
     assert list(document) == [
         "schema_version", "status", "main_metric", "results", "validity", "comparability", "usage", "provenance", "config",
         "target", "command",
@@ -66,7 +67,7 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
         },
         "notes": ["a note"],
     }  # fmt: skip
-    assert result_of_document(yaml.safe_load(documents.to_yaml(document)), ()).clinicians == FOUND
+    assert result_of_document(yaml.safe_load(to_yaml(document)), ()).clinicians == FOUND
     few = replace(FOUND, corrected=None, too_few=TooFewRated(3, 30), agreement=None, judges={}, notes=())
     document = documents.evaluation_config(replace(result, clinicians=few), plan().evaluation.as_dict(), "x")
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
@@ -243,13 +244,11 @@ def test_groups_hold_groups_alone(result: TaskResult) -> None:
 def test_the_main_score_is_a_value_a_line_and_the_others_are_in_short(result: TaskResult) -> None:
     score = long_score(metric="exact_match", split="test")
     scores = {"exact_match": score, "other": replace(score, metric="other")}
-    text = documents.to_yaml(document_of(result, scores=scores))
+    text = to_yaml(document_of(result, scores=scores))
     assert "            exact_match:\n              value: 0.3333333333333333\n              stats: {count: 3, " in text
     assert "\n            other: {value: 0.3333333333333333, stats: {count: 3" in text
     assert "\n  instances: {requested: 4," in text
-    assert "{" not in documents.to_yaml(documents.results_yml(result, {"config": {}, "target": 1}, "x")).replace(
-        "{}", ""
-    )
+    assert "{" not in to_yaml(documents.results_yml(result, {"config": {}, "target": 1}, "x")).replace("{}", "")
 
 
 def test_what_is_not_known_is_left_out(result: TaskResult) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from eval_factory.report.drawing import (
     ELLIPSIS,
-    LONGEST_TITLE,
+    MAX_TITLE,
     Drawing,
     Line,
     Text,
@@ -204,7 +204,7 @@ def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
     cut = label(1, 2, "a label that is much longer", 60, anchor="end")
     assert cut.text.endswith(ELLIPSIS)
     assert (cut.title, cut.anchor) == ("a label that is much longer", "end")
-    assert len(label(0, 0, "x" * 9_999, 60).title) == LONGEST_TITLE
+    assert len(label(0, 0, "x" * 9_999, 60).title) == MAX_TITLE
     assert label(0, 0, "a\nb\x1b[2J\u202e", 500).text == r"a b\x1b[2J\u202e"
 
 
