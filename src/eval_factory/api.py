@@ -288,9 +288,10 @@ def verify(folder: Path | str) -> Verified:
 
     What was altered is in `findings`; a folder that cannot be verified raises nothing: `unreadable` says why.
     """
+    from eval_factory.workflows.suite.suite_check import verify_suite
     from eval_factory.workflows.verify import verify as look
 
-    return look(Path(folder))
+    return look(Path(folder), suite=verify_suite)
 
 
 def reproduce(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from eval_factory.report.field_differences import Difference, differences, diffe
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.recollect import Recollected, last_state, recollected
-from eval_factory.workflows.resume import read_state, versions
+from eval_factory.workflows.resume import commit_of_this, read_state, versions
 from eval_factory.workflows.suite.suite_folder import suite_was_begun
 
 NO_CHECKSUMS = (
@@ -80,10 +80,13 @@ class Verified:
         return 0 if self.unreadable is None else PrerequisiteError.exit_code
 
 
-def verify(folder: Path) -> Verified:
+def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None) -> Verified:
     """Compare a folder with its checksums and with what its own files give when they are collected again.
 
     Nothing in the folder is changed; no key, no network and none of the data are needed.
+
+    Args:
+        suite: what verifies the folder of a suite, which verifies each of its runs by this function.
     """
     rundir = RunDir(folder)
     own = (*rundir.own, *SuiteDir(folder).own)
@@ -94,10 +97,8 @@ def verify(folder: Path) -> Verified:
     if foreign:
         return Verified(folder, _once(foreign))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
-        if suite_was_begun(SuiteDir(folder)):
-            from eval_factory.workflows.suite.suite_check import verify_suite  # it verifies each of its runs here
-
-            return verify_suite(SuiteDir(folder))
+        if suite is not None and suite_was_begun(SuiteDir(folder)):
+            return suite(SuiteDir(folder))
         return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
     look = _Look(rundir)
     try:
@@ -202,7 +203,7 @@ class _Look:
         if record.errata_version != errata:
             note = f"corrected with errata version {record.errata_version}; here it is {errata}"
             self.notes.append(f"{note}: corrected scores were not compared, nor the page")
-        elif record.eval_factory != __version__:
+        elif (record.eval_factory, record.git_hash) != (__version__, commit_of_this()):
             written = f"the page and report.md are of eval-factory {record.eval_factory}"
             self.notes.append(f"{written}: compared with SHA256SUMS alone")
         else:

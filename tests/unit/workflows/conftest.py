@@ -22,3 +22,9 @@ def folder(finished: RunDir, tmp_path: Path) -> RunDir:
     """A copy, as somebody gets it who was sent the folder."""
     shutil.copytree(finished.root, tmp_path / "out")
     return RunDir(tmp_path / "out")
+
+
+@pytest.fixture(autouse=True)
+def _the_commit_that_made_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No unit test asks git."""
+    monkeypatch.setattr("eval_factory.workflows.verify.commit_of_this", lambda: "abc123")
