@@ -23,6 +23,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.common.proxy import Proxy, ProxyType
 
+from hostile_texts import CANARY
 from loopback import serving
 
 INSTALL = "needs a browser: apt-get install chromium chromium-driver"
@@ -39,8 +40,6 @@ FLAGS = (
 )
 OWN_SCHEMES = ("file:", "data:", "blob:", "about:")
 """Of what no machine is asked for."""
-CANARY = "window.canary = (window.canary || 0) + 1"
-"""What hostile texts would run."""
 SCRIPT_TIMEOUT_S = 60
 
 

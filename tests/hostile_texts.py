@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chromium import CANARY
+CANARY = "window.canary = (window.canary || 0) + 1"
+"""A script that leaves a trace where it runs."""
 
 ODD = {
     "nul": "\x00",

@@ -150,7 +150,7 @@ def test_reports_of_a_gate_that_fails(runs: Runs, tmp_path: Path) -> None:
     told = summary.read_text("utf-8")
     assert told.startswith("## Gate: FAIL\n")
     assert f"| {TASK} | supporting, exact_match | max_drop `[topic=lung]` | FAIL | -0.3 (95 %" in told
-    assert told.count("\n| ") == 4
+    assert told.count("\n| ") == 5
 
 
 def test_the_lock_shows_the_order_and_a_changed_policy_is_refused(runs: Runs, tmp_path: Path) -> None:

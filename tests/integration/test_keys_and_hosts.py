@@ -22,13 +22,13 @@ from eval_factory import api
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.foreign_configs import translated
 from eval_factory.config.suite import build_suite
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import make_plan, where_keys_go
-from eval_factory.report.documents import to_yaml
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.leaderboard.board import board_request, make_board
 from eval_factory.workflows.reproduce import without_unset

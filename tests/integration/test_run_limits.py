@@ -81,7 +81,7 @@ def test_a_run_stops_at_each_limit_and_goes_on_where_it_stopped(
         f"{ROWS} of {ROWS} instances are answered; of {ROWS} requests to judges are answered: kind 2;" in judged.stderr
     )
     assert re.search(
-        r"stopped: max_cost \(0.75\) is reached; sent so far: 10 requests, \d+ tokens, 0.7500 USD", judged.stderr
+        r"stopped: max_cost \(0.75\) is reached; sent so far: 10 requests, \d+ tokens, 0.75 USD", judged.stderr
     )
     assert not (judged.output_dir / "evaluation_config.yaml").exists()
 

@@ -439,7 +439,7 @@ def _html(compared: Compared) -> str:
     return html.html_block(
         _names_of_models(compared),
         [
-            in_html(Table(head, [_table_cells(one) for one in compared.comparisons], 5), html.MOST_ROWS),
+            in_html(Table(head, [_table_cells(one) for one in compared.comparisons], 5), html.MAX_ROWS),
             *([html.paragraph("; ".join(ranks))] if ranks else []),
             *html.html_list(accepted),
         ],

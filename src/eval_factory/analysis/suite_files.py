@@ -18,13 +18,14 @@ from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, S
 from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, GroupScore, WinRate
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.plain_yaml import OneLine, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell, csv_text, prose
 from eval_factory.core.tables import html as in_html
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report import documents
-from eval_factory.report.documents import OneLine, formatted, rounded_fields, without_nulls
+from eval_factory.report.documents import formatted, rounded_fields, without_nulls
 from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
 
 SUITE_SCHEMA_VERSION = 1
@@ -416,5 +417,5 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir 
     write_atomic(into.results_csv, csv_text(result_rows(results, folder.root)))
     write_atomic(into.results_md, suite_markdown(results, folder.root))
     write_atomic(into.results_html, suite_page(results, folder.root))
-    write_atomic(into.usage_yaml, documents.to_yaml(usage_document(results)))
-    write_atomic(into.results_yaml, documents.to_yaml(whole))
+    write_atomic(into.usage_yaml, to_yaml(usage_document(results)))
+    write_atomic(into.results_yaml, to_yaml(whole))

@@ -192,12 +192,15 @@ class Judge(StrictModel):
         return self
 
 
-def _different_names(judges: list[Judge] | None) -> list[Judge] | None:
-    names = [judge.name for judge in judges or []]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"two judges have the name {', '.join(twice)}")
-    return judges
+def _different(key: str, what: str) -> AfterValidator:
+    def check(entries: list[Any] | None) -> list[Any] | None:
+        names = [getattr(entry, key) for entry in entries or []]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two {what} have the {key} {', '.join(twice)}")
+        return entries
+
+    return AfterValidator(check)
 
 
 _Jury = Annotated[list[Judge], Field(min_length=1)]
@@ -214,14 +217,6 @@ class TokenPrice(StrictModel):
     input_per_million: Amount
     output_per_million: Amount
     cached_input_per_million: Amount | None = None
-
-
-def _different_models(prices: list[TokenPrice] | None) -> list[TokenPrice] | None:
-    models = [price.model_id for price in prices or []]
-    twice = sorted({model for model in models if models.count(model) > 1})
-    if twice:
-        raise ValueError(f"two prices have the model_id {', '.join(twice)}")
-    return prices
 
 
 PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
@@ -268,7 +263,7 @@ class Extra(StrictModel):
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
-    judges: Annotated[_Jury | None, AfterValidator(_different_names)]
+    judges: Annotated[_Jury | None, _different("name", "judges")]
     criteria_per_request: Annotated[Positive, Field(le=MAX_CRITERIA_PER_REQUEST)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
@@ -277,7 +272,7 @@ class Extra(StrictModel):
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
     shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MAX_ORDERS)] | None
-    prices: Annotated[PriceTable | None, AfterValidator(_different_models)]
+    prices: Annotated[PriceTable | None, _different("model_id", "prices")]
     max_cost: SomeMoney | None
     max_requests: Positive | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None

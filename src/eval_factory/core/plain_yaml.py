@@ -1,4 +1,4 @@
-"""The one place that reads YAML.
+"""The one place that reads YAML, and how documents are written.
 
 What a user wrote is YAML as a configuration needs it: mappings, lists, texts, numbers, true, false and null, and no
 more of them than somebody writes. Aliases can make a file of ten lines mean more than a machine holds. What this
@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.nouns import Word
 from eval_factory.core.safe_files import open_regular
 
 MOST_BYTES = 256 * 1024
@@ -248,3 +249,30 @@ def not_finite(tree: Any, path: str = "") -> Iterator[str]:
     elif isinstance(tree, list):
         for number, value in enumerate(tree):
             yield from not_finite(value, f"{path}[{number}]")
+
+
+class OneLine(dict[str, Any]):
+    """A mapping that is written in as few lines as it takes, not one a value."""
+
+
+class OneLineList(list[Any]):
+    """The same of a list."""
+
+
+_MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every value in full: no anchors, so that any reader of YAML takes it."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks per value
+        return True
+
+
+_Dumper.add_multi_representer(Word, lambda dumper, data: dumper.represent_str(str(data)))
+_Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(_MAP, data, flow_style=True))
+_Dumper.add_representer(OneLineList, lambda dumper, data: dumper.represent_sequence(_LIST, data, flow_style=True))
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

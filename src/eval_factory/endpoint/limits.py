@@ -367,8 +367,9 @@ class LimitClient:
 
     def received(self, message: Mapping[str, Any]) -> None:
         """The hub's answer."""
-        if message["id"] in self._waiting:
-            self._wake([self._waiting[message["id"]][1]], message)
+        waiting = self._waiting.get(message["id"])
+        if waiting is not None:  # else it was interrupted meanwhile
+            self._wake([waiting[1]], message)
 
     def let_go(self, stop: threading.Event | None = None) -> None:
         """Wake those whom this event stops; None: all."""

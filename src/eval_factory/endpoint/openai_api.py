@@ -65,9 +65,9 @@ def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
         return Split((head + after if found_start else after).strip(), thought if found_start else head)
     head, found_start, thought = text.partition(start)
     if not found_start and cut_off:
-        text = text.rstrip()
-        found_start = _part_of_marker(text, start)
-        head = text.removesuffix(found_start)
+        stripped = text.rstrip()
+        found_start = _part_of_marker(stripped, start)
+        head = stripped.removesuffix(found_start)
     return Split(head.strip(), thought, unfinished=True) if found_start else Split(text, None)
 
 

@@ -190,12 +190,8 @@ class SlurmStore:
         """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
         return self._waves / f"w{number}.env"
 
-    def clean_up_script(self, number: int) -> Path:
-        """Of the job that deletes the keys when the tasks have ended."""
-        return self._waves / f"w{number}.clean-up.sh"
-
     def clean_up_submitted(self, number: int) -> Path:
-        """There once Slurm has taken that job."""
+        """There once Slurm has taken the job that deletes the keys when the tasks have ended."""
         return self._waves / f"w{number}.clean-up"
 
     def logs(self, number: int) -> Path:
@@ -217,11 +213,6 @@ class SlurmStore:
         with suppress(FileNotFoundError):
             return RunEnd(**json.loads(self._record(wave, run).read_text(encoding="utf-8")))
         return None
-
-    def last_end(self, name: str) -> RunEnd | None:
-        """How the run of this name ended in the last wave that has it."""
-        found = [(wave, run) for wave in self.waves() for run in wave.runs if run.name == name]
-        return self.ended(*found[-1]) if found else None
 
     def record_end(self, wave: Wave, run: RunSpec, end: RunEnd) -> None:
         write_atomic(self._record(wave, run), json.dumps(asdict(end)), mode=PRIVATE)
@@ -326,6 +317,8 @@ class SlurmRuns:
         self._slurm, self._worker, self._say = slurm, worker, say
         self._env, self._secrets = env or {}, secrets
         self._queue: tuple[QueuedTask, ...] | None = None
+        self._latest: dict[str, tuple[Wave, RunSpec]] = {}
+        """Of each run the last wave that has it."""
         self._reasons: set[str] = set()
         """What is waited for, as far as it has been said."""
 
@@ -343,12 +336,15 @@ class SlurmRuns:
         self._queue = self._slurm.queue()
         waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
         queued = active(self._queue, waves)
-        states: dict[str, RunState] = {}
-        for wave in waves:
-            for run in wave.runs:
-                task = queued.get(run.name)
-                states[run.name] = self._ended(wave, run) if task is None else self._queued(task)
-        return states
+        self._latest = {run.name: (wave, run) for wave in waves for run in wave.runs}
+        return {
+            name: self._queued(queued[name]) if name in queued else self._ended(wave, run)
+            for name, (wave, run) in self._latest.items()
+        }
+
+    def end_of(self, name: str) -> RunEnd | None:
+        """How a run ended in the last wave that has it, by the last look; None where it has not."""
+        return self.store.ended(*self._latest[name])
 
     def end(self, names: Collection[str] | None = None) -> None:
         """
@@ -429,7 +425,7 @@ class SlurmRuns:
         """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
         if not wave.runs or not wave.runs[0].asks:  # an earlier version's
             return
-        script, number = self.store.clean_up_script(wave.number), wave.number
+        number, script = wave.number, self.store.script(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
         array = BatchJob(wave.job_name, len(wave.runs), 1, self.store.logs(number).absolute(), asked, ())
         write_atomic(script, clean_up_script(array, self.store.environment(number).absolute()), mode=PRIVATE)

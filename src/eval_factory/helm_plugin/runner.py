@@ -30,14 +30,14 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names
-from eval_factory.helm_plugin import network_guard, run_records
+from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
-from eval_factory.helm_plugin.session import BEGUN, session_for
+from eval_factory.helm_plugin.session import BEGUN, code_execution, judge_prompts, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
 _BY_METHOD = {
@@ -172,8 +172,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         pinned_downloads.record_datasets(Path(self.output_path) / names.HUB_DATASETS_FILE)
-        run_records.code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
-        run_records.judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
+        code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
+        judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
         if (warning := patch_registry.warning()) is not None:
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=warning)
         self._session.expect(MODEL_ROLE, len(state.request_states))

@@ -1,11 +1,16 @@
-"""What all clients of one helm-run share: the response cache, the events, the counters, the budget and its clock."""
+"""What all parts of one helm-run share: the response cache, the events, the counters, the budget with its clock.
+
+And what helm-run writes down of itself for the result's provenance, each in a file that always holds the latest.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.logs import LIMIT_REACHED, EventWriter, run_id
 from eval_factory.core.rundir import RunDir
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.limits import prompt_size
 from eval_factory.endpoint.openai_api import Completion
@@ -193,3 +199,68 @@ def current_session() -> Session:
     """The session of this helm-run; it has one output folder."""
     with _sessions_lock:
         return list(_sessions.values())[-1]
+
+
+EXECUTION_ENDED, SHORTENED = "ended", "shortened"
+"""Counts: answers that ended the process that executed them; queries that got less time than the others."""
+
+
+class RunRecord:
+    """One such file; nothing is written as long as there is nothing to say."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        self.file: Path | None = None
+        """Where it is; None until somebody says so."""
+        self._lock = threading.Lock()
+
+    def document(self) -> Mapping[str, Any]:
+        return self.known
+
+    def write_down(self, file: Path) -> None:
+        """Now, and again whenever something changes; what an earlier run wrote there is no longer true."""
+        with self._lock:
+            self.file = file
+            if self.known:
+                self._changed()
+            else:
+                file.unlink(missing_ok=True)
+
+    def _changed(self) -> None:
+        if self.file is not None:
+            write_atomic(self.file, json.dumps(self.document(), indent=2) + "\n")
+
+
+class JudgePrompts(RunRecord):
+    """Annotator -> hashes of the templates that its judges were asked with: an annotation holds HELM's fields alone."""
+
+    def document(self) -> Mapping[str, Any]:
+        return {
+            annotator: sorted(hashlib.sha256(template.encode()).hexdigest() for template in templates)
+            for annotator, templates in self.known.items()
+        }
+
+    def note(self, annotator: str, template: str) -> None:
+        """`template` holds neither a question nor an answer."""
+        with self._lock:
+            known = self.known.setdefault(annotator, set())
+            if template not in known:
+                known.add(template)
+                self._changed()
+
+
+class CodeExecution(RunRecord):
+    """How what a model answered was executed, and what came in its way."""
+
+    def begin(self, run_specs: Iterable[str], by: Sequence[str]) -> None:
+        """Of this helm-run, beside run specs that were noted before: nothing is written where nothing is executed."""
+        with self._lock:
+            self.known.update(run_specs=sorted({*self.known.get("run_specs", ()), *run_specs}), by=list(by))
+
+    def count(self, what: str) -> None:
+        with self._lock:
+            self.known[what] = self.known.get(what, 0) + 1
+            self._changed()
+
+
+judge_prompts, code_execution = JudgePrompts(), CodeExecution()

@@ -13,10 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from eval_factory.core.formats import rounded
-from eval_factory.core.nouns import Word
+from eval_factory.core.plain_yaml import OneLine, OneLineList
 from eval_factory.core.results import (
     MODEL_ROLE,
     SCHEMA_VERSION,
@@ -33,16 +31,8 @@ from eval_factory.core.results import (
 
 DIGITS_OF_SECONDS = 4
 """Significant digits: a clock is no better."""
-LONGEST_ON_A_LINE = 60
+MAX_ON_A_LINE = 60
 """Characters of a text that stands on a line with others."""
-
-
-class OneLine(dict[str, Any]):
-    """A mapping that is written in as few lines as it takes, not one a value."""
-
-
-class OneLineList(list[Any]):
-    """The same of a list."""
 
 
 def seconds(number: float | None) -> float | None:
@@ -73,7 +63,7 @@ def formatted(value: Any) -> Any:
 
 def _is_short(value: Any) -> bool:
     if isinstance(value, str):
-        return len(value) <= LONGEST_ON_A_LINE and "\n" not in value
+        return len(value) <= MAX_ON_A_LINE and "\n" not in value
     return isinstance(value, OneLineList) or not isinstance(value, (dict, list))
 
 
@@ -85,25 +75,6 @@ def _is_plain(items: Sequence[Any]) -> bool:
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
     """An empty list stays: of it is known that there is none."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-_MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes every value in full: no anchors, so that any reader of YAML takes it."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class asks per value
-        return True
-
-
-_Dumper.add_multi_representer(Word, lambda dumper, data: dumper.represent_str(str(data)))
-_Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(_MAP, data, flow_style=True))
-_Dumper.add_representer(OneLineList, lambda dumper, data: dumper.represent_sequence(_LIST, data, flow_style=True))
-
-
-def to_yaml(document: Mapping[str, Any]) -> str:
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"

@@ -20,7 +20,7 @@ WIDTH = 640.0
 """Of every drawing: 6.7 inches, the width of a page's text."""
 FONT_SIZE = 13.0
 ELLIPSIS = "…"
-LONGEST_TITLE = 2_000
+MAX_TITLE = 2_000
 """Characters of a label that its tooltip has."""
 HATCH_STEP = 6.0
 _EM_OF_A_LETTER = 0.6
@@ -50,7 +50,7 @@ class Rect:
     height: float
     fill: Colour
     title: str = ""
-    """What a reader's pointer is told; SVG only."""
+    """Shown where a reader's pointer is; SVG only."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def text_width(text: str, size: float = FONT_SIZE) -> float:
 
 def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
     """A foreign text as one printable line, cut where it would be wider."""
-    line = one_line(text, LONGEST_TITLE)
+    line = one_line(text, MAX_TITLE)
     if text_width(line, size) <= width:
         return line
     while line and text_width(line + ELLIPSIS, size) > width:
@@ -116,7 +116,7 @@ def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
 def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Text:
     """A foreign text in so much room, with the whole of it as its title where it was cut."""
     shown = fitted(text, width)
-    whole = one_line(text, LONGEST_TITLE)
+    whole = one_line(text, MAX_TITLE)
     return Text(x, y, shown, anchor, title="" if shown == whole else whole)
 
 
@@ -163,7 +163,7 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
 
 
 def page_css(*, dark: bool = False) -> str:
-    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), which the page may set anew.
+    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), which the page may set.
 
     Args:
         dark: the properties of a dark page alone, to stand in its `prefers-color-scheme` rule or the like.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -14,7 +14,7 @@ from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.page.instance_data import readable_page
 
-_LONGEST_SHOWN = 80
+_MAX_SHOWN = 80
 """Characters of a value."""
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
@@ -42,31 +42,21 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
     ours, theirs = stored.read_bytes(), made.read_bytes()
     if ours == theirs:
         return
-    found = False
-    our_text, their_text = (_readable(stored.suffix, content) for content in (ours, theirs))
-    for difference in _differences(stored.suffix, our_text, their_text):
-        found = True
-        yield difference
-    if not found and REDACTED not in our_text:  # a digit beyond a number's precision, a blank
+    our_text, their_text = (content.decode("utf-8", errors="backslashreplace") for content in (ours, theirs))
+    if stored.suffix == ".html":  # another zlib compresses the same data to other bytes
+        our_text, their_text = readable_page(our_text), readable_page(their_text)
+    found = _differences(stored.suffix, our_text, their_text)
+    if (first := next(found, None)) is not None:
+        yield first
+        yield from found
+    elif REDACTED not in our_text:  # a digit beyond a number's precision, a blank
         yield from _first_other_line(our_text, their_text)
 
 
-def _readable(suffix: str, content: bytes) -> str:
-    """A page with its data unpacked: another zlib compresses the same to other bytes."""
-    return readable_page(_text(content)) if suffix == ".html" else _text(content)
-
-
 def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
-    if suffix == ".jsonl":
-        yield from _of_lines(stored, made, _of_json)
-    elif suffix in (".yaml", ".yml", ".json"):
-        yield from _of_documents(stored, made, parse_own if suffix != ".json" else json.loads)
-    else:
-        yield from _of_lines(stored, made, _of_texts)
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", errors="backslashreplace")
+    if suffix in (".yaml", ".yml", ".json"):
+        return _of_documents(stored, made, parse_own if suffix != ".json" else json.loads)
+    return _of_lines(stored, made, _of_json if suffix == ".jsonl" else _of_texts)
 
 
 def _of_documents(stored: str, made: str, parse: Any) -> Iterator[Difference]:
@@ -98,7 +88,7 @@ def _of_json(stored: str, made: str) -> Iterator[Difference]:
 def _of_texts(stored: str, made: str) -> Iterator[Difference]:
     if not same_text(stored, made):
         at = next((i for i, (a, b) in enumerate(zip(stored, made, strict=False)) if a != b), 0)
-        begin = max(0, at - _LONGEST_SHOWN // 2)
+        begin = max(0, at - _MAX_SHOWN // 2)
         yield Difference("", shown(stored[begin:]), shown(made[begin:]))
 
 
@@ -116,15 +106,11 @@ def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
         for name in dict.fromkeys([*stored, *made]):
             below = f"{path}.{name}" if path else str(name)
             yield from differences(stored.get(name, ABSENT), made.get(name, ABSENT), below)
-    elif _is_list(stored) and _is_list(made):
+    elif isinstance(stored, (list, tuple)) and isinstance(made, (list, tuple)):
         for number, (ours, theirs) in enumerate(zip_longest(stored, made, fillvalue=ABSENT)):
             yield from differences(ours, theirs, f"{path}[{number}]")
     elif not _same(stored, made):
         yield Difference(path, shown(stored), shown(made))
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _same(stored: Any, made: Any) -> bool:
@@ -144,4 +130,4 @@ def same_text(stored: str, made: str) -> bool:
 def shown(value: Any) -> str:
     """A value for a message, cut."""
     text = value if isinstance(value, str) else repr(value) if value is ABSENT else json.dumps(value, default=str)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} ..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} ..."

@@ -23,8 +23,8 @@ from eval_factory.report.sentences import (
     rubric_headline,
 )
 
-_MOST_NOTES = 5
-_MOST_CAUSES = 5
+_MAX_NOTES = 5
+_MAX_CAUSES = 5
 ALWAYS = ("requested", "scored", "failed")
 """Counts that are shown also where they are 0."""
 
@@ -150,18 +150,18 @@ def _failures(result: TaskResult) -> Iterator[str]:
     causes = sorted(result.validity.failures, key=lambda cause: -cause.count)
     if causes:
         yield from ("## What failed", "")
-        for cause in causes[:_MOST_CAUSES]:
+        for cause in causes[:_MAX_CAUSES]:
             who = "the model" if cause.is_of_the_model else f"judge {code(cause.role)}"
             yield f"- {who}: {prose(line_of(cause))}"
-        yield from _more(len(causes) - _MOST_CAUSES, "cause", "validity.failures")
+        yield from _more(len(causes) - _MAX_CAUSES, "cause", "validity.failures")
 
 
 def _notes(result: TaskResult) -> Iterator[str]:
     notes = result.validity.notes
     if notes:
         yield from ("## Notes", "")
-        yield from (f"- {prose(note)}" for note in notes[:_MOST_NOTES])
-        yield from _more(len(notes) - _MOST_NOTES, "note", "validity.notes")
+        yield from (f"- {prose(note)}" for note in notes[:_MAX_NOTES])
+        yield from _more(len(notes) - _MAX_NOTES, "note", "validity.notes")
 
 
 def _more(count: int, word: str, where: str) -> Iterator[str]:

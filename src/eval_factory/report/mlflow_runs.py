@@ -19,16 +19,16 @@ _INSTALL = "pip install 'eval-factory-helm[mlflow]'"
 DEFAULT_EXPERIMENT = "eval-factory"
 RESULT_TAG = "eval_factory.result"
 """By which a result that is there already is found."""
-_LONGEST_VALUE = 500
+_MAX_VALUE = 500
 """Characters of a parameter: every version of MLflow takes so many."""
-LONGEST_TAG = 5000
+MAX_TAG = 5000
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""Where not set: a server that is away is said within seconds, nobody but the server is told of the export, and MLflow
-prints nothing of its own."""
+"""Where not set: a server that is away is reported within seconds, nobody but the server learns of the export,
+and MLflow prints nothing of its own."""
 
 _NOT_IN_A_NAME = re.compile(r"[^\w\-. /]")
 
@@ -61,11 +61,13 @@ def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
     Args:
         with_texts: also answers of benchmarks whose data are not public.
     """
-    model = stored_facts.model_id(stored)
+    model, asked = stored_facts.model_id(stored), stored_facts.model_endpoint(stored)
+    params = {"task": stored.result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
+    params |= _flat(stored.config.get("params") or {}, "params")
     return MlflowRun(
         name=f"{stored.result.task} {model}",
         tags=_tags(stored, model),
-        params={name: value[:_LONGEST_VALUE] for name, value in _params(stored, model)},
+        params={name: value[:_MAX_VALUE] for name, value in params.items()},
         metrics=dict(_metrics(stored)),
         artifacts=_artifacts(stored, with_texts=with_texts),
     )
@@ -147,16 +149,7 @@ def _tags(stored: StoredResult, model: str) -> dict[str, str]:
         "eval_factory.reportable": "true" if result.reportable else "false",
     }
     reason = stored_facts.stored_reasons(stored)
-    return {**tags, **({"eval_factory.not_reportable": reason[:LONGEST_TAG]} if reason else {})}
-
-
-def _params(stored: StoredResult, model: str) -> Iterator[tuple[str, str]]:
-    yield "task", stored.result.task
-    yield "model", model
-    asked = stored_facts.model_endpoint(stored)
-    if asked is not None:
-        yield "endpoint", asked.host
-    yield from _flat(stored.config.get("params") or {}, "params")
+    return {**tags, **({"eval_factory.not_reportable": reason[:MAX_TAG]} if reason else {})}
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:

@@ -117,7 +117,7 @@ def _template(text: str) -> Template:
 
 def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
     """What sentences are made of."""
-    validity, record = result.validity, result.provenance
+    validity, record, stamp = result.validity, result.provenance, result.comparability
     task: Task | None = load_framework().task(result.task)
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
@@ -161,7 +161,9 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
         "interval": forms()["intervals"].get(main.stats.ci_method) if main is not None else None,
         "groups_tested": any(score.stats.p_value is not None for score in groups),
         "odd_answers": [f"{count:,} {what}" for what, count in odd.items() if count],
-        "deviations": _deviations(result),
+        "deviations": None if stamp is None or stamp.medhelm_settings is None else [
+            one_line(one.in_words("leaderboard:")) for one in stamp.deviations
+        ],
         "programs": [
             f"{name} {one_line(version)}"
             for name, version in zip(PROGRAMS, (record.eval_factory, record.helm, record.python), strict=True)
@@ -184,19 +186,10 @@ def _judges(result: TaskResult, endpoints: Mapping[str, Any]) -> Iterator[str]:
     rubric = result.validity.rubric is not None
     for role, counts in result.validity.judges.items():
         asked = endpoints.get(role)
-        how = (
-            [] if asked is None else [one_line(asked.model), *([settings(asked.sampling[0])] if asked.sampling else [])]
-        )
+        how = [] if asked is None else [one_line(asked.model), *map(settings, asked.sampling[:1])]
         named = f"{one_line(role)} ({'; '.join(how)})" if how else one_line(role)
         asked_of = of_criteria(counts.asked) if rubric else counted(counts.asked, "answer")
         yield f"{named}, {counts.scored:,} of {asked_of}"
-
-
-def _deviations(result: TaskResult) -> list[str] | None:
-    record = result.comparability
-    if record is None or record.medhelm_settings is None:
-        return None
-    return [one_line(one.in_words("leaderboard:")) for one in record.deviations]
 
 
 def enumerated(words: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ LABEL_HEIGHT = 46.0
 """Of ticks, their numbers and the axis' label, below the axis."""
 _ROUND_STEPS = (1.0, 2.0, 5.0, 10.0)
 _DIGITS_OF_SPAN = ((2.0, 3), (20.0, 2), (200.0, 1))
-_MOST_TICKS = 50
+_MAX_TICKS = 50
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Axis:
         step = next(power * factor for factor in _ROUND_STEPS if power * factor >= rough * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        return [number * step for number in range(first, min(last, first + _MOST_TICKS) + 1)]
+        return [number * step for number in range(first, min(last, first + _MAX_TICKS) + 1)]
 
     def shapes(self, top: float, bottom: float, name: str) -> Iterator[Shape]:
         """Grid lines from `top` to the axis at `bottom`; below it numbers and the axis' name."""
@@ -90,7 +90,7 @@ def axis_of(
     return Axis(low, high, left, right)
 
 
-_MOST_ROWS = 30
+_MAX_ROWS = 30
 """Groups that a dot plot shows: the largest ones."""
 ROW = 24.0
 MARGIN = 24.0
@@ -188,7 +188,7 @@ def dot_plot(
     scale: tuple[float, float] | None = None,
     whole: float | None = None,
     elsewhere: int = 0,
-    most: int = _MOST_ROWS,
+    most: int = _MAX_ROWS,
 ) -> Drawing:
     """Groups below each other, the highest value first, each with its instances and interval.
 
@@ -334,7 +334,7 @@ def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) ->
 
 
 BINS = 20
-MOST_DISTINCT = 12
+MAX_DISTINCT = 12
 """So many different values have a bar each."""
 PLOT_HEIGHT = 150.0
 _BAR_LABEL_ROOM = 190.0
@@ -349,7 +349,7 @@ class Bar:
     text: str
     """The number, as it is shown."""
     hatched: bool = False
-    """Of what a reader has to be told apart from the others, such as failures."""
+    """What must not be taken for the others, such as failures."""
 
 
 @dataclass(frozen=True)
@@ -381,7 +381,7 @@ def histogram(
     """
     finite = [value for value in values if math.isfinite(value)]
     axis = axis_of([*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale)
-    distinct = len(set(finite)) <= MOST_DISTINCT
+    distinct = len(set(finite)) <= MAX_DISTINCT
     bins = bins_of(finite, axis)
     top = 22.0 + 18.0 * len(marks)
     bottom = top + PLOT_HEIGHT
@@ -413,7 +413,7 @@ def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float
 def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
     """A bin a value where there are few different ones, else equal parts of the axis."""
     counts = Counter(values)
-    if len(counts) <= MOST_DISTINCT:
+    if len(counts) <= MAX_DISTINCT:
         return [Bin(value, value, count) for value, count in sorted(counts.items())]
     step = (axis.high - axis.low) / BINS
     found = Counter(min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values)

@@ -94,7 +94,7 @@ def result_in(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) 
 
 @dataclass(frozen=True)
 class StoredInstances:
-    """The instances of an output folder, read anew each time they are gone through."""
+    """The instances of an output folder, read again each time they are gone through."""
 
     rundir: RunDir
 

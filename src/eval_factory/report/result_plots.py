@@ -19,7 +19,7 @@ _GROUPS, _RATINGS = "groups-", "ratings-"
 _ALPHA = 0.05
 RANDOM = "random"
 """The name of the trivial answer that is any option, each as likely: chance."""
-_LONGEST_NAME = 40
+_MAX_NAME = 40
 _GOOD = "scored"
 _BETTER = {True: " (higher is better)", False: " (lower is better)", None: ""}
 
@@ -163,7 +163,7 @@ def _names(beginning: str, labels: Mapping[str, object]) -> list[str]:
     """A file's name for each label, which may be anything: another one each."""
     names: list[str] = []
     for label in labels:
-        plain = re.sub(r"[^A-Za-z0-9_]+", "-", label)[:_LONGEST_NAME].strip("-")
+        plain = re.sub(r"[^A-Za-z0-9_]+", "-", label)[:_MAX_NAME].strip("-")
         name = f"{beginning}{plain or len(names) + 1}"
         names.append(name if name.lower() not in map(str.lower, names) else f"{name}-{len(names) + 1}")
     return names

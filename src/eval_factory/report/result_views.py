@@ -36,8 +36,8 @@ INSTANCE_COLUMNS: Mapping[str, str] = {
 """Fields of `InstanceRecord`; metrics, judges and categories follow."""
 JUDGE, CATEGORY, _METRIC = "judge.", "extra.", "metric."
 """Before the name of a judge; of a category, as in instances.jsonl; of a metric whose own name is another column's."""
-MOST_ROWS = 12
-_MOST_NOTES = 5
+MAX_ROWS = 12
+_MAX_NOTES = 5
 _NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
 """Classes in which MathJax, which notebooks load, makes nothing of dollar signs and backslashes."""
 
@@ -124,8 +124,8 @@ def paragraph(text: str) -> str:
 
 def html_list(notes: Sequence[str]) -> list[str]:
     """The first notes as a list; nothing where there are none."""
-    more = [f"{len(notes) - _MOST_NOTES} more"] * (len(notes) > _MOST_NOTES)
-    items = [f"<li>{_text(note)}</li>" for note in [*notes[:_MOST_NOTES], *more]]
+    more = [f"{len(notes) - _MAX_NOTES} more"] * (len(notes) > _MAX_NOTES)
+    items = [f"<li>{_text(note)}</li>" for note in [*notes[:_MAX_NOTES], *more]]
     return ["<ul>", *items, "</ul>"] if items else []
 
 
@@ -144,7 +144,7 @@ def result_html(result: TaskResult, folder: Path) -> str:
     counts = result.validity.instances
     how_many = f"{counts.scored} of {counts.requested} instances scored, {counts.failed} failed"
     parts = [
-        tables.html(tables.Table(("metric", "value", "95 % interval", "n"), rows, numbers=3), MOST_ROWS),
+        tables.html(tables.Table(("metric", "value", "95 % interval", "n"), rows, numbers=3), MAX_ROWS),
         paragraph(f"{how_many}; status: {result.status}"),
         *(f"<p><b>{_text(line)}</b></p>" for line in not_reportable(result)),
         *html_list(result.validity.notes),

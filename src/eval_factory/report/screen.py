@@ -12,9 +12,9 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
-_MOST_NOTES = 5
-_MOST_CAUSES = 5
-MOST_DEVIATIONS = 3
+_MAX_NOTES = 5
+_MAX_CAUSES = 5
+MAX_DEVIATIONS = 3
 
 
 def result_summary(result: TaskResult, rundir: RunDir) -> str:
@@ -33,9 +33,9 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
         *([] if validity.rubric is None else [f"  criteria: {rubric_headline(validity.rubric)}"]),
         *_usage(result.usage),
         *_comparability(result.comparability),
-        *(f"  note: {note}" for note in validity.notes[:_MOST_NOTES]),
+        *(f"  note: {note}" for note in validity.notes[:_MAX_NOTES]),
     ]
-    if (more := len(validity.notes) - _MOST_NOTES) > 0:
+    if (more := len(validity.notes) - _MAX_NOTES) > 0:
         lines.append(f"  {counted(more, 'more note')} of less weight: validity.notes, report.html")
     return "\n".join([*lines, f"  results: {rundir.evaluation_config}"])
 
@@ -115,7 +115,7 @@ def _instances(result: TaskResult) -> str:
 
 def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
     """The most frequent first, the evaluated model's or a judge's."""
-    shown = sorted(causes, key=lambda cause: -cause.count)[:_MOST_CAUSES]
+    shown = sorted(causes, key=lambda cause: -cause.count)[:_MAX_CAUSES]
     for cause in causes:
         if cause in shown:
             who = "failed" if cause.is_of_the_model else f"judge {cause.role}"
@@ -151,7 +151,7 @@ def _comparability(record: Comparability | None) -> Iterator[str]:
     elif record.medhelm_settings:
         yield "  settings: those of MedHELM's leaderboard"
     else:
-        shown = [one.in_words("there") for one in record.deviations[:MOST_DEVIATIONS]]
+        shown = [one.in_words("there") for one in record.deviations[:MAX_DEVIATIONS]]
         more = len(record.deviations) - len(shown)
         rest = f" and {more} more, see comparability" if more else ""
         yield f"  settings unlike those of MedHELM's leaderboard: {'; '.join(shown)}{rest}"

@@ -1,10 +1,4 @@
-"""Writes every report of a result into the output folder, redacted, each file whole or not at all.
-
-`eval_factory_metrics.json`: response and run-time figures by the names that NVIDIA's EvalFactory gives them.
-
-The names are those of NeMo Evaluator's `response_stats` and `reasoning` interceptors and of its runner (version 0.2).
-What is not measured here has no key: tool calls, how long thinking was, memory, and the time of several runs together.
-"""
+"""Writes every report of a result into the output folder, redacted, each file whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from eval_factory.core.results import MODEL_ROLE, Figures, Instances, RequestSpan, ResponseStatistics, Spent, TaskResult
+from eval_factory.core.plain_yaml import to_yaml
+from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
 from eval_factory.core.secrets import Redactor
@@ -39,7 +34,7 @@ def write_reports(
 
     Args:
         config: `config` and `target` as run.
-        responses: role -> every kept answer, as the cache has it.
+        responses: role -> every stored answer, as the cache has it.
         given: `config` and `target` as far as the user set them; all of them where that is not known.
     """
     safe: Any = redactor.tree(config)
@@ -48,19 +43,18 @@ def write_reports(
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
         packed = _write_lines(rundir, result, redactor)
-        _write_responses(rundir, responses, redactor)
+        for role, rows in responses.items():
+            lines = (_response_line(row, redactor) for row in rows)
+            write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
         stored = result_in(document, ())  # the page says what the folder says, digit by digit
         methods = methods_text(stored, safe["config"], safe["target"])
-        write_atomic(
-            rundir.report_html,
-            page([ShownResult(stored, command, packed.finish(), methods)], redactor.text),
-            mode=PRIVATE,
-        )
+        shown = ShownResult(stored, command, packed.finish(), methods)
+        write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         results = documents.results_yml(result, safe, command)
         documents.check_document(results, documents.RESULTS_SCHEMA)
-        write_atomic(rundir.results_yml, documents.to_yaml(results))
-        write_atomic(rundir.evaluation_config, documents.to_yaml(document))
+        write_atomic(rundir.results_yml, to_yaml(results))
+        write_atomic(rundir.evaluation_config, to_yaml(document))
     return stored
 
 
@@ -80,54 +74,52 @@ def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> Inst
     return packed
 
 
-def _write_responses(rundir: RunDir, responses: Mapping[str, Iterable[Mapping[str, Any]]], redactor: Redactor) -> None:
-    for role, rows in responses.items():
-        lines = (_response_line(row, redactor) for row in rows)
-        write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
-
-
 def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     """With the bodies as texts where they are too deep, or hold numbers too long, for Python to take them apart."""
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
+    bodies = {name: row[name] for name in ("request", "response")}
     try:
-        bodies = {name: json.loads(row[name]) for name in ("request", "response")}
-        return redactor.line({**line, **bodies})[0] + "\n"
+        return redactor.line({**line, **{name: json.loads(body) for name, body in bodies.items()}})[0] + "\n"
     except (RecursionError, ValueError):
-        return redactor.line({**line, "request": row["request"], "response": row["response"]})[0] + "\n"
+        return redactor.line({**line, **bodies})[0] + "\n"
 
 
-_TOKENS, MILLISECONDS, SECONDS = 2, 2, 3
-"""Decimal places."""
+_DIGITS, _DIGITS_OF_SECONDS = 2, 3
+"""Decimal places: of tokens and milliseconds, and of seconds."""
 
 
 def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: RunDir) -> None:
-    """Numbers only: no text of a prompt or an answer is in it."""
-    document = metrics_document(result, statistics)
-    write_atomic(rundir.eval_factory_metrics, json.dumps(document, indent=2) + "\n")
+    """`eval_factory_metrics.json`: figures by the names that NVIDIA's EvalFactory gives them; no text is in it.
+
+    The names are those of NeMo Evaluator's `response_stats` and `reasoning` interceptors and of its runner (version
+    0.2). What is not measured here has no key: tool calls, how long thinking was, memory, the time of several runs.
+    """
+    write_atomic(rundir.eval_factory_metrics, json.dumps(metrics_document(result, statistics), indent=2) + "\n")
 
 
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
+    instances = result.validity.instances
     return {
         "response_stats": _response_stats(statistics),
-        "reasoning": _reasoning(result.validity.instances),
+        "reasoning": {  # how many answers began with thinking at all is not counted
+            "description": "Answers of this result; unfinished: cut off while the model was thinking",
+            "total_responses": instances.requested - instances.failed,
+            "reasoning_unfinished_count": instances.thinking_unfinished,
+        },
         "evaluation": _evaluation(result, statistics.runs),
     }
 
 
 def _response_stats(statistics: ResponseStatistics) -> dict[str, Any]:
-    runs = statistics.runs
-    tokens = {
-        "prompt_tokens": statistics.prompt_tokens,
-        "total_tokens": statistics.total_tokens,
-        "completion_tokens": statistics.completion_tokens,
-    }
-    latency = statistics.latency_s
+    runs, latency = statistics.runs, statistics.latency_s
+    names = ("prompt_tokens", "total_tokens", "completion_tokens")
+    tokens: dict[str, Figures] = {name: getattr(statistics, name) for name in names}
     return {
         "description": "Requests to the evaluated model in all runs of this folder; judges are not counted",
-        **{f"avg_{name}": _mean_tokens(figures) for name, figures in tokens.items()},
-        "avg_latency_ms": _milliseconds(latency.mean),
+        **{f"avg_{name}": _rounded(figures.mean) for name, figures in tokens.items()},
+        "avg_latency_ms": _rounded(latency.mean, 1000),
         **{f"max_{name}": figures.maximum for name, figures in tokens.items()},
-        "max_latency_ms": _milliseconds(latency.maximum),
+        "max_latency_ms": _rounded(latency.maximum, 1000),
         "count": statistics.responses,
         "successful_count": statistics.successful,
         "finish_reason": dict(statistics.finish_reasons),
@@ -139,52 +131,37 @@ def _response_stats(statistics: ResponseStatistics) -> dict[str, Any]:
             str(number): {
                 "first_request_time": _moment(span.first_request),
                 "last_request_time": _moment(span.last_response),
-                "inference_time": round(span.seconds, SECONDS),
+                "inference_time": round(span.seconds, _DIGITS_OF_SECONDS),
             }
             for number, span in enumerate(runs)
         },
     }
 
 
-def _reasoning(instances: Instances) -> dict[str, Any]:
-    """Of the instances of the result. How many answers began with thinking at all is not counted, so it has no key."""
-    return {
-        "description": "Answers of this result; unfinished: cut off while the model was thinking",
-        "total_responses": instances.requested - instances.failed,
-        "reasoning_unfinished_count": instances.thinking_unfinished,
-    }
-
-
 def _evaluation(result: TaskResult, runs: tuple[RequestSpan, ...]) -> dict[str, Any]:
     """The time of a helm-run is known of the last one alone, so that of several there is no sum."""
-    spent = result.usage.all_runs.roles.get(MODEL_ROLE)
-    inference, runtime = _inference_time(runs), round(result.usage.wall_s, SECONDS)
+    spent, found = result.usage.all_runs.roles.get(MODEL_ROLE), None
+    if spent is not None:
+        prompt, completion = spent.prompt_tokens, spent.completion_tokens
+        total = None if prompt is None or completion is None else prompt + completion
+        found = {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
+    inference, runtime = _inference_time(runs), round(result.usage.wall_s, _DIGITS_OF_SECONDS)
     times = {"runtime_seconds": runtime, "inference_time_seconds": inference}
     if result.usage.runs > 1:
         times = {"inference_time_seconds": inference}
     elif runs:
-        times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), SECONDS)
-    return {**times, "total_runs": result.usage.runs, "token_usage": None if spent is None else _tokens(spent)}
-
-
-def _tokens(spent: Spent) -> dict[str, int | None]:
-    prompt, completion = spent.prompt_tokens, spent.completion_tokens
-    total = None if prompt is None or completion is None else prompt + completion
-    return {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
+        times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), _DIGITS_OF_SECONDS)
+    return {**times, "total_runs": result.usage.runs, "token_usage": found}
 
 
 def _inference_time(runs: tuple[RequestSpan, ...]) -> float:
     """Seconds from the first request of each run to its last response, added up."""
-    return round(sum(span.seconds for span in runs), SECONDS)
+    return round(sum(span.seconds for span in runs), _DIGITS_OF_SECONDS)
 
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _mean_tokens(figures: Figures) -> float | None:
-    return None if figures.mean is None else round(figures.mean, _TOKENS)
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, MILLISECONDS)
+def _rounded(value: float | None, times: int = 1) -> float | None:
+    return None if value is None else round(value * times, _DIGITS)

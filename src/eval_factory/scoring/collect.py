@@ -26,12 +26,11 @@ from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.floors import FloorScores
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
-from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.notes import Importance, is_reportable
 from eval_factory.scoring.parts import Draft, LaterStep, Part
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.records import InstanceRecords, KeptAnswers
-from eval_factory.scoring.reportable import is_reportable
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_labels

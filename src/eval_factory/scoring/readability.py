@@ -24,9 +24,8 @@ from eval_factory.helm.trivial_answers import LONGEST_LABEL
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import CORRECT_MARK, DATE_FORMATS
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
-from eval_factory.scoring.notes import Importance, Note
+from eval_factory.scoring.notes import Importance, Note, why_unreadable
 from eval_factory.scoring.parts import Draft, Part
-from eval_factory.scoring.reportable import why_unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import options_shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -48,7 +48,7 @@ CLUSTER = "cluster"
 """The source (note, patient, article) that a row shares with others."""
 _ONE_LETTER = r"\W*(?![YNTF]\b)[A-Za-z]\W*"
 """Beside Y, N, T and F, which are words (yes, no, true, false) where no row is answered by an option's letter."""
-_QUESTION = "question"
+QUESTION = "question"
 """A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
 
 
@@ -142,89 +142,80 @@ def check_rows(
     Args:
         prompt: with the columns in braces, where answers are compared with the right one (HELM's exact match).
     """
-    problems: list[str] = []
-    answers = RightAnswers()
-    asked, named = _Repeated(), _Repeated()
-    nothing: list[int] = []
-    shown = [header.index(name) for name in columns if name in header]
-    count = 0
+    rows, count = _Rows(header, columns, prompt), 0
     try:
         for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
-            where = f"{file}: row {count} (line {line})"
-            if len(row) != len(header):
-                problems.append(
-                    f"{where}: has {len(row)} cells where the first line names {len(header)} columns;"
-                    " put a cell that contains a comma, a quote or a line break in double quotes"
-                )
-                continue
-            cells = dict(zip(header, row, strict=True))
-            wrong = (*_row_problems(cells), *_id_problems(cells, named, count), *_prompt_problems(cells, columns))
-            problems += [f"{where}, {problem}" for problem in wrong]
-            asked.add(hash(tuple(row[index] for index in shown)), count)
-            if not wrong:
-                problems += _answer_problems(cells, prompt, columns, answers, where)
-            if prompt is not None and becomes_nothing(cells.get(CORRECT, "")):
-                nothing.append(count)
+            rows.add(count, f"{file}: row {count} (line {line})", row)
     except UnicodeDecodeError:
-        problems += not_utf8(file).problems
+        rows.problems += not_utf8(file).problems
     except TableError as error:
-        problems.append(f"{file}: row {count + 1} (line {error.line}){_cell_of(error, header)}: {error}")
-    problems += answers.in_other_words()
+        column = error.column
+        has_name = column is not None and column < len(header)
+        cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
+        rows.problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
+    problems = rows.problems + rows.answers.in_other_words()
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
     found.problems += shortened(problems, f"{file}: ", "its rows")
-    found.notes += _same_prompts(asked.pairs if shown else (), file)
-    if nothing:
-        found.notes.append(note_on_quasi(f"{len(nothing)} of {count} rows of {file.name} (first: row {nothing[0]})"))
+    if rows.repeated and any(name in header for name in columns):
+        first, second = rows.repeated[0]
+        give = "1 row gives" if len(rows.repeated) == 1 else f"{len(rows.repeated)} rows give"
+        found.notes.append(
+            f"{give} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
+        )
+    if rows.nothing:
+        where = f"{len(rows.nothing)} of {count} rows of {file.name} (first: row {rows.nothing[0]})"
+        found.notes.append(note_on_quasi(where))
     return count
 
 
-def _answer_problems(
-    cells: Mapping[str, str], prompt: str | None, columns: Sequence[str], answers: RightAnswers, where: str
-) -> Iterable[str]:
-    if prompt is None or CORRECT not in cells:
-        return ()
-    filled = prompt.format_map({name: cells.get(name, "") for name in columns})
-    wrong_ones = json.loads(cells.get(INCORRECT, "[]"))
-    return answers.problems_of(f"{where}, column ", filled, cells.get(CORRECT, ""), wrong_ones)
-
-
-def _cell_of(error: TableError, header: Sequence[str]) -> str:
-    if error.column is not None and error.column < len(header):
-        return f", column {printable(header[error.column])}"
-    return _number_of(error.column)
-
-
-def _same_prompts(pairs: Sequence[tuple[int, int]], file: Path) -> Iterator[str]:
-    if not pairs:
-        return
-    first, second = pairs[0]
-    rows = "1 row gives" if len(pairs) == 1 else f"{len(pairs)} rows give"
-    yield f"{rows} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
-
-
 @dataclass
-class _Repeated:
-    """Rows that are like an earlier one."""
+class _Rows:
+    """What is found in the rows of a table."""
 
-    first_with: dict[object, int] = field(default_factory=dict)
-    pairs: list[tuple[int, int]] = field(default_factory=list)
-    """(the earlier row, the row)."""
+    header: Sequence[str]
+    columns: Sequence[str]
+    prompt: str | None
+    problems: list[str] = field(default_factory=list)
+    answers: RightAnswers = field(default_factory=RightAnswers)
+    nothing: list[int] = field(default_factory=list)
+    """Rows whose right answer HELM's quasi metrics take for nothing."""
+    repeated: list[tuple[int, int]] = field(default_factory=list)
+    """(an earlier row, the row that asks the same)."""
+    asked: dict[int, int] = field(default_factory=dict)
+    """Hash of what a row asks -> the first such row."""
+    named: dict[str, int] = field(default_factory=dict)
 
-    def add(self, value: object, row: int) -> int | None:
-        """The earlier row that is the same, if there is one."""
-        earlier = self.first_with.setdefault(value, row)
-        if earlier == row:
-            return None
-        self.pairs.append((earlier, row))
-        return earlier
+    def add(self, number: int, where: str, row: Sequence[str]) -> None:
+        if len(row) != len(self.header):
+            self.problems.append(
+                f"{where}: has {len(row)} cells where the first line names {len(self.header)} columns;"
+                " put a cell that contains a comma, a quote or a line break in double quotes"
+            )
+            return
+        cells = dict(zip(self.header, row, strict=True))
+        ids = _id_problems(cells, self.named, number)
+        wrong = [*_row_problems(cells), *ids, *_prompt_problems(cells, self.columns)]
+        self.problems += [f"{where}, {problem}" for problem in wrong]
+        first = self.asked.setdefault(hash(tuple(cells[name] for name in self.columns if name in cells)), number)
+        if first != number:
+            self.repeated.append((first, number))
+        if self.prompt is None:
+            return
+        correct = cells.get(CORRECT, "")
+        if CORRECT in cells and not wrong:
+            filled = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
+            incorrect = json.loads(cells.get(INCORRECT, "[]"))
+            self.problems += self.answers.problems_of(f"{where}, column ", filled, correct, incorrect)
+        if becomes_nothing(correct):
+            self.nothing.append(number)
 
 
 def _number_of(column: int | None) -> str:
     return "" if column is None else f", column {column + 1}"
 
 
-def _id_problems(row: Mapping[str, str], named: _Repeated, number: int) -> Iterator[str]:
+def _id_problems(row: Mapping[str, str], named: dict[str, int], number: int) -> Iterator[str]:
     """Results are joined to the table by it, so it has to tell one row from all others."""
     name = row.get(ID)
     if name is None:
@@ -233,15 +224,15 @@ def _id_problems(row: Mapping[str, str], named: _Repeated, number: int) -> Itera
     if not name.strip():
         yield f"column {ID}: is empty; {remedy}"
         return
-    earlier = named.add(name, number)
-    if earlier is not None:
+    earlier = named.setdefault(name, number)
+    if earlier != number:
         yield f"column {ID}: is the same as in row {earlier}; {remedy}"
 
 
 def _prompt_problems(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
     """An instance that asks nothing."""
     asked = [name for name in columns if name in row]
-    questions = [name for name in asked if name.lower() == _QUESTION] or asked
+    questions = [name for name in asked if name.lower() == QUESTION] or asked
     if questions and not any(row[name].strip() for name in questions):
         yield f"column {' and '.join(questions)}: is empty, so nothing would be asked"
 

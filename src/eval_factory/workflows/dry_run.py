@@ -10,9 +10,9 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.rules import data_faults
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import make_plan, where_keys_go
-from eval_factory.report.documents import to_yaml
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options

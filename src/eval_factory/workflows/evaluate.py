@@ -272,7 +272,7 @@ def collect_and_report(context: RunContext, plan: Plan, argv: Sequence[str], ran
 def _evaluated(context: RunContext, plan: Plan, result: TaskResult, written: TaskResult) -> Evaluated:
     """With a summary of the result as it was written: the screen says what the folder says, whenever it is shown."""
     from eval_factory.report.screen import result_summary
-    from eval_factory.scoring.reportable import why_not_reportable
+    from eval_factory.scoring.notes import why_not_reportable
 
     text = own_lines(context.redactor.text(result_summary(written, plan.rundir)))
     minimum = plan.evaluation.run.config.params.extra.min_coverage

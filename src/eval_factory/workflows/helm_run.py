@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation
+from eval_factory.core import formats
 from eval_factory.core import logs as event_names
 from eval_factory.core.budget import MAX_COST, MAX_WALL, Budget, Spending
 from eval_factory.core.errors import (
@@ -185,7 +186,7 @@ def stopped_by(limit: str, budget: Budget, spent: Spending, *, countable: bool, 
     most = getattr(budget, limit)
     rest = "run the same command again: only the rest is asked"
     sent = f"{spent.requests} requests, {spent.tokens} tokens"
-    cost = f", {spent.cost:.4f} USD"
+    cost = f", {formats.money(spent.cost)}"
     with_cost = cost if spent.cost else ""
     if not countable:
         what = "cost" if limit == MAX_COST else "tokens"

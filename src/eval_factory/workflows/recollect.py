@@ -14,7 +14,7 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.load import load_run_config
 from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import parse_own, to_yaml
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import is_within, write_atomic
@@ -24,7 +24,7 @@ from eval_factory.helm import names
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.plan.run_plan import KEPT_BY, make_plan
 from eval_factory.report.checksums import leads_inside
-from eval_factory.report.documents import run_config, to_yaml
+from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework

@@ -13,6 +13,7 @@ from eval_factory.config.rules import own_data_of
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
@@ -20,7 +21,6 @@ from eval_factory.core.secrets import variables_in
 from eval_factory.demo.example import packaged_data
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.provenance import provenance_of
 from eval_factory.tasks.custom_benchmark import load_benchmark

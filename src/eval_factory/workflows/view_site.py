@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
@@ -31,7 +32,6 @@ from eval_factory.helm.metric_facts import is_score
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.output import read_run
 from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_name
-from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize

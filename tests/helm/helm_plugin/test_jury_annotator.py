@@ -14,8 +14,8 @@ from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.helm.names import JUDGE_PROMPTS_FILE, NOT_JUDGED
-from eval_factory.helm_plugin import run_records
 from eval_factory.helm_plugin.rubric import criterion_judge
+from eval_factory.helm_plugin.session import JudgePrompts
 
 GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
 
@@ -97,7 +97,7 @@ def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
 
 
 def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(criterion_judge, "judge_prompts", prompts := run_records.JudgePrompts())
+    monkeypatch.setattr(criterion_judge, "judge_prompts", prompts := JudgePrompts())
     prompts.write_down(file := tmp_path / JUDGE_PROMPTS_FILE)
     for answer in ("one", "two"):
         annotated({"a": result(GIVEN)}, answer)

@@ -136,7 +136,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
 
 
-@pytest.fixture(params=["local", "local without fork", "slurm", "a third"])
+@pytest.fixture(params=["local", pytest.param("local without fork", marks=pytest.mark.more_data), "slurm", "a third"])
 def trial(request: pytest.FixtureRequest, tmp_path: Path, silent: str) -> Iterator[Trial]:
     def kill(name: str) -> None:
         state = executor.look()[name]
@@ -171,6 +171,7 @@ def test_a_run_ends_with_its_code_and_says_why_in_its_log(trial: Trial) -> None:
     trial.executor.begin([run])
     assert trial.until(run, Ended) == Ended(2)
     assert "there is no task 'no_such_task'" in trial.log(run)
+    assert isinstance(trial.executor, Commands) or Path(run.log).stat().st_mode & 0o777 == 0o600
 
 
 def test_several_are_begun_together_and_each_is_looked_at_by_its_name(trial: Trial) -> None:
@@ -243,3 +244,65 @@ def test_nothing_is_left_of_runs_that_have_ended_but_their_folders_and_logs(tria
     found = subprocess.run(["grep", "-rl", CANARY, str(trial.folder)], capture_output=True, text=True, check=False)
     assert found.stdout == ""
     assert processes("helm-run", trial.folder) == processes("run_eval", trial.folder) == []
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def until_gone(*pids: int) -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while any(map(is_running, pids)):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("trial", ["local without fork"], indirect=True)
+def test_what_begins_runs_here_is_killed_and_the_next_run_gets_another(trial: Trial) -> None:
+    run = trial.run("lost")
+    trial.begin(run)
+    state = trial.executor.look()[run.name]
+    assert isinstance(state, Started)
+    assert state.pid is not None
+    assert os.getpgid(state.pid) == state.pid, "Ctrl-C in the suite's terminal would reach it"
+    os.kill(parent_of(state.pid), signal.SIGKILL)
+    assert trial.until(run, Ended, Lost) == Lost()
+    until_gone(state.pid)
+    other = trial.wrong("other")
+    trial.executor.begin([other])
+    assert trial.until(other, Ended) == Ended(2)
+
+
+DRIVER = """
+import json, os, sys
+from pathlib import Path
+from eval_factory.executors.local_runs import LocalRuns
+from eval_factory.executors.runs import RunSpec, Started
+from eval_factory.workflows.suite.cell_process import CELL_PROCESS
+runs = LocalRuns(CELL_PROCESS, os.environ, Path(sys.argv[1]))
+runs.begin([RunSpec.of(json.loads(sys.argv[2]))])
+while True:
+    for state in runs.look(1.0).values():
+        if isinstance(state, Started):
+            print(state.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("trial", ["a third"], indirect=True)
+def test_runs_here_end_with_who_began_them(trial: Trial) -> None:
+    run = trial.run("orphan")
+    argv = [sys.executable, "-c", DRIVER, str(trial.folder / "log"), run.line()]
+    with subprocess.Popen(argv, env=ENV, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        pid = int(driver.stdout.readline())
+        parent = parent_of(pid)
+        driver.kill()
+    until_gone(pid, parent)
+    assert not Path(run.record).exists(), "it ended by itself"

@@ -14,6 +14,7 @@ from eval_factory.analysis.suite_files import result_rows, results_document, usa
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, GroupWinRates, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.tables import csv_text
 from eval_factory.report import documents
 from stored_results import PROVENANCE
@@ -123,7 +124,7 @@ def test_what_no_two_runs_share_is_in_the_usage_alone(tmp_path: Path) -> None:
     other = suite_results(
         [cell(tmp_path, "a", "x", WELL), FinishedCell("b", "x", RunStatus.MISSING, tmp_path, attempts=5)]
     )
-    assert documents.to_yaml(results_document(other, tmp_path)) == documents.to_yaml(results_document(found, tmp_path))
+    assert to_yaml(results_document(other, tmp_path)) == to_yaml(results_document(found, tmp_path))
 
 
 def test_foreign_text_is_printable_and_can_be_written() -> None:
@@ -131,7 +132,7 @@ def test_foreign_text_is_printable_and_can_be_written() -> None:
     written = results_document(of(replace(FULL, model=odd, not_reportable=(odd,))), Path("out"))["cells"][0]
     assert written["model"] == "a\\u202eb\\ud800\\x1b[2J"
     assert written["not_reportable"] == ["a\\u202eb\\ud800\\x1b[2J"]
-    documents.to_yaml(written).encode()
+    to_yaml(written).encode()
 
 
 def test_every_row_has_the_same_fields_with_plain_values() -> None:

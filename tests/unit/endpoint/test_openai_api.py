@@ -357,7 +357,7 @@ def test_a_begun_marker_at_the_end_of_what_was_cut_off_is_thinking(text: str, an
     assert split_thinking(text, START, END) == Split(text, None)
 
 
-@pytest.mark.parametrize("text", ["", "B", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"])
+@pytest.mark.parametrize("text", ["", "B", "B \n", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"])
 def test_other_ends_are_none(text: str) -> None:
     assert split_thinking(text, START, END, cut_off=True) == Split(text, None)
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from eval_factory.helm_plugin.run_records import SHORTENED, CodeExecution, JudgePrompts
+from eval_factory.helm_plugin.session import SHORTENED, CodeExecution, JudgePrompts
 
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:

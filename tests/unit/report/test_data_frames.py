@@ -99,11 +99,6 @@ def test_a_score_of_another_split_has_the_column_of_its_metric() -> None:
     assert list(found.columns)[len(INSTANCE_COLUMNS) :] == ["exact_match"]
 
 
-def test_only_missing_values_have_the_same_types() -> None:
-    found = instances_frame(result([instance("q0", None, prompt_tokens=None, latency_s=None)]))
-    assert types_of(found) == {**INSTANCE_COLUMNS, "exact_match": "float64"}
-
-
 def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:
     record = instance("q0", None, metrics={"id": 0.5, "judge.gpt": 0.25, "extra.x": 0.125}, judges={"gpt": 3.0},
                       categories={"x": "y"})  # fmt: skip

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.results import (
     Floor,
     Judgements,
@@ -40,7 +41,7 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
     other = documents.results_yml(result, config, "helm-run x")
     documents.check_document(other, documents.RESULTS_SCHEMA)
     assert list(other) == ["git_hash", "command", "config", "target", "results"]
-    assert yaml.safe_load(documents.to_yaml(document)) == document
+    assert yaml.safe_load(to_yaml(document)) == document
     assert list(document) == [
         "schema_version", "status", "main_metric", "results", "validity", "comparability", "usage", "provenance", "config",
         "target", "command",
@@ -66,7 +67,7 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
         },
         "notes": ["a note"],
     }  # fmt: skip
-    assert result_of_document(yaml.safe_load(documents.to_yaml(document)), ()).clinicians == FOUND
+    assert result_of_document(yaml.safe_load(to_yaml(document)), ()).clinicians == FOUND
     few = replace(FOUND, corrected=None, too_few=TooFewRated(3, 30), agreement=None, judges={}, notes=())
     document = documents.evaluation_config(replace(result, clinicians=few), plan().evaluation.as_dict(), "x")
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
@@ -112,18 +113,6 @@ def test_lines(result: TaskResult) -> None:
     assert "extra.long" not in instance
     line = documents.result_line(next(iter(result.instances)))
     assert (line["completion"], line["metrics"]) == ("<b>yes</b>", {"exact_match": 1.0})
-
-
-def test_the_source_of_an_instance_is_in_its_line(result: TaskResult) -> None:
-    first = next(iter(result.instances))
-    assert documents.result_line(replace(first, cluster="a note"))["cluster"] == "a note"
-    assert "cluster" not in documents.result_line(first)
-
-
-def test_signs_of_an_answer_are_in_its_line(result: TaskResult) -> None:
-    line = documents.result_line(replace(next(iter(result.instances)), signs=("refused",)))
-    assert line["signs"] == ["refused"]
-    assert "signs" not in documents.result_line(next(iter(result.instances)))
 
 
 def test_usage_is_of_this_run_at_the_top_and_then_of_all_runs() -> None:
@@ -252,20 +241,14 @@ def test_groups_hold_groups_alone(result: TaskResult) -> None:
     assert alone["groups"]["a"]["metrics"]["score"]["scores"]["exact_match"]["unit"] == "share"
 
 
-def test_a_result_without_its_main_score(result: TaskResult) -> None:
-    assert scores_of(document_of(result, scores={}, groups={})) == {}
-
-
 def test_the_main_score_is_a_value_a_line_and_the_others_are_in_short(result: TaskResult) -> None:
     score = long_score(metric="exact_match", split="test")
     scores = {"exact_match": score, "other": replace(score, metric="other")}
-    text = documents.to_yaml(document_of(result, scores=scores))
+    text = to_yaml(document_of(result, scores=scores))
     assert "            exact_match:\n              value: 0.3333333333333333\n              stats: {count: 3, " in text
     assert "\n            other: {value: 0.3333333333333333, stats: {count: 3" in text
     assert "\n  instances: {requested: 4," in text
-    assert "{" not in documents.to_yaml(documents.results_yml(result, {"config": {}, "target": 1}, "x")).replace(
-        "{}", ""
-    )
+    assert "{" not in to_yaml(documents.results_yml(result, {"config": {}, "target": 1}, "x")).replace("{}", "")
 
 
 def test_what_is_not_known_is_left_out(result: TaskResult) -> None:
@@ -276,11 +259,3 @@ def test_what_is_not_known_is_left_out(result: TaskResult) -> None:
     assert document["provenance"]["dataset_files"] == {}
     assert list(document["validity"])[:3] == ["reportable", "coverage", "not_reportable"]
     assert list(document["validity"])[-2:] == ["failures", "notes"]
-
-
-def test_a_floor_is_one_mapping_on_a_line(result: TaskResult) -> None:
-    floor = Floor("always A", 0.25, 4, {"empty": 0.0, "always A": 0.25})
-    given = replace(result, validity=replace(result.validity, floors={"exact_match": floor}))
-    text = documents.to_yaml(documents.evaluation_config(given, plan().evaluation.as_dict(), "x"))
-    told = "exact_match: {best: always A, value: 0.25, instances: 4, answers: {empty: 0.0, always A: 0.25}"
-    assert f"\n  floors:\n    {told}" in text

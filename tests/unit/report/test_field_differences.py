@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.field_differences import (
-    _LONGEST_SHOWN,
+    _MAX_SHOWN,
     ABSENT,
     differences,
     differences_of_files,
@@ -52,8 +52,8 @@ def test_a_redacted_place_is_not_compared_and_the_rest_is() -> None:
 
 
 def test_values_are_cut() -> None:
-    assert shown("x" * _LONGEST_SHOWN) == "x" * _LONGEST_SHOWN
-    assert shown("x" * (_LONGEST_SHOWN + 1)) == "x" * _LONGEST_SHOWN + " ..."
+    assert shown("x" * _MAX_SHOWN) == "x" * _MAX_SHOWN
+    assert shown("x" * (_MAX_SHOWN + 1)) == "x" * _MAX_SHOWN + " ..."
     assert (shown(ABSENT), shown(0.1), shown(None)) == ("nothing", "0.1", "null")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eval_factory.report.result_views import (
-    _MOST_NOTES,
-    MOST_ROWS,
+    _MAX_NOTES,
+    MAX_ROWS,
     html_block,
     html_list,
     not_reportable,
@@ -101,9 +101,9 @@ def test_what_speaks_against_a_score_stands_out() -> None:
 
 def test_long_lists_are_cut_and_say_so() -> None:
     score = result([instance("q0", 1.0)]).scores["exact_match"]
-    many = replace(result([instance("q0", 1.0)]), scores={str(number): score for number in range(MOST_ROWS + 2)})
+    many = replace(result([instance("q0", 1.0)]), scores={str(number): score for number in range(MAX_ROWS + 2)})
     assert '<tr><td colspan="4">2 more: to_frame()</td></tr>' in result_html(many, Path("x"))
-    notes = [str(number) for number in range(_MOST_NOTES + 3)]
+    notes = [str(number) for number in range(_MAX_NOTES + 3)]
     assert html_list(notes)[-2:] == ["<li>3 more</li>", "</ul>"]
-    assert len(html_list(notes[:_MOST_NOTES])) == _MOST_NOTES + 2
+    assert len(html_list(notes[:_MAX_NOTES])) == _MAX_NOTES + 2
     assert html_list([]) == []

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
+from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
 from eval_factory.core.results import TaskResult
 from eval_factory.report.papers import CHAI as NAMESPACE
 from eval_factory.report.papers import forms, model_card
@@ -128,10 +128,3 @@ def test_hostile_text_stays_text() -> None:
     label = parsed(hostile())[0][1][0][0].text or ""
     assert "`@someone`" in label
     assert "`<script>alert(1)</script>`" in label
-
-
-def test_of_a_rubric_it_says_what_the_score_rests_on() -> None:
-    told = text(of_a_rubric(), 0, "ValidationProcessAndJustification")
-    assert "criterion by criterion (12 criteria, 4.0 for an answer in the mean)" in told
-    assert "12 of 12 criteria" in told
-    assert "HealthBench" in told

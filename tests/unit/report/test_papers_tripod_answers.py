@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
+from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
 from eval_factory.core.results import Instances, Score, TaskResult
 from eval_factory.report.papers import Described, forms
 
@@ -26,20 +26,20 @@ def told(item: str, made: TaskResult, config: Any = CONFIG) -> str:
 @pytest.mark.parametrize(
     ("item", "truth"),
     [
-        ("5a", "pubmed_qa (Yes/no/maybe questions"), ("5a", "revision 1f00b98"), ("5d", "list 3 of eval-factory"),
+        ("5a", "revision 1f00b98"), ("5d", "list 3 of eval-factory"),
         ("5d", f"HELM 0.5.16 read the data and made the prompts of them. The SHA-256 of all prompts is {'b' * 64}."),
-        ("5d", "0 prompts were cut"), ("5e", "19 of 20 requested instances have a score; 1 failed."),
-        ("6a", "org/model, asked through"), ("6a", "org/model-0806 (19 answers)"), ("6a", "from 2026-01-02T03:04:05Z"),
+        ("5e", "19 of 20 requested instances have a score; 1 failed."),
+        ("6a", "org/model, asked through"), ("6a", "from 2026-01-02T03:04:05Z"),
         ("6b", "trained and tuned nothing: org/model was asked"), ("6c", "max_tokens = 1 and temperature = 0.0"),
         ("6c", "(zero-shot). No system prompt"), ("6d", "reasoning was removed from 0 answers. 4 answers had none"),
         ("7a", "The main metric was exact_match"), ("7c", "by the chat API"), ("7c", "Wilson's score interval"),
-        ("7c", "to 2026-01-02T03:05:06Z"), ("7c", "share, from 0 to 1"), ("7d", "No judge was asked"),
+        ("7c", "to 2026-01-02T03:05:06Z"), ("7d", "No judge was asked"),
         ("7e", "no model (always A) scores 0.5520."), ("7e", "temperature 0.7 (leaderboard: 0.0)"),
         ("9a", "were those of HELM 0.5.16"), ("12", "The last run took 1.0 s; 1 run made the result."),
         ("12", "1 request was sent, 0 answers came"), ("12", "1 prompt tokens and 1 completion tokens"),
-        ("12", "took 0.1 s (median)"), ("12", "one machine (x86_64)"), ("14e", "licence: MIT"),
+        ("12", "one machine (x86_64)"), ("14e", "licence: MIT"),
         ("14e", "Access to them: public."), ("14f", "eval-factory 1, crfm-helm 0.5.16"), ("14f", "is identity."),
-        ("16a", "20 instances (split test: 20) were asked, of 1,000"), ("16a", "with seed 0"), ("16a", "1 failed"),
+        ("16a", "20 instances (split test: 20) were asked, of 1,000"), ("16a", "1 failed"),
         ("16d", "exact_match over 19 instances."), ("17", "exact_match = 0.7368 (95 % interval 0.5121 to 0.8819)."),
     ],
 )  # fmt: skip
@@ -121,15 +121,3 @@ def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_d
 def test_hostile_values_are_one_printable_line(config: dict[str, Any]) -> None:
     for known in answers_of(hostile(), config, {}).values():
         assert all(sentence.isprintable() for sentence in known)
-
-
-@pytest.mark.parametrize(
-    ("item", "truth"),
-    [
-        ("7b", "by Krippendorff's alpha [4], is 0.064."), ("7d", "criterion by criterion (12 criteria, 4.0 for"),
-        ("7d", "2 language models, of which the majority counts"),
-        ("8b", "2 judges judged them criterion by criterion (kind 12 of 12, strict 9 of 12)."),
-    ],
-)  # fmt: skip
-def test_of_a_rubric(item: str, truth: str) -> None:
-    assert truth in told(item, of_a_rubric())

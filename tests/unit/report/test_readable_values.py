@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core.plain_yaml import OneLine, OneLineList
 from eval_factory.report.documents import (
-    OneLine,
-    OneLineList,
     formatted,
     rounded_fields,
     seconds,

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.results import (
     AskedEndpoint,
     Comparability,
@@ -156,13 +157,13 @@ def test_a_document_that_is_made_of_what_was_read_is_the_same(folder: Path) -> N
     stored = load_result(folder)
     given = {"config": stored.config, "target": stored.target}
     document = documents.evaluation_config(stored.result, given, stored.command)
-    assert documents.to_yaml(document) == (folder / "evaluation_config.yaml").read_text("utf-8")
+    assert to_yaml(document) == (folder / "evaluation_config.yaml").read_text("utf-8")
 
 
 def test_the_defaults_come_from_the_run_config_beside_it(folder: Path) -> None:
     whole = documents.run_config(plan({"config.params.parallelism": 9}).evaluation.as_dict(), "x", "helm", "p")
     whole["target"]["api_endpoint"]["model_id"] = "org/later"
-    RunDir(folder).run_config.write_text(documents.to_yaml(whole))
+    RunDir(folder).run_config.write_text(to_yaml(whole))
     stored = load_result(folder)
     assert stored.config["params"]["parallelism"] == 9
     assert stored.config["params"]["extra"]["min_coverage"] == 1.0

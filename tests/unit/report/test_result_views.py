@@ -8,7 +8,7 @@ from pathlib import Path
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.reader import StoredResult
-from eval_factory.report.result_views import instances_frame, result_html, scores_frame
+from eval_factory.report.result_views import instances_frame, scores_frame
 from eval_factory.workflows.evaluate import Evaluated
 from stored_results import PROVENANCE, instance, result
 
@@ -33,12 +33,6 @@ def test_a_line_is_one_line_and_short_whatever_others_wrote() -> None:
     for record in both(made):
         assert repr(record).isprintable()
         assert len(repr(record)) < 600
-
-
-def test_a_notebook_shows_the_table_and_the_folder() -> None:
-    made = result([instance("q0", 1.0)])
-    for record in both(made):
-        assert record._repr_html_() == result_html(made, Path("results/x"))
 
 
 def test_frames() -> None:

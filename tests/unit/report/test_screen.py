@@ -35,12 +35,6 @@ def result(tmp_path: Path) -> TaskResult:
     return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
 
 
-def test_summary(result: TaskResult) -> None:
-    text = result_summary(result, plan().rundir)
-    assert text.startswith("pubmed_qa: exact_match = 0.5000  (95 % interval")
-    assert text.endswith("/results/x/evaluation_config.yaml")
-
-
 def causes(*counts: int) -> tuple[FailureCause, ...]:
     return tuple(FailureCause("model", count, f"HTTP 400: cause {count}", None) for count in counts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from eval_factory.report.documents import OneLine, OneLineList, to_yaml
+from eval_factory.core.plain_yaml import OneLine, OneLineList, to_yaml
 
 
 def test_what_stands_twice_is_written_twice() -> None:

@@ -481,3 +481,12 @@ def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_
     assert result.groups["axis"]["accuracy"][RUBRIC].value == 0.0
     assert [reason.partition(" gave")[0] for reason in result.validity.not_reportable] == ["judge a", "judge b"]
     assert (result.status, result.validity.instances.scored) == ("partial", 11)
+
+
+def test_a_jurys_score_beside_another_main_score_is_not_reported_either(tmp_path: Path) -> None:
+    states = [state(number, "CORRECT", annotations=HALF) for number in range(4)]
+    values = {"medec_error_flag_accuracy": FOUR, "aci_bench_accuracy": [2.0] * 4}
+    result = result_of(tmp_path, {"config.type": "medec"}, states=states, metric_specs=[JURY], values=values)
+    assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", False)
+    assert len(result.validity.not_reportable) == 1
+    assert (result.validity.judgements, result.validity.coverage) == (None, 1.0)  # the main score's

@@ -443,3 +443,35 @@ def test_few_clusters_say_nothing() -> None:
 
 def test_resamples_without_a_denominator_give_no_interval() -> None:
     assert bca_of_ratio([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], [1, 0, 0, 0, 2, 0]) == NO_INTERVAL
+
+
+def test_a_design_effect_below_one_adds_no_instances() -> None:
+    stats = describe([1.0, 0.0] * 5, clusters=[number // 2 for number in range(10)])
+    assert (stats.design_effect, stats.effective_n) == (0.0, 10.0)
+
+
+def test_methods_of_clustered_values() -> None:
+    labels = "aabb"
+    assert describe([0.2, 0.4, 0.9, 0.3], clusters=labels).ci_method == "student-t-pseudo-values-clustered"
+    assert describe([2.0, 4.0, 9.0, 3.0], clusters=labels).ci_method == "student-t-clustered"
+    equal = describe([1.0] * 4, clusters=labels)
+    assert (equal.ci_method, equal.design_effect, equal.effective_n) == ("exact-one-sided-clustered", None, None)
+    assert equal.ci_low == pytest.approx(0.025**0.5)  # of two clusters, not of four values
+
+
+def test_clusters_that_balance_out_do_not_make_more_of_the_sample() -> None:
+    """One right and one wrong in each pair: the effective number stays the number."""
+    values, labels = [1.0, 0.0] * 20, [number // 2 for number in range(40)]
+    assert wilson_clustered(values, labels) == pytest.approx(wilson(0.5, 40, t_quantile(19)))
+
+
+def test_equal_values_of_an_unknown_scale_have_no_interval() -> None:
+    """A width of zero would be wrong, and nothing says how far away another value could be."""
+    stats = describe([4.0, 4.0, 4.0])
+    assert (stats.mean, stats.stddev, stats.stderr) == (4.0, 0.0, 0.0)
+    assert (stats.ci_low, stats.ci_high, stats.ci_method) == (None, None, None)
+
+
+def test_wilson_ends_on_the_scale() -> None:
+    assert wilson(0.0, 7)[0] == 0.0
+    assert wilson(1.0, 7)[1] == 1.0

@@ -306,3 +306,44 @@ def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
     assert "extra.judges" in gone
     assert len(judges_that_failed(counts, 0)) == 3
     assert judges_that_failed(counts, 1) == ()
+
+
+def test_the_ends_of_the_scale_belong_to_it() -> None:
+    lowest, highest = judged({"a": 1}), judged({"a": 5})
+    assert bounds_over_judgements(metric(lowest), lowest, ("a", "b")) == (1.0, 3.0)
+    assert bounds_over_judgements(metric(highest), highest, ("a", "b")) == (3.0, 5.0)
+
+
+def test_an_answer_with_nothing_in_it_is_no_gap() -> None:
+    said = judged({"a": 5}, None)
+    assert bounds_over_judgements(metric(said), said, ("a", "b")) == (2.0, 3.0)
+
+
+def test_where_no_judgement_is_due_none_is_missing() -> None:
+    assert judgements_of(judged(None), JUDGES, {key(0)}) == Judgements(0, 0)
+    assert Judgements(0, 0).coverage == 1.0
+
+
+def test_bounds_of_a_whole_jury_are_the_score_to_the_last_digit() -> None:
+    said = judged({"a": 5, "b": 3}, {"a": 4, "b": 3}, None)
+    helms = 2.8333333333333337
+    assert bounds_over_judgements(metric(said, helm_mean=helms), said, ("a", "b")) == (helms, helms)
+
+
+def test_what_judges_rated_of_another_split_does_not_count() -> None:
+    said = judged({"a": 5, "b": 3}, {"a": 1})
+    other = metric(said)
+    del other.values[key(0)]
+    assert score_of_all_judges(other, said, ("a", "b")) is None
+
+
+def test_where_all_or_nothing_is_whole_there_is_no_such_score() -> None:
+    whole = judged({"a": 5, "b": 3}, None)
+    assert score_of_all_judges(metric(whole), whole, ("a", "b")) is None
+    half = judged({"a": 5}, {"b": 3}, None)
+    assert score_of_all_judges(metric(half), half, ("a", "b")) is None
+
+
+def test_bounds_go_by_judges_whose_criteria_are_several() -> None:
+    said = judged({"a": (5, 3, 4)})
+    assert bounds_over_judgements(metric(said), said, ("a", "b")) == (2.5, 4.5)

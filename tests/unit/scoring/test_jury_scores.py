@@ -67,3 +67,8 @@ def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:
     assert missing_judgements(METRIC, "jury", tally, failed_as_zero=True) == ({key(0), key(1)}, False)
     for as_zero in (True, False):
         assert missing_judgements(METRIC, "other", tally, failed_as_zero=as_zero) == ({key(0)}, as_zero)
+
+
+def test_ratings_are_on_their_scale() -> None:
+    found = of_the_jury(METRIC, Tally())
+    assert found == replace(METRIC, scale=(1.0, 5.0))

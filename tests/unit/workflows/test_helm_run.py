@@ -301,7 +301,7 @@ def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path:
     with pytest.raises(NotReportableError) as stopped:
         raise_if_limit_reached(here, [LOADING_EVENT, ASKING_EVENT, reached("max_cost", model=1)], LOG)
     assert str(stopped.value) == (
-        "stopped: max_cost (0.5) is reached; sent so far: 1 requests, 7 tokens, 0.6000 USD\n"
+        "stopped: max_cost (0.5) is reached; sent so far: 1 requests, 7 tokens, 0.6 USD\n"
         "  1 of 12 instances are answered; no score is written, every answer is kept\n"
         "  raise max_cost and run the same command again: only the rest is asked"
     )
@@ -342,9 +342,9 @@ OVER = "run the same command again, or raise max_wall_s where it is too short to
     ("limit", "budget", "countable", "shared", "cost", "used_up", "next_step"),
     [
         ("max_requests", Budget(max_requests=5), True, False, 0, f"max_requests (5) is reached; {SENT}", f"raise max_requests and {AGAIN}"),
-        ("max_requests", Budget(max_requests=5), True, False, 0.25, f"max_requests (5) is reached; {SENT}, 0.2500 USD", f"raise max_requests and {AGAIN}"),
+        ("max_requests", Budget(max_requests=5), True, False, 0.25, f"max_requests (5) is reached; {SENT}, 0.25 USD", f"raise max_requests and {AGAIN}"),
         ("max_requests", Budget(), True, False, 0, f"max_requests is reached; {SENT}", f"raise max_requests and {AGAIN}"),
-        ("max_cost", Budget(max_cost=1.5), True, False, 0, f"max_cost (1.5) is reached; {SENT}, 0.0000 USD", f"raise max_cost and {AGAIN}"),
+        ("max_cost", Budget(max_cost=1.5), True, False, 0, f"max_cost (1.5) is reached; {SENT}, 0 USD", f"raise max_cost and {AGAIN}"),
         ("max_cost", Budget(max_cost=1.5), False, False, 0, f"max_cost (1.5) cannot be held, for an answer came whose cost nobody knows; {SENT}",
          f"leave out max_cost, or count by max_requests, and {AGAIN}"),
         ("max_tokens_total", Budget(max_tokens_total=8), False, True, 0,

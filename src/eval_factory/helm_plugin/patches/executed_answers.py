@@ -24,7 +24,7 @@ from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import confined_worker, sql_execution
 from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
-from eval_factory.helm_plugin.run_records import EXECUTION_ENDED, code_execution
+from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
 
 _START_LIMIT_S = 60.0
 """For the interpreter and HELM's modules, beside the time of the answer."""

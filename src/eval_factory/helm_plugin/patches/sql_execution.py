@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import sql_worker
-from eval_factory.helm_plugin.run_records import SHORTENED, code_execution
+from eval_factory.helm_plugin.session import SHORTENED, code_execution
 
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.request_state import RequestState

@@ -24,8 +24,7 @@ from eval_factory.helm import names
 from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt, template
 from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
-from eval_factory.helm_plugin.run_records import judge_prompts
-from eval_factory.helm_plugin.session import current_session
+from eval_factory.helm_plugin.session import current_session, judge_prompts
 from eval_factory.tasks.rubric_case import RUBRICS, Criterion
 
 if TYPE_CHECKING:

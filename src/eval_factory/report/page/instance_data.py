@@ -26,11 +26,11 @@ from eval_factory.report.result_plots import InstanceNumbers
 
 _SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
 """Verdict -> the share of its points that a criterion counts; an unjudged one has none."""
-LONGEST_WORDS = 2_000
+MAX_WORDS = 2_000
 """Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl has the rest."""
-MOST_LOST = 25
+MAX_LOST = 25
 """Criteria and tags, each, in the list of those that cost most points."""
-MOST_TAGS = 50
+MAX_TAGS = 50
 """Tags of a criterion that a page holds."""
 NOT_MET, HARM, UNDECIDED, DISAGREE = "criterion_not_met", "harm_met", "criterion_undecided", "disagree"
 SIGNS = (NOT_MET, HARM, UNDECIDED)
@@ -79,7 +79,7 @@ def criteria_rows(
             number,
             shortened_text(one["criterion"]) if with_texts else None,
             one["points"],
-            [shortened_text(tag) for tag in one["tags"][:MOST_TAGS] if with_texts or tag in tags],
+            [shortened_text(tag) for tag in one["tags"][:MAX_TAGS] if with_texts or tag in tags],
             one["verdict"],
             points_lost(one),
             [[judge, _decision(said), _words(said) if with_texts else None] for judge, said in one["judges"].items()],
@@ -100,7 +100,7 @@ def _words(said: Mapping[str, Any]) -> str | None:
 
 
 def shortened_text(text: str) -> str:
-    return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]} … ({len(text):,} characters: results.jsonl)"
+    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} … ({len(text):,} characters: results.jsonl)"
 
 
 def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -114,7 +114,7 @@ class Lost:
     """A tag, or a criterion that several answers were judged by, and what it cost."""
 
     label: str | None
-    """None of a criterion that was met once only, so far: its words are not kept."""
+    """None of a criterion that was met once only, so far: its words are not stored."""
     is_tag: bool
     judged: int = 0
     """How often it was decided."""
@@ -158,7 +158,7 @@ class LostPoints:
         """Number -> what cost most, tags first; of criteria those that several answers have."""
         found = [(place, one) for place, one in enumerate(self._counted) if one.times and one.answers > 1]
         found.sort(key=lambda one: (-one[1].points, one[1].label or ""))
-        tags, texts = ([one for one in found if one[1].is_tag is kind][:MOST_LOST] for kind in (True, False))
+        tags, texts = ([one for one in found if one[1].is_tag is kind][:MAX_LOST] for kind in (True, False))
         return dict([*tags, *texts])
 
     def _places_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
@@ -169,7 +169,7 @@ class LostPoints:
             yield self._place(criterion["criterion"], is_tag=False)
 
     def _place(self, text: str, *, is_tag: bool) -> int:
-        """Its words are kept from the second time on: most criteria are of one case."""
+        """Its words are stored from the second time on: most criteria are of one case."""
         key = (is_tag, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16])
         place = self._places.setdefault(key, len(self._counted))
         if place == len(self._counted):
@@ -228,7 +228,7 @@ _CHUNK = 250
 _CUT_OFF, _FILTERED = "length", "content_filter"
 """Why an answer ended, as endpoints say it."""
 FAR_APART = 2.0
-"""Marks between judges that are told as a disagreement."""
+"""Marks between judges that count as a disagreement."""
 PREVIEW, ANSWER_PREVIEW = 90, 48
 """Characters of a prompt and an answer in the table."""
 _QUESTION = "Question:"
@@ -255,7 +255,7 @@ class InstanceBlocks:
     """Flag -> instances."""
     total: int
     middle: float | None
-    """What is below it (above it, where lower is better) is told as low; None where values are right or wrong."""
+    """What is below it (above it, where lower is better) counts as low; None where values are right or wrong."""
     prompts: Mapping[_Key, bytes]
     """A short hash of each prompt with its references, so that another result on the page need not repeat them; of a
     result that is alone on its page none."""

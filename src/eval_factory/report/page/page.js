@@ -5,7 +5,7 @@
   const TYPE = "application/x-eval-factory";
   const PAGE_OF_ROWS = 100;
   const LONGEST = 20000;      // characters of a text that are shown before a button is pressed
-  const MOST_GLYPHS = 2000;   // labels for odd characters in one text; each is an element
+  const MAX_GLYPHS = 2000;   // labels for odd characters in one text; each is an element
   const KEPT_CHUNKS = 8;      // parsed chunks that stay in memory
   const LABELS = {
     flipped: ["flipped", "differs between the results"],
@@ -61,7 +61,7 @@
     return NAMES[code] || "U+" + code.toString(16).toUpperCase().padStart(4, "0");
   }
 
-  // A text as nodes: what is odd becomes a labelled box, equal ones in a row become one; beyond MOST_GLYPHS the label is plain text.
+  // A text as nodes: what is odd becomes a labelled box, equal ones in a row become one; beyond MAX_GLYPHS the label is plain text.
   function shown(text) {
     const nodes = [];
     let at = 0, glyphs = 0, plain = "";
@@ -72,7 +72,7 @@
       while (text.startsWith(match[0], end)) { end += match[0].length; times += 1; }
       const label = nameOf(match[0]) + (times > 1 ? " \u00d7" + times : "");
       plain += text.slice(at, match.index);
-      if (glyphs < MOST_GLYPHS) {
+      if (glyphs < MAX_GLYPHS) {
         if (plain) nodes.push(document.createTextNode(plain));
         plain = "";
         const code = "U+" + match[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");

@@ -3,7 +3,7 @@
 // browser's localStorage, and leave it as a CSV that the rater downloads or copies; nothing is sent.
 (() => {
   const LONGEST = 20000;
-  const MOST_GLYPHS = 2000;
+  const MAX_GLYPHS = 2000;
   const byId = (id) => document.getElementById(id);
 
   // SHARED

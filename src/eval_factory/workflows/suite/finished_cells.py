@@ -16,7 +16,7 @@ from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
-from eval_factory.scoring.reportable import why_not_reportable
+from eval_factory.scoring.notes import why_not_reportable
 from eval_factory.workflows.resume import DataRead, finished_run, read_state, versions
 
 READ_WHEN_COLLECTED = frozenset(

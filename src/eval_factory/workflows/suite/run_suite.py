@@ -31,8 +31,7 @@ from eval_factory.executors.served import ServedModel, ServerFailedError, Server
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.suite.cell_loop import CellLoop, Work
-from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, worst_code
+from eval_factory.workflows.suite.cell_loop import CellLoop, Work, worst_code
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
@@ -48,6 +47,10 @@ from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, r
 from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
+    COMPLETE,
+    FAILED,
+    MISSING,
+    PARTIAL,
     SUITE_ENDED,
     SUITE_STARTED,
     SuiteJournal,

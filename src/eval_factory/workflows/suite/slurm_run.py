@@ -16,14 +16,14 @@ from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import TOP, name_of_type
 from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.slurm_runs import SlurmStore
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.report.documents import to_yaml
 from eval_factory.report.reader import load_result
 from eval_factory.report.screen import result_summary
-from eval_factory.scoring.reportable import why_not_reportable
+from eval_factory.scoring.notes import why_not_reportable
 from eval_factory.workflows.context import claim, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import Evaluated, evaluate
 from eval_factory.workflows.options import Options, Submitted

@@ -18,6 +18,7 @@ from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import LAUNCH, variables_of
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
@@ -26,11 +27,10 @@ from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
 from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
-from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
-from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SlurmRun:
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
         """Whether nothing more is done for a cell that is not queued: it is complete, or was submitted often enough."""
         name = name_of(planned)
-        end = self.runs.store.last_end(name) if isinstance(state, Ended) else None
+        end = self.runs.end_of(name) if isinstance(state, Ended) else None
         if end is not None and end.status == COMPLETE:
             if is_complete_run(planned.plan):
                 self.work.end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)

@@ -42,10 +42,10 @@ from eval_factory.executors.slurm_runs import (
     take_environment,
 )
 from eval_factory.workflows.options import DISK_TAKES_NO_MORE
-from eval_factory.workflows.suite.cell_outcome import FAILED, MISSING, NextAction, Outcome, Tried, end_of, outcome_of
+from eval_factory.workflows.suite.cell_loop import NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import CELL_ENDED
+from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TASK = "SLURM_ARRAY_TASK_ID"

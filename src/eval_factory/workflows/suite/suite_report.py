@@ -20,7 +20,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.report import result_views as html
 from eval_factory.report.reader import load_result
 from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
-from eval_factory.workflows.suite.cell_outcome import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
+from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -106,7 +106,7 @@ class SuiteReport:
         table = tables.Table(head, [_shown(_cell_row(cell)) for cell in self.cells], 3)
         wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in self.cells if cell.exit_code]
         where = html.paragraph(f"table: {self.folder.results_html}")
-        return html.html_block(self._title, [tables.html(table, html.MOST_ROWS), *html.html_list(wrong), where])
+        return html.html_block(self._title, [tables.html(table, html.MAX_ROWS), *html.html_list(wrong), where])
 
     def __repr__(self) -> str:
         return f"<SuiteReport {one_line(f'{self._title}; exit code {self.exit_code}; {self.folder.root}')}>"

@@ -13,7 +13,7 @@ import pytest
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin import run_records
+from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import confined_worker, executed_answers
 from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer, throw_away_folder
 
@@ -26,9 +26,9 @@ PROBLEM = {
 
 @pytest.fixture(autouse=True)
 def _record() -> Iterator[None]:
-    run_records.code_execution.known.clear()
+    session.code_execution.known.clear()
     yield
-    run_records.code_execution.known.clear()
+    session.code_execution.known.clear()
 
 
 @needs_bubblewrap
@@ -46,7 +46,7 @@ def test_humaneval(completion: str, result: str) -> None:
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
     found = check_answer(question, 3)
     assert found == {"task_id": "t/0", "passed": result == "passed", "result": result, "completion_id": None}
-    assert run_records.code_execution.known == {}
+    assert session.code_execution.known == {}
 
 
 @needs_bubblewrap
@@ -70,14 +70,14 @@ def test_an_answer_that_ends_its_process_is_counted() -> None:
     completion = "import os\n    os._exit(0)"
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
     assert check_answer(question, 3) is None
-    assert run_records.code_execution.known == {"ended": 1}
+    assert session.code_execution.known == {"ended": 1}
 
 
 def test_where_nothing_can_be_executed_any_more_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.EndedProgram(1, b""))
     with pytest.raises(PrerequisiteError, match="what the model answered cannot be executed any more"):
         check_answer({"kind": "apps"}, 1)
-    assert run_records.code_execution.known == {}
+    assert session.code_execution.known == {}
 
 
 @needs_bubblewrap

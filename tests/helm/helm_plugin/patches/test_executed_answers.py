@@ -19,7 +19,7 @@ from helm.benchmark.metrics import code_metrics, code_metrics_helper
 from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
 from eval_factory.core.sandbox import TIMED_OUT
-from eval_factory.helm_plugin import run_records
+from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import executed_answers, sql_execution
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
@@ -56,18 +56,18 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, getattr(module, name))
-    run_records.code_execution.known.clear()
+    session.code_execution.known.clear()
     yield
     sql_execution.end_workers()
-    run_records.code_execution.known.clear()
+    session.code_execution.known.clear()
 
 
 def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run", "-r", "code:x=1", "mmlu", "spider"])
     executed_answers.confine_python()
-    assert run_records.code_execution.known == {"run_specs": ["code"], "by": list(executed_answers.CONFINED_BY)}
+    assert session.code_execution.known == {"run_specs": ["code"], "by": list(executed_answers.CONFINED_BY)}
     executed_answers.confine_bird_sql()
-    assert run_records.code_execution.known == {
+    assert session.code_execution.known == {
         "run_specs": ["code", "spider"],
         "by": [executed_answers.BY_SQL_WORKERS],
     }
@@ -93,7 +93,7 @@ def test_where_nobody_knows_what_is_asked_all_are_named(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run"])
     confine()
-    assert run_records.code_execution.known["run_specs"] == run_specs
+    assert session.code_execution.known["run_specs"] == run_specs
 
 
 @needs_bubblewrap

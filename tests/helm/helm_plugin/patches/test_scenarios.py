@@ -50,23 +50,15 @@ def freetext(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_medbullets_without_options(freetext: Any, tmp_path: Path) -> None:
     right = "It is so.\n\nIncorrect Answers:\nAnswer 1: not so."
     rows = [
-        {
-            "question": "q1",
-            "opa": " first ",
-            "opb": "second",
-            "answer": "second",
-            "answer_idx": "B",
-            "explanation": right,
-        },
-        {"question": "q2", "opa": "", "opb": "", "answer": "third ", "answer_idx": "A", "explanation": ""},
-        {"question": "", "opa": "a", "opb": "b", "answer": "a", "answer_idx": "A", "explanation": "no question"},
-        {"question": "q4", "opa": "a", "opb": "b", "answer": "a", "answer_idx": "", "explanation": "no answer"},
+        ("question", "opa", "opb", "answer", "answer_idx", "explanation"),
+        ("q1", " first ", "second", "second", "B", right),
+        ("q2", "", "", "third ", "A", ""),
+        ("", "a", "b", "a", "A", "no question"),
+        ("q4", "a", "b", "a", "", "no answer"),
     ]
     file = tmp_path / "rows.csv"
     with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        csv.writer(stream).writerows(rows)
     made = freetext.process_csv(str(file), "test")
     found = [(one.input.text, one.references[0].output.text, one.references[0].is_correct, one.split) for one in made]
     assert found == [("q1", "second. It is so.", True, "test"), ("q2", "third.", True, "test")]

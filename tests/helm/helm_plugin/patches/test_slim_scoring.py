@@ -15,7 +15,7 @@ from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
-from helm.benchmark.metrics import basic_metrics, reference_metric
+from helm.benchmark.metrics import basic_metrics
 from helm.benchmark.metrics.basic_metrics import BasicGenerationMetric
 from helm.benchmark.metrics.metric import Metric, MetricResult, PerInstanceStats
 from helm.benchmark.metrics.metric_name import MetricName
@@ -166,15 +166,6 @@ def test_only_what_waits_for_something_gets_threads() -> None:
     assert slim_scoring.threads_for(MadeUp(), 8) == 8
     for name in slim_scoring.IN_THIS_THREAD:
         assert issubclass(get_class_by_name(name), Metric)
-
-
-@pytest.mark.parametrize(("asked", "threads"), [([[], []], 1), ([[], ["an option"]], 8)])
-def test_options_that_nobody_asked_for_need_no_threads(
-    asked: list[list[str]], threads: int, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reference_metric, "parallel_map", lambda *arguments: arguments)
-    apply_patch("pack_statistics")
-    assert reference_metric.parallel_map(len, asked, parallelism=8) == (len, asked, threads)
 
 
 def test_what_helm_refuses_is_refused_by_helm(apply_patch: ApplyPatch) -> None:

@@ -19,7 +19,7 @@ import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-from eval_factory.helm_plugin import run_records
+from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import sql_execution, sql_worker
 from eval_factory.helm_plugin.patches.sql_execution import QueryFailed, execute
 from patching import ApplyPatch
@@ -339,24 +339,24 @@ def _budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sql_execution, "TOTAL_LIMIT_S", 0.3)
     monkeypatch.setattr(sql_execution, "SHORT_LIMIT_S", 0.1)
     monkeypatch.setattr(sql_execution, "_budget", sql_execution._Budget())
-    run_records.code_execution.known.clear()
+    session.code_execution.known.clear()
     yield
-    run_records.code_execution.known.clear()
+    session.code_execution.known.clear()
 
 
 @pytest.mark.usefixtures("_budget")
 def test_all_queries_of_a_model_together_have_a_limit(database: Path) -> None:
     with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
         execute(database, ENDLESS, seconds=0.4, of_model=True)
-    assert run_records.code_execution.known == {}
+    assert session.code_execution.known == {}
     for count in (1, 2):
         with pytest.raises(QueryFailed, match=r"no end within 0\.1 s"):
             execute(database, ENDLESS, seconds=0.4, of_model=True)
-        assert run_records.code_execution.known == {"shortened": count}
+        assert session.code_execution.known == {"shortened": count}
     assert execute(database, "SELECT 1", of_model=True) == [(1,)]  # a quick one is executed as ever
     with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
         execute(database, ENDLESS, seconds=0.4)  # the benchmark's own
-    assert run_records.code_execution.known == {"shortened": 2}
+    assert session.code_execution.known == {"shortened": 2}
 
 
 @pytest.mark.usefixtures("_budget")

@@ -249,14 +249,6 @@ def test_a_model_without_a_developer_needs_one(model: str, tmp_path: Path) -> No
         write_records(stored_of("pubmed_qa", model=model), tmp_path / "o", WHO, now=NOW)
 
 
-def test_without_a_single_sample_there_is_no_file_of_them(tmp_path: Path) -> None:
-    stored = stored_of("pubmed_qa")
-    empty = replace(stored, result=replace(stored.result, instances=[]))
-    (written,) = write_records(empty, tmp_path / "o", WHO, now=NOW)
-    assert "detailed_evaluation_results" not in json.loads(written.read_text("utf-8"))
-    assert len([path for path in (tmp_path / "o").rglob("*") if path.is_file()]) == 1
-
-
 def test_no_samples_of_a_main_score_that_is_not_there(tmp_path: Path) -> None:
     stored = stored_of("pubmed_qa")
     other = replace(stored.result.scores["exact_match"], higher_is_better=True)

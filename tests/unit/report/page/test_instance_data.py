@@ -179,12 +179,6 @@ def test_a_prompt_that_another_result_has_is_not_repeated() -> None:
     assert 'data-run="1"' in other.blocks[0]
 
 
-def test_a_result_that_is_alone_on_its_page_has_no_hashes_of_prompts() -> None:
-    alone = packed([instance("a", 1.0)])
-    assert alone.prompts == {}
-    assert "prompt" in lines_of(alone, 1)[0]
-
-
 @pytest.mark.parametrize(
     ("texts", "shared"),
     [
@@ -327,9 +321,3 @@ def test_instances_without_criteria_have_no_column_of_them() -> None:
     assert "lost" not in lines_of(made, 0)[0]
     assert len(rows(made)[0]) == 11
     assert "criteria" not in lines_of(made, 1)[0]
-
-
-def test_judges_that_differ_about_a_criterion_disagree() -> None:
-    record = instance("a", 1.0, judges={"one": 1.0, "two": 0.5}, criteria=(criterion(1, "tied", one=True, two=False),))
-    assert "disagree" in set(flags_of(record))
-    assert "disagree" not in set(flags_of(replace(record, criteria=CRITERIA)))

@@ -10,9 +10,9 @@ from eval_factory.report.page.instance_data import (
     _SHARES,
     DISAGREE,
     HARM,
-    LONGEST_WORDS,
-    MOST_LOST,
-    MOST_TAGS,
+    MAX_LOST,
+    MAX_TAGS,
+    MAX_WORDS,
     NOT_MET,
     UNDECIDED,
     Lost,
@@ -91,17 +91,17 @@ def test_without_texts_numbers_and_tags_of_groups_are_left() -> None:
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
-    assert shortened_text("x" * LONGEST_WORDS) == "x" * LONGEST_WORDS
-    long = "x" * (LONGEST_WORDS + 1)
-    assert shortened_text(long) == f"{'x' * LONGEST_WORDS} … (2,001 characters: results.jsonl)"
-    one = criterion(1, "met", *[f"{number}{long}" for number in range(MOST_TAGS + 1)], text=long, one=True)
+    assert shortened_text("x" * MAX_WORDS) == "x" * MAX_WORDS
+    long = "x" * (MAX_WORDS + 1)
+    assert shortened_text(long) == f"{'x' * MAX_WORDS} … (2,001 characters: results.jsonl)"
+    one = criterion(1, "met", *[f"{number}{long}" for number in range(MAX_TAGS + 1)], text=long, one=True)
     one["judges"]["one"]["explanation"] = long
     ((_, words, _, tags, _, _, judges),) = criteria_rows([one], with_texts=True)
     assert {len(text) for text in (words, judges[0][2], tags[0])} == {
         len(shortened_text(long)),
         len(shortened_text(f"1{long}")),
     }
-    assert len(tags) == MOST_TAGS
+    assert len(tags) == MAX_TAGS
 
 
 def test_tags_that_groups_name_anyway() -> None:
@@ -134,11 +134,11 @@ def test_a_criterion_that_one_answer_has_twice_is_not_one_of_several_answers() -
 
 def test_the_list_is_bounded_and_ties_are_in_order() -> None:
     points = LostPoints()
-    many = [criterion(1, "not met", f"axis:{number:03}", text=f"text {number:03}") for number in range(2 * MOST_LOST)]
+    many = [criterion(1, "not met", f"axis:{number:03}", text=f"text {number:03}") for number in range(2 * MAX_LOST)]
     for _ in range(2):
         points.add(many)
     labels = [one.label for one in points.most().values()]
-    assert labels == [f"{what}{n:03}" for what in ("axis:", "text ") for n in range(MOST_LOST)]
+    assert labels == [f"{what}{n:03}" for what in ("axis:", "text ") for n in range(MAX_LOST)]
 
 
 def test_without_texts_only_tags_of_groups_are_counted() -> None:

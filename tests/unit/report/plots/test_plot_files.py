@@ -22,14 +22,6 @@ def test_each_drawing_is_two_files(tmp_path: Path) -> None:
     assert (folder / "two.png").read_bytes() == png(TWO)
 
 
-def test_what_else_is_there_stays_and_old_plots_are_written_anew(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine", "utf-8")
-    write_plot_files({"one": ONE}, tmp_path)
-    write_plot_files({"one": TWO}, tmp_path)
-    assert (tmp_path / "one.png").read_bytes() == png(TWO)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "one.png", "one.svg"]
-
-
 def test_where_the_disk_is_full_the_old_file_stays_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_plot_files({"one": ONE}, tmp_path)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.nouns import RunStatus
-from eval_factory.workflows.suite.cell_outcome import CellEnd, NextAction, Outcome, Tried, outcome_of, worst_code
+from eval_factory.workflows.suite.cell_loop import CellEnd, NextAction, Outcome, Tried, outcome_of, worst_code
 
 FIRST = Tried(attempts=1, max_attempts=3)
 CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"

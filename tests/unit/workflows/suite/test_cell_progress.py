@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from eval_factory.workflows.suite.suite_status import _STARTING, CellFollower, CellProgress, after, is_number
+from eval_factory.workflows.suite.suite_status import CellFollower, CellProgress, after
 from suite_by_hand import cell_events, phase, progress, suite_folder
 
 
@@ -17,12 +15,6 @@ def told(*events: dict[str, Any]) -> CellProgress:
     for event in events:
         found = after(found, event)
     return found
-
-
-def test_nothing_told_yet() -> None:
-    found = CellProgress()
-    assert (found.phase, found.figures(), found.rate, found.left_s, found.elapsed_s) == (_STARTING, "", 0.0, None, 0.0)
-    assert found.document()["counts"] is None
 
 
 def test_figures_of_the_phase() -> None:
@@ -53,15 +45,6 @@ def test_no_time_left_is_told_where_nobody_knows() -> None:
     assert told(phase("judging", time=30.0), progress(5, time=20.0)).elapsed_s == 0.0
 
 
-@pytest.mark.parametrize(
-    "event",
-    [{"event": "warning", "time": 3.0}, {**progress(3, time=3.0), "done": None}, {"event": "progress", "time": 3.0}],
-)
-def test_what_says_nothing_of_the_progress_changes_nothing(event: dict[str, Any]) -> None:
-    before = told(phase("judging", time=1.0), progress(2, time=2.0))
-    assert after(before, event) == before
-
-
 def test_a_document_for_programs() -> None:
     events = [phase("judging", time=10.0, number=1, of=2), progress(40, time=22.0, cached=1)]
     assert json.loads(json.dumps(told(*events).document())) == {
@@ -80,12 +63,3 @@ def test_a_follower_reads_on_and_leaves_out_earlier_attempts(tmp_path: Path) -> 
     assert follower.look().figures() == "1/100, 0 failed, 1:39 min left, 1.0/s"
     cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
     assert follower.look().phase == "asking the model"
-
-
-def test_a_cell_without_events(tmp_path: Path) -> None:
-    assert CellFollower(tmp_path / "nothing", 0.0).look() == CellProgress()
-
-
-@pytest.mark.parametrize(("value", "expected"), [(1, True), (1.5, True), (True, False), ("1", False), (None, False)])
-def test_numbers(value: object, expected: bool) -> None:
-    assert is_number(value) is expected

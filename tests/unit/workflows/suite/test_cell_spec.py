@@ -7,7 +7,7 @@ import pytest
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.executors.runs import RunSpec
-from eval_factory.workflows.suite.cell_outcome import CellEnd, end_of
+from eval_factory.workflows.suite.cell_loop import CellEnd, end_of
 
 
 @pytest.mark.parametrize(

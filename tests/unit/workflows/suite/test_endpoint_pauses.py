@@ -110,11 +110,3 @@ def test_one_that_was_just_asked_is_announced_after_the_next_question() -> None:
     looked.pauses.look_after(planned("g"), "x", gone=True)
     assert looked.news_at(0.9) == []
     assert looked.news_at(1.0) == [("g", News.BACK, "x")]
-
-
-def test_each_endpoint_is_looked_after_once() -> None:
-    looked = Looked(iter([GONE, THERE]))
-    for group, reason in (("g", "first"), ("g", "second"), ("h", "third")):
-        looked.pauses.look_after(planned(group), reason)
-    assert looked.news_at(0.0) == [("g", News.GONE, "first"), ("h", News.THERE, "third")]
-    looked.pauses.close()

@@ -127,14 +127,6 @@ def test_what_only_is_collected_needs_no_server(world: World, monkeypatch: pytes
     assert world.happened == ["run b 2 without", "run a 2 without", "run c 2 without"]
 
 
-def test_fresh_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path / "s", fresh=True)
-    monkeypatch.setattr(run_suite, "ServedModel", lambda spec, *_: Server(world, spec))
-    monkeypatch.setattr(run_suite, "is_complete_run", lambda _plan: True)
-    run_by_server(world.work, world.run)
-    assert "start a" in world.happened
-
-
 def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.broken = {"a"}
     first = world.work.cells[0]
@@ -166,13 +158,6 @@ def test_the_log_of_a_server_that_stayed_is_named_where_cells_are_not_complete(
         words = f"the server of {target} answered its health URL to the end, and not all of its cells are complete"
         assert (words in log) is told
         assert (str(world.work.suite.folder.server_log(target)) in log) is told
-
-
-def test_where_no_more_is_asked_nothing_is_served(world: World) -> None:
-    world.stop_after = "a"
-    run_by_server(world.work, world.run)
-    assert world.happened[-1] == "end a"
-    assert world.came_to()["c/medbullets"] == ("missing", 1, "not begun: max_cost")
 
 
 def test_what_is_served(world: World) -> None:

@@ -14,9 +14,9 @@ from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import Plan
-from eval_factory.report.documents import to_yaml
 from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import suite_check
 from eval_factory.workflows.suite.planned_cells import checked_cells

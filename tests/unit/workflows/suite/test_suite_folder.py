@@ -18,10 +18,6 @@ def refused(path: Path) -> str:
     return str(error.value)
 
 
-def test_a_suite(tmp_path: Path) -> None:
-    assert find_suite(suite_folder(tmp_path, started()).root).root == tmp_path
-
-
 def test_a_suite_that_has_just_begun_has_a_lock_alone(tmp_path: Path) -> None:
     suite_folder(tmp_path).events.unlink()
     assert find_suite(tmp_path).root == tmp_path

@@ -58,12 +58,6 @@ def test_every_cell_has_its_parameters_and_both_commands() -> None:
     assert lines[7] == "big/medec: 3 requests to the model"
 
 
-def test_debug_is_in_the_commands() -> None:
-    given = suite(evaluations=["medec"])
-    assert "--log-config" in preview_suite(given, env={}).text
-    assert "--log-config" not in preview_suite(given, env={}, debug=True).text
-
-
 def test_the_limits_of_each_endpoint_and_judge_once() -> None:
     """Of different numbers for one limit the smallest."""
     targets = [
@@ -114,11 +108,6 @@ def test_what_is_noted_of_tasks_is_said_once() -> None:
     assert len(notes) == 1
     assert notes[0].startswith("every cell of aci_bench: 17 of 120 gold answers")
     assert "notes" not in sections(preview().text)
-
-
-def test_a_wrong_cell_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"every cell of clear: config.params.extra.condition: is missing"):
-        preview(evaluations=["medec", "clear"])
 
 
 def test_no_secret_is_shown() -> None:

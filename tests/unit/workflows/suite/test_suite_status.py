@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.budget import Spending
-from eval_factory.workflows.suite import suite_budget, suite_status
+from eval_factory.workflows.suite import suite_budget
 from eval_factory.workflows.suite.suite_status import (
     UNKNOWN,
-    CellFigures,
     SuiteReader,
-    figures_of,
     holder_now,
     same_command,
     stated_limits,
@@ -122,12 +120,6 @@ def test_a_suite_that_ended(tmp_path: Path) -> None:
     assert status.spent == Spending()
 
 
-def test_a_complete_suite(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b"), ended())
-    assert status_of(folder).is_complete
-    assert status_of(folder).cells[0].figures is None
-
-
 def test_pauses(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started(), paused("host", "big/qa"))
     with held(folder):
@@ -155,26 +147,6 @@ def test_a_reader_reads_on(tmp_path: Path) -> None:
         assert again.state.attempt == 2
         tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
         assert reader.look().invocations == 2
-
-
-def test_a_result_is_read_again_only_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b"))
-    cell_result(folder, "a/b", "1110")
-    read: list[Path] = []
-
-    def reading(path: Path) -> CellFigures | None:
-        read.append(path)
-        return figures_of(path)
-
-    monkeypatch.setattr(suite_status, "figures_of", reading)
-    reader = SuiteReader(folder)
-    reader.look()
-    assert len(read) == 1
-    reader.look()
-    assert len(read) == 1
-    os.utime(folder.cell("a", "b") / "evaluation_config.yaml", (1.0, 1.0))
-    assert reader.look().cells[0].figures is not None
-    assert len(read) == 2
 
 
 def test_a_torn_last_line_is_no_event_and_neither_is_a_line_of_something_else(tmp_path: Path) -> None:
@@ -219,25 +191,12 @@ def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) 
     assert not status_of(folder).is_complete
 
 
-def test_of_a_cell_that_failed_no_result_is_expected(tmp_path: Path) -> None:
-    (cell,) = status_of(suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", identity="x"))).cells
-    assert cell.state.status == "failed"
-
-
 @pytest.mark.parametrize("text", ["", "[]", "suite: []", "suite:", "{", "suite: {max_cost: much}"])
 def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> None:
     folder = suite_folder(tmp_path)
     assert stated_limits(folder) == {}
     folder.config.write_text(text)
     assert stated_limits(folder) == {}
-
-
-def test_limits_of_a_configuration_that_was_changed_meanwhile(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    reader = SuiteReader(folder)
-    assert reader.look().limits == {}
-    folder.config.write_text("suite: {max_requests: 7}")
-    assert reader.look().limits == {"max_requests": 7}
 
 
 def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

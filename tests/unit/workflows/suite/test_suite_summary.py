@@ -17,16 +17,6 @@ def cell(name: str, status: Any, code: int = 0, reason: str | None = None, **mor
     return CellReport("m", name, status, Path("/s/m") / name, code, reason, **more)
 
 
-def test_all_complete() -> None:
-    told = summary_of([cell("a", "complete"), cell("b", "complete", collected=True)], FOLDER)
-    assert told == "2 cells: 2 complete (1 finished before)\ntable: /s/suite_results.md"
-
-
-def test_one_cell_and_no_table() -> None:
-    told = summary_of([cell("a", "complete")], FOLDER, no_table="no room", stopped="nothing kept a cell from its end")
-    assert told == "1 cell: 1 complete\nno room"
-
-
 def test_what_is_wrong_is_named_with_the_next_step() -> None:
     cells = [
         cell("a", "complete"), cell("b", "complete", 1, "NOT REPORTABLE: chance"), cell("c", "failed", 4, "HELM"),
@@ -72,11 +62,6 @@ def test_not_all_of_many_are_named() -> None:
     told = summary_of([cell(f"c{number}", "failed", 3, "x") for number in range(14)], FOLDER)
     assert "  m/c11: failed: x\n  and 2 more: eval-factory suite check /s\n" in told
     assert "m/c12" not in told
-
-
-def test_a_long_reason_is_cut() -> None:
-    told = summary_of([cell("a", "failed", 3, "x" * 1000)], FOLDER)
-    assert len(told.splitlines()[1]) < 260
 
 
 def test_what_goes_on_in_slurm_is_no_failure() -> None:

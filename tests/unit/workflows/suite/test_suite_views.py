@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.result_views import _MOST_NOTES, INSTANCE_COLUMNS
+from eval_factory.report.result_views import _MAX_NOTES, INSTANCE_COLUMNS
 from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport
 from stored_results import instance, result, written
 
@@ -91,7 +91,7 @@ def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) ->
     assert "<b>1 of 3 cells complete</b>" in html
     assert "<ul>\n<li>small/medec: 1 failed</li>\n<li>large/pubmed_qa: no &lt;b&gt;key&lt;/b&gt;</li>\n</ul>" in html
     assert f"<p>table: {report.folder.results_html}</p>" in html
-    many = replace(report, cells=tuple(cell(Path("x"), RunStatus.MISSING) for _ in range(_MOST_NOTES + 1)))
+    many = replace(report, cells=tuple(cell(Path("x"), RunStatus.MISSING) for _ in range(_MAX_NOTES + 1)))
     assert "<li>small/pubmed_qa: missing</li>" in many._repr_html_()
     assert "<li>1 more</li>" in many._repr_html_()
 

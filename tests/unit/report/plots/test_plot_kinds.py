@@ -1,0 +1,215 @@
+"""Plots as they look, compared with recorded SVG files that any viewer shows, and what is said of them in words.
+
+`RECORD_PLOTS=1 pytest tests/unit/report/plots/test_plot_kinds.py` records them anew: look at each that changed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eval_factory.report.drawing import (
+    ELLIPSIS,
+    MAX_TITLE,
+    Drawing,
+    Line,
+    Text,
+    fitted,
+    hatching,
+    label,
+    svg,
+    text_width,
+)
+from eval_factory.report.plot_kinds import (
+    BINS,
+    Axis,
+    Bar,
+    Bin,
+    Mark,
+    PlottedValue,
+    axis_of,
+    bars,
+    bins_of,
+    difference_plot,
+    dot_plot,
+    histogram,
+    interval_plot,
+)
+
+RECORDED = Path(__file__).resolve().parents[3] / "golden" / "plots"
+UNIT = (0.0, 1.0)
+SCORE = PlottedValue("exact_match", 0.5, 0.25, 0.75, 100)
+GROUPS = [
+    PlottedValue("small", 0.9, 0.5, 1.0, 10),
+    PlottedValue("large", 0.5, 0.4, 0.6, 400),
+    PlottedValue("middle", 0.75, 0.7, 0.8, 60, stands_out=True),
+]
+COUNTS = [Bar("scored", 96, "96 of 100"), Bar("failed", 4, "4 of 100", hatched=True), Bar("cut off", 0, "0")]
+
+
+def score(*marks: tuple[str, float], **how: float | tuple[float, float] | None) -> Drawing:
+    value = PlottedValue("exact_match", how["value"]) if "value" in how else SCORE  # type: ignore[arg-type]
+    return interval_plot("Score", value, scale=UNIT, marks=[Mark(*one) for one in marks], bounds=how.get("bounds"))  # type: ignore[arg-type]
+
+
+def difference(*names: str, value: float = 0.1, margin: float | None = None, higher: bool = True) -> Drawing:
+    row = PlottedValue("exact_match", value, value - 0.15, value + 0.1, 500)
+    return difference_plot(
+        "Difference", [row], names=(names[0], names[1]), axis_label="B minus A", margin=margin, higher_is_better=higher
+    )
+
+
+def counts(*values: float, scale: tuple[float, float] | None = UNIT, marks: tuple[Mark, ...] = ()) -> Drawing:
+    return histogram("Distribution", values, axis_label="exact_match", scale=scale, marks=marks)
+
+
+CASES: dict[str, Callable[[], Drawing]] = {
+    "score": score,
+    "score_at_the_end": lambda: score(value=1.0),
+    "score_at_the_beginning": lambda: score(value=0.0),
+    "score_with_marks_to_the_right": lambda: score(("chance", 0.25), ("always A", 0.5)),
+    "score_with_marks_to_the_left": lambda: score(("a", 0.95), ("b", 0.9)),
+    "score_with_marks_on_both_sides": lambda: score(("low", 0.01), ("high", 0.99)),
+    "score_with_bounds": lambda: score(bounds=(0.25, 0.5)),
+    "score_beyond_its_scale": lambda: interval_plot(
+        "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
+    ),
+    "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, whole=0.5, elsewhere=7),
+    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", whole=0.1, most=1, elsewhere=1),
+    "difference": lambda: difference("A (one)", "B (two)"),
+    "difference_where_less_is_better": lambda: difference("A", "B", higher=False),
+    "difference_with_a_margin": lambda: difference("A", "B" * 99, margin=0.2),
+    "no_difference": lambda: difference_plot("Difference", [PlottedValue("x", 0.0)], names=("A", "B"), axis_label="d"),
+    "columns": lambda: counts(0, 1, 1, 1),
+    "columns_that_are_close": lambda: counts(0.5, 0.52, 0.5201, 1),
+    "columns_of_many_values": lambda: counts(*(number / 40 for number in range(41)), 0.01),
+    "columns_with_marks": lambda: counts(0, 1, marks=(Mark("median", 0.5), Mark("95 % are faster than", 1.0))),
+    "columns_of_nothing": lambda: counts(scale=None),
+    "bars": lambda: bars("Validity", COUNTS, axis_label="instances", scale=(0, 100)),
+    "bars_on_both_sides": lambda: bars("x", [Bar("a", -5, "-5"), Bar("b", 5, "5")], axis_label="x" * 99),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plot_looks_as_it_was_recorded(name: str) -> None:
+    file, text = RECORDED / f"{name}.svg", svg(CASES[name](), standalone=True)
+    if os.environ.get("RECORD_PLOTS"):
+        file.write_text(text, "utf-8")
+    assert file.read_text("utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("score", "exact_match: 0.500 (0.250 to 0.750), a 95 % interval."),
+        ("score_at_the_end", "exact_match: 1.000."),
+        ("groups", ("all instances: 0.500; small (10 instances): 0.900 (0.500 to 1.000); middle (60 instances): 0.750 (0.700 to"
+                   " 0.800); large (400 instances): 0.500 (0.400 to 0.600); diamond: differs from the rest of the instances"
+                   " (p < 0.05, Holm); 7 instances are in groups too small for a score, or in none.")),
+        ("difference", "exact_match: 0.100 (-0.050 to 0.200); B (two) is better above zero, A (one) below."),
+        ("columns", "4 values; 0: 1; 1: 3."),
+        ("bars", "scored: 96 of 100; failed: 4 of 100; cut off: 0."),
+    ],
+)  # fmt: skip
+def test_a_plot_is_told_in_words(name: str, said: str) -> None:
+    assert CASES[name]().description == said
+
+
+def test_an_interval_that_is_not_known_is_not_told() -> None:
+    for low, high in ((None, 0.7), (0.2, None), (math.nan, 0.7), (0.2, math.inf)):
+        assert PlottedValue("x", 0.5, low, high).told(Axis(0, 1, 0, 1)) == "0.500"
+
+
+@pytest.mark.parametrize(
+    ("most", "elsewhere", "told"),
+    [
+        (3, 0, []),
+        (2, 0, ["1 smaller group is not shown"]),
+        (1, 1, ["2 smaller groups are not shown", "1 instance is in groups too small for a score, or in none"]),
+        (3, 7, ["7 instances are in groups too small for a score, or in none"]),
+    ],
+)
+def test_what_is_not_shown_is_told(most: int, elsewhere: int, told: list[str]) -> None:
+    drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, most=most, elsewhere=elsewhere)
+    texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
+    assert [text for text in texts if "shown" in text or "too small" in text] == told
+    assert all(text in drawing.description for text in told)
+    assert "large" in texts  # the largest stays
+
+
+def test_values_are_counted_one_by_one_or_by_equal_parts() -> None:
+    assert bins_of([1, 0, 1], Axis(0, 1, 0, 1)) == [Bin(0, 0, 1), Bin(1, 1, 2)]
+    assert len(bins_of(list(range(12)), Axis(0, 12, 0, 1))) == 12
+    bins = bins_of([number / 100 for number in range(101)], Axis(0, 1, 0, 1))
+    assert (len(bins), sum(one.count for one in bins)) == (BINS, 101)
+    assert bins[-1].count == 6  # with 1 itself
+    assert (bins[1].low, bins[1].high, bins[1].middle) == pytest.approx((0.05, 0.1, 0.075))
+    no_numbers = counts(1.0, math.nan, math.inf)
+    assert no_numbers.description == "1 values; 1: 1; 2 that are no numbers are left out."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (1, 5, [1, 2, 3, 4, 5]),
+        (-0.13, 0.13, [-0.1, 0, 0.1]),
+        (0, 96, [0, 20, 40, 60, 80]),
+        (0, 7.3, [0, 2, 4, 6]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
+    assert Axis(low, high, 0, 1).ticks() == pytest.approx(ticks)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "value", "told"),
+    [
+        (0, 1, 0.71249, "0.712"), (-1, 1, -0.0001, "0.000"), (1, 5, 3.849, "3.85"), (0, 20, 2, "2.00"),
+        (0, 100, 12.34, "12.3"), (0, 1000, 12.6, "13"), (0, 0.01, 0.001234, "0.001234"),
+        (0, 2e6, 1234567.0, "1.235e+06"),
+    ],
+)  # fmt: skip
+def test_numbers_have_the_digits_that_the_axis_is_worth(low: float, high: float, value: float, told: str) -> None:
+    assert Axis(low, high, 0, 1).number(value) == told
+
+
+@pytest.mark.parametrize(
+    ("values", "scale", "ends"),
+    [
+        ((0.3, None), (0, 1), (0, 1)), ((-0.5, 1.5), (0, 1), (-0.5, 1.5)), ((math.nan, math.inf), (1, 5), (1, 5)),
+        ((10, 20), None, (9.2, 20.8)), ((-1, 1), None, (-1.16, 1.16)), ((4, 4), None, (3.6, 4.4)),
+        ((0, 10), None, (0, 10.8)),  # what is never negative has no axis below 0
+        ((0,), None, (0, 1)), ((0,), (0, 0), (0, 1)), ((), None, (0, 1.08)),
+    ],
+)  # fmt: skip
+def test_an_axis_holds_its_scale_and_all_values_with_a_margin_where_there_is_no_scale(
+    values: tuple[float | None, ...], scale: tuple[float, float] | None, ends: tuple[float, float]
+) -> None:
+    axis = axis_of(values, 10, 90, scale)
+    assert (axis.left, axis.right) == (10, 90)
+    assert (axis.low, axis.high) == pytest.approx(ends)
+
+
+def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
+    assert [text_width(text, 10) for text in ("abcd", "中文", "a中")] == pytest.approx([24.0, 21.0, 16.5])
+    assert fitted("abcd", text_width("abcd", 10), 10) == "abcd"
+    assert fitted("ab cde", text_width("abcd", 10), 10) == f"ab{ELLIPSIS}"
+    assert fitted("abc", 0) == ELLIPSIS
+    assert label(1, 2, "short", 100) == Text(1, 2, "short")
+    cut = label(1, 2, "a label that is much longer", 60, anchor="end")
+    assert cut.text.endswith(ELLIPSIS)
+    assert (cut.title, cut.anchor) == ("a label that is much longer", "end")
+    assert len(label(0, 0, "x" * 9_999, 60).title) == MAX_TITLE
+    assert label(0, 0, "a\nb\x1b[2J\u202e", 500).text == r"a b\x1b[2J\u202e"
+
+
+def test_hatching_stays_inside_the_rectangle() -> None:
+    lines = list(hatching(10, 20, 30, 12, "ink"))
+    assert (lines[0], lines[-1]) == (Line(10, 26, 16, 20), Line(34, 32, 40, 26))
+    assert len(lines) == 6
+    assert list(hatching(0, 0, 0, 3, "ink")) == []
