@@ -302,7 +302,7 @@ class Asked:
 
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
         if self.kind == CRITERIA_SHEET:
-            return tuple(Question(str(one["criterion"]), float(one["points"])) for one in criteria_of(record))
+            return tuple(Question(str(one["criterion"]), float(one["points"])) for one in record.criteria)
         if self.jury:
             return tuple(Question(self._explained(name)) for name in self.jury)
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
@@ -321,7 +321,7 @@ class Asked:
     def marks_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
         """Judge -> number of the question, from 0 -> what it says; the metric itself where there is no judge."""
         if self.kind == CRITERIA_SHEET:
-            return _decisions(criteria_of(record))
+            return _decisions(record.criteria)
         if self.jury:
             return {judge: _marks(said, self.jury) for judge, said in record.judgements.items()}
         return {judge: {0: score} for judge, score in self.scores_of(record).items()}
@@ -351,7 +351,7 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     score = result.scores.get(result.main_metric)
     if score is None:
         raise ConfigError(f"{result.main_metric} could not be computed: a result without a main score cannot be rated")
-    has_criteria = any(criteria_of(record) for record in records)
+    has_criteria = any(record.criteria for record in records)
     if kind == CRITERIA_SHEET and not has_criteria:
         raise ConfigError(f"{result.task} has no rubric, so there are no criteria to rate: give --kind ratings")
     chosen = kind or (CRITERIA_SHEET if has_criteria else RATINGS_SHEET)
@@ -391,11 +391,6 @@ def _labelled(labels: Mapping[str, int]) -> tuple[RatingChoice, ...]:
 
 def _choice(value: float) -> RatingChoice:
     return RatingChoice(value, f"{value:g}")
-
-
-def criteria_of(record: InstanceRecord) -> Sequence[Mapping[str, Any]]:
-    """Of a rubric's case each criterion with its points; none where there is no rubric."""
-    return record.criteria
 
 
 def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:

@@ -63,10 +63,10 @@ HUB = "hub"
 COPIED = (SCENARIOS, NLTK_DATA, TIKTOKEN, PRESENTATION)
 _SHOWN = 5
 
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 
 
-def import_folder(folder: Path, root: Path, sources: Sources, say: Say) -> Manifest:
+def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> Manifest:
     """Copy what can be used of `folder` into the bundle `root`; data sets of the Hub are prepared as a cache.
 
     Raises:
@@ -139,7 +139,7 @@ def _told(what: str, problems: list[str]) -> str:
     return "\n".join([what, *(f"  {problem}" for problem in problems[:_SHOWN]), *more])
 
 
-def check_sums(folder: Path, names: list[str], say: Say) -> None:
+def check_sums(folder: Path, names: list[str], say: _Say) -> None:
     """
     Raises:
         PrerequisiteError: naming each file that is a link, missing, altered or not listed.

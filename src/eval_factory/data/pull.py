@@ -244,10 +244,10 @@ LARGEST_NLTK = 256 << 20
 LARGEST_MEMBER = 1 << 30
 MEMBERS_OF = "archives.part"
 
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 
 
-def pull(tasks: Sequence[str], root: Path, sources: Sources, say: Say) -> None:
+def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
     """Pull each task on its own: what one of them lacks does not keep the others back.
 
     Raises:
@@ -292,7 +292,7 @@ def _failure(name: str, error: Exception) -> str:
     return f"{name}: not pulled, nothing was written: {error}"
 
 
-def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, say: Say) -> list[str] | None:
+def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> list[str] | None:
     """Stage all of a task. None where there is nothing to pull."""
     task = sources.asked(name) or sources.task(name)
     notes: list[str] = []
@@ -333,7 +333,7 @@ def _how_pinned(dataset: HubDataset, revision: str) -> str:
     return f"not the pinned {dataset.revision}, which the Hub does not give any more: scores may not compare"
 
 
-def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, _say: Say) -> list[str] | None:
+def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, _say: _Say) -> list[str] | None:
     """The run entries of HELM's leaderboards."""
     found = sources.presentation
     if found is None:
@@ -363,7 +363,7 @@ def _stage_member(member: str, url: str, target: Path, kept: Path, fetcher: Fetc
 
 
 def _pull_listing(
-    name: str, scenario: str, listing: Listing, sources: Sources, stage: Staging, fetcher: Fetcher, say: Say
+    name: str, scenario: str, listing: Listing, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say
 ) -> str:
     """The list as GitHub gives it, and every file on it, as git knows it."""
     url = sources.url(listing.url)
@@ -397,7 +397,7 @@ def _pull_listing(
     return f"{len(names)} files"
 
 
-def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: Say) -> None:
+def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
     """No medical benchmark reads these: where they are unavailable, the bundle is complete all the same."""
     for name, package in sources.nltk.items():
         try:

@@ -50,7 +50,7 @@ TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
 """By which the processes of a server are known again: they inherit it."""
 _STARTING, _READY, _GONE, OUT = "starting", "ready", "gone", "out"
 """What has become of a server. GONE: it was ready, and may be started again; OUT: it is not started again."""
-Say = Callable[[str], None]
+_Say = Callable[[str], None]
 
 
 class ServerFailedError(PrerequisiteError):
@@ -107,7 +107,7 @@ class _Server:
             _pipe(self._guard.stdin).write((json.dumps(told) + "\n").encode())
             _pipe(self._guard.stdin).flush()
 
-    def hear(self, say: Say, seconds: float = 0.0) -> str:
+    def hear(self, say: _Say, seconds: float = 0.0) -> str:
         """Its state, by all that its guard has said; it is listened to until it says no more, or for so long."""
         if self._guard is None:
             return self.state
@@ -127,7 +127,7 @@ class _Server:
             self.state, self.why = _GONE, "is gone: what looked after it was killed"
         return self.state
 
-    def _take(self, said: Mapping[str, Any], say: Say) -> None:
+    def _take(self, said: Mapping[str, Any], say: _Say) -> None:
         if "text" in said:
             say(said["text"])
         if "group" in said and not self._spec.launch:
@@ -162,7 +162,7 @@ class _Server:
 class ServedModel(AbstractContextManager["ServedModel"]):
     """The servers of a target. What is started within its context ends with that. One thread uses it."""
 
-    def __init__(self, spec: ServerSpec, say: Say, tick: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, spec: ServerSpec, say: _Say, tick: Callable[[], None] = lambda: None) -> None:
         """`say` is told what becomes of them; `tick` is called now and then while they are waited for."""
         self._spec, self._say, self._tick = spec, say, tick
         self._servers = [_Server(spec, number) for number in range(spec.replicas)]

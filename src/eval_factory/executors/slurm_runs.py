@@ -37,7 +37,7 @@ from eval_factory.executors.slurm import (
     reason_name,
 )
 
-Say = Callable[[str], object]
+_Say = Callable[[str], object]
 MOST_WAVES = 100_000
 JUST_WRITTEN_S = 300.0
 """Keys that are younger may be of tasks which sbatch is about to take."""
@@ -305,7 +305,7 @@ class SlurmRuns:
         *,
         env: Mapping[str, str] | None = None,
         secrets: Collection[str] = (),
-        say: Say = lambda _text: None,
+        say: _Say = lambda _text: None,
     ) -> None:
         """
         Args:

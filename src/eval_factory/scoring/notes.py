@@ -51,11 +51,11 @@ class Notes:
         return tuple(sorted(self._notes, key=self._notes.__getitem__))
 
 
-PROMPT = (
+_PROMPT = (
     "set the prompt: adapter_config.custom_system_prompt can ask for the form; where answers are cut off,"
     " config.params.extra.num_output_tokens grants more"
 )
-TOKENS = (
+_TOKENS = (
     "set config.params.extra.num_output_tokens, 4096 for example: a model that thinks first needs more than"
     " the benchmark grants"
 )
@@ -93,9 +93,9 @@ def why_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ..
     unfinished = instances.thinking_unfinished
     silent = instances.unreadable - instances.unparsed - unfinished
     reasons = [
-        (instances.unparsed, "not in the form that the benchmark asks for", PROMPT),
-        (unfinished, "cut off while the model was thinking", TOKENS),
-        (silent, "empty", TOKENS),
+        (instances.unparsed, "not in the form that the benchmark asks for", _PROMPT),
+        (unfinished, "cut off while the model was thinking", _TOKENS),
+        (silent, "empty", _TOKENS),
     ]
     found = sorted((reason for reason in reasons if reason[0]), key=lambda reason: -reason[0])
     counted = ", ".join(f"{count} {what}" for count, what, _ in found)

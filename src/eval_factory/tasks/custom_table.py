@@ -48,7 +48,7 @@ CLUSTER = "cluster"
 """The source (note, patient, article) that a row shares with others."""
 _ONE_LETTER = r"\W*(?![YNTF]\b)[A-Za-z]\W*"
 """Beside Y, N, T and F, which are words (yes, no, true, false) where no row is answered by an option's letter."""
-QUESTION = "question"
+_QUESTION = "question"
 """A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
 
 
@@ -232,7 +232,7 @@ def _id_problems(row: Mapping[str, str], named: dict[str, int], number: int) -> 
 def _prompt_problems(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
     """An instance that asks nothing."""
     asked = [name for name in columns if name in row]
-    questions = [name for name in asked if name.lower() == QUESTION] or asked
+    questions = [name for name in asked if name.lower() == _QUESTION] or asked
     if questions and not any(row[name].strip() for name in questions):
         yield f"column {' and '.join(questions)}: is empty, so nothing would be asked"
 

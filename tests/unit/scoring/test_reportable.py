@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.notes import MARKERS, PROMPT, TOKENS, is_reportable, why_not_reportable, why_unreadable
+from eval_factory.scoring.notes import _PROMPT, _TOKENS, MARKERS, is_reportable, why_not_reportable, why_unreadable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -104,8 +104,8 @@ def test_what_to_set_follows_from_what_is_most_frequent() -> None:
         "9 of 10 answers say nothing that can be scored (4 cut off while the model was thinking, 3 empty,"
         " 2 not in the form that the benchmark asks for); max_unreadable is 0.1"
     )
-    assert advice[:-1] == [TOKENS, PROMPT, MARKERS]
+    assert advice[:-1] == [_TOKENS, _PROMPT, MARKERS]
     assert "extra.max_unreadable accepts more" in advice[-1]
     first, *advice = told(unreadable=2, unparsed=2)
     assert "(2 not in the form that the benchmark asks for);" in first
-    assert advice[:-1] == [PROMPT, MARKERS]
+    assert advice[:-1] == [_PROMPT, MARKERS]

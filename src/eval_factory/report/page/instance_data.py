@@ -110,7 +110,7 @@ def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
 
 
 @dataclass
-class Lost:
+class LostScore:
     """A tag, or a criterion that several answers were judged by, and what it cost."""
 
     label: str | None
@@ -134,7 +134,7 @@ class LostPoints:
     tags: Collection[str] = ()
     """That may be shown without texts."""
     _places: dict[tuple[bool, bytes], int] = field(default_factory=dict)
-    _counted: list[Lost] = field(default_factory=list)
+    _counted: list[LostScore] = field(default_factory=list)
 
     def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
         """The numbers of what cost this answer points."""
@@ -154,7 +154,7 @@ class LostPoints:
                         lost.add(place)
         return tuple(sorted(lost))
 
-    def most(self) -> dict[int, Lost]:
+    def most(self) -> dict[int, LostScore]:
         """Number -> what cost most, tags first; of criteria those that several answers have."""
         found = [(place, one) for place, one in enumerate(self._counted) if one.times and one.answers > 1]
         found.sort(key=lambda one: (-one[1].points, one[1].label or ""))
@@ -173,7 +173,7 @@ class LostPoints:
         key = (is_tag, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16])
         place = self._places.setdefault(key, len(self._counted))
         if place == len(self._counted):
-            self._counted.append(Lost(None, is_tag))
+            self._counted.append(LostScore(None, is_tag))
         elif self._counted[place].label is None:
             self._counted[place].label = shortened_text(text)
         return place
@@ -259,7 +259,7 @@ class InstanceBlocks:
     prompts: Mapping[_Key, bytes]
     """A short hash of each prompt with its references, so that another result on the page need not repeat them; of a
     result that is alone on its page none."""
-    lost: Sequence[Lost] = ()
+    lost: Sequence[LostScore] = ()
     """Tags and criteria that cost most points, in the order in which the index numbers them."""
 
 
@@ -390,7 +390,7 @@ class InstancePacker:
             return sum(self.main.scale) / 2
         return sum(values) / len(values)
 
-    def _index(self, middle: float | None, most: Mapping[int, Lost]) -> Iterator[str]:
+    def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
         """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
         names: list[dict[str, int]] = [{} for _ in self.fields]
         numbered = [

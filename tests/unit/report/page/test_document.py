@@ -29,7 +29,7 @@ from eval_factory.core.results import (
 )
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy
-from eval_factory.report.page.instance_data import InstancePacker, Lost
+from eval_factory.report.page.instance_data import InstancePacker, LostScore
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.scoring.test_collect import FOUR, result_of, state
@@ -324,7 +324,7 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
     votes = {"<gpt>": RubricVotes(1200, 700, 500, 0, 0, 0.25), "llama": RubricVotes(1200, 600, 590, 10)}
     report = RubricReport(RubricVotes(1200, 650, 540, 1, 9), votes, {"<gpt>/llama": PairAgreement(1190, 0.91234, None)})
     counts = {"<gpt>": JudgeCounts(1200, 1200, 0, same_family=False)}
-    lost = (Lost("axis:<a>", True, 1200, 700, 12345.5), Lost("a <criterion>", False, 3, 2, 0.1 + 0.2))
+    lost = (LostScore("axis:<a>", True, 1200, 700, 12345.5), LostScore("a <criterion>", False, 3, 2, 0.1 + 0.2))
     one = shown(changed(result, rubric=report, judges=counts))
     one = replace(one, instances=replace(one.instances, lost=lost))
     text = page([one])

@@ -15,8 +15,8 @@ from eval_factory.report.page.instance_data import (
     MAX_WORDS,
     NOT_MET,
     UNDECIDED,
-    Lost,
     LostPoints,
+    LostScore,
     criteria_rows,
     criterion_signs,
     points_lost,
@@ -118,10 +118,10 @@ def test_what_costs_most_over_all_answers() -> None:
     assert points.add([criterion(-6, "met", "axis:b", text="harm", one=True)]) == (5, 6)
     most = points.most()
     assert list(most.values()) == [
-        Lost("axis:b", True, 2, 2, 12.0),
-        Lost("axis:a", True, 4, 2, 10.0),
-        Lost("harm", False, 2, 2, 12.0),
-        Lost("shared", False, 3, 2, 8.0),
+        LostScore("axis:b", True, 2, 2, 12.0),
+        LostScore("axis:a", True, 4, 2, 10.0),
+        LostScore("harm", False, 2, 2, 12.0),
+        LostScore("shared", False, 3, 2, 8.0),
     ]
     assert list(most) == [5, 0, 6, 1]
 
