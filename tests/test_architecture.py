@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,16 +93,3 @@ def test_each_contract_can_fail(case: str, copy: Path) -> None:
     linted = lint(copy.parent)
     assert linted.broken() == ({contract} if contract else set())
     assert linted.code == bool(contract), linted.text
-
-
-def names_used_twice(modules: Iterable[Path]) -> set[str]:
-    """File names that stand in more than one folder."""
-    counts = Counter(path.name for path in modules)
-    return {name for name, times in counts.items() if times > 1 and name != "__init__.py"}
-
-
-def test_no_module_name_is_used_twice() -> None:
-    assert names_used_twice(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")) == set()
-    sound = ["core/__init__.py", "report/__init__.py", "errors.py"]
-    assert names_used_twice(map(Path, sound)) == set()
-    assert names_used_twice(map(Path, [*sound, "core/logs.py", "report/logs.py"])) == {"logs.py"}

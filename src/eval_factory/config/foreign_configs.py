@@ -294,16 +294,6 @@ class _Import:
         model = given.get("hf_model_handle") or given.get("checkpoint_path") or given.get("served_model_name")
         said = {"served_model_name": model, "extra_args": "", **form["defaults"], **given, "model": model}
         options = {} if own else form["options"]
-        variables = _variables("deployment.env_vars", given)
-        inherited = [where for where, source in variables.items() if where.endswith(f".{source}")]
-        for where in variables:
-            if where not in inherited:
-                self.note(where, _ADVICE["env_vars"])
-        instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
-        if instances != 1:
-            self.note("execution.num_instances", _ADVICE["num_instances"])
-        if nodes not in (1, instances):
-            self.note("execution.num_nodes", _ADVICE["num_nodes"])
         if place:
             place.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
         serve = {
@@ -311,10 +301,27 @@ class _Import:
             "machine_options": " ".join(f"{option} {said[name]}" for name, option in options.items() if said.get(name)),
             "health": _mapping(given.get("endpoints")).get("health"),
             "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
-            "replicas": instances if instances != 1 else None,
-            "env": [variables[where] for where in inherited],
+            "replicas": self._replicas(execution),
+            "env": self._inherited(given),
         }
-        return {name: value for name, value in serve.items() if value}
+        return _without_nothing(serve)
+
+    def _replicas(self, execution: Mapping[str, Any]) -> int | None:
+        instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
+        if instances != 1:
+            self.note("execution.num_instances", _ADVICE["num_instances"])
+        if nodes not in (1, instances):
+            self.note("execution.num_nodes", _ADVICE["num_nodes"])
+        return instances if instances != 1 else None
+
+    def _inherited(self, deployment: Mapping[str, Any]) -> list[Any]:
+        """The variables that a server gets under their own names; the others are noted."""
+        variables = _variables("deployment.env_vars", deployment)
+        inherited = [where for where, source in variables.items() if where.endswith(f".{source}")]
+        for where in variables:
+            if where not in inherited:
+                self.note(where, _ADVICE["env_vars"])
+        return [variables[where] for where in inherited]
 
     def check(self, document: Mapping[str, Any], task: Task | None) -> None:
         """Load a run config, or without a task a suite, as a run would, whatever its variables hold."""
@@ -526,17 +533,13 @@ def _sample(name: str) -> Any:
 
 def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    flat: list[_Tree] = []
-    for _, run in runs:
-        params = run["config"].get("params", {})
-        extra = {f"extra.{name}": value for name, value in params.get("extra", {}).items()}
-        flat.append({**{name: value for name, value in params.items() if name != "extra"}, **extra})
+    flat = [_flat_params(run) for _, run in runs]
     shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
     names = _distinct([_slug(task.name) for task, _ in runs])
     evaluations: list[Any] = []
     for (task, _), name, params in zip(runs, names, flat, strict=True):
         own = nested({key: value for key, value in params.items() if key not in shared})
-        entry = {"type": task.name, **({"name": name} if name != task.name else {}), **({"params": own} if own else {})}
+        entry = _without_nothing({"type": task.name, "name": name if name != task.name else None, "params": own})
         evaluations.append(task.name if len(entry) == 1 else entry)
     endpoints = [run["target"]["api_endpoint"] for _, run in runs]
     different = [one for number, one in enumerate(endpoints) if one not in endpoints[:number]]
@@ -547,16 +550,29 @@ def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree,
         for target, endpoint in targets.items()
         if endpoint != own
     ]
-    served = {} if serve is None else {"serve": serve}
     suite = {
         "output_dir": output_dir,
         **place,
-        **({"params": nested(shared)} if shared else {}),
+        "params": nested(shared),
         "evaluations": evaluations,
-        "targets": [{"name": name, "api_endpoint": endpoint, **served} for name, endpoint in targets.items()],
-        **({"exclude": excluded} if excluded else {}),
+        "targets": [
+            _without_nothing({"name": name, "api_endpoint": endpoint, "serve": serve})
+            for name, endpoint in targets.items()
+        ],
+        "exclude": excluded,
     }
-    return {"suite": suite}
+    return {"suite": _without_nothing(suite)}
+
+
+def _flat_params(run: _Tree) -> _Tree:
+    """The `params` of a run config; what is under `extra` by its path."""
+    params = run["config"].get("params", {})
+    flat = {name: value for name, value in params.items() if name != "extra"}
+    return {**flat, **{f"extra.{name}": value for name, value in params.get("extra", {}).items()}}
+
+
+def _without_nothing(tree: _Tree) -> _Tree:
+    return {name: value for name, value in tree.items() if value}
 
 
 def _slug(text: str) -> str:

@@ -359,12 +359,12 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     values = [record.metrics[metric] for record in records if metric in record.metrics]
     if not values:
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
-    jury = () if has_criteria or result.validity.jury is None else _criteria_of_jury(records)
-    labels = {} if result.validity.jury is None else result.validity.jury.labels
+    judged = result.validity.jury
+    jury = _criteria_of_jury(records) if judged is not None and not has_criteria else ()
+    labels, told = ({}, {}) if judged is None else (judged.labels, judged.criteria)
     choices = YES_NO if chosen == CRITERIA_SHEET else _labelled(labels) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
-    told = {} if result.validity.jury is None else result.validity.jury.criteria
     return Asked(chosen, metric, score, jury, choices, hidden, told, judged=has_judges(result, chosen))
 
 

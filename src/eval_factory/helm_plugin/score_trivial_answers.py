@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -111,15 +111,8 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     found = strategies(questions, form, by=sources.what, overlap=any(map(_compares_words, specs)))
     before = read_trivial_scores(helm_dir)
     earlier = before.strategies if before is not None and before.data_sha256 == sha256 else []
-    done = {scored.name: scored for scored in earlier}
     metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
-    scorer = _Scorer(metrics, run_spec, service, asked, limit)
-    for strategy in found:
-        try:
-            if strategy.name not in done:
-                done[strategy.name] = scorer.score(strategy)
-        except OutOfTime:
-            break
+    done = _Scorer(metrics, run_spec, service, asked, limit).scored_in_time(found, earlier)
     return TrivialScores(
         data_sha256=sha256,
         lower_is_better=sorted(
@@ -238,6 +231,17 @@ class _Scorer:
         self._executed: Callable[[str], dict[str, Any]] | None = None
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
             self._executed = sql_execution.query_annotation_of
+
+    def scored_in_time(self, found: Sequence[Strategy], before: Iterable[StrategyScores]) -> dict[str, StrategyScores]:
+        """By name: what an earlier run has scored, and what there is time for."""
+        done = {scored.name: scored for scored in before}
+        for strategy in found:
+            try:
+                if strategy.name not in done:
+                    done[strategy.name] = self.score(strategy)
+            except OutOfTime:
+                break
+        return done
 
     def score(self, strategy: Strategy) -> StrategyScores:
         """Raises OutOfTime."""

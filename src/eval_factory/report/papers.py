@@ -21,7 +21,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
+from eval_factory.core.results import MODEL_ROLE, Provenance, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
 from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
@@ -118,60 +118,87 @@ def _template(text: str) -> Template:
 def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
     """What sentences are made of."""
     validity, record, stamp = result.validity, result.provenance, result.comparability
-    task: Task | None = load_framework().task(result.task)
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
     endpoint = target.get("api_endpoint") or {}
-    main, model = result.scores.get(result.main_metric), record.endpoints.get(MODEL_ROLE)
-    judges = {role: asked for role, asked in record.endpoints.items() if role != MODEL_ROLE}
+    return {
+        **_task_facts(result, extra), **_model_facts(record, endpoint),
+        **_score_facts(result), **_judge_facts(result), **_program_facts(record),
+        "result": result, "validity": validity, "counts": validity.instances, "record": record,
+        "params": params, "extra": extra, "adapter": endpoint.get("adapter_config") or {},
+        "name": one_line(result.task), "label": one_line(result.main_metric), "model_name": one_line(record.target),
+        "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
+        "deviations": None if stamp is None or stamp.medhelm_settings is None else [
+            one_line(one.in_words("leaderboard:")) for one in stamp.deviations
+        ],
+    }  # fmt: skip
+
+
+def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
+    task: Task | None = load_framework().task(result.task)
     own_files = any(extra.get(name) is not None for name in _OWN_FILES)
     parts = [f"{name} {one_line(str(extra[name]))}" for name in _PARTS if extra.get(name) is not None]
-    spec = load_index().run_specs.get(task.helm.run_spec) if task is not None else None
+    known: dict[str, Any]
+    if task is None:
+        known = {"is_zero_shot": False, "total": None}
+    else:
+        spec = load_index().run_specs.get(task.helm.run_spec)
+        total = None if own_files or parts else task.about.instances
+        known = {"is_zero_shot": task.helm.zero_shot or (spec is not None and spec.zero_shot), "total": total}
+    return {"task": task, "has_own_files": own_files, "parts": parts, **known}
+
+
+def _model_facts(record: Provenance, endpoint: Mapping[str, Any]) -> dict[str, Any]:
+    model, kind = record.endpoints.get(MODEL_ROLE), endpoint.get("type")
     host = one_line(model.host) if model is not None else ""
-    whole = task is not None and not (own_files or parts)
-    kind = endpoint.get("type")
+    stated = model.stated_models if model is not None else {}
+    return {
+        "model": model,
+        "endpoint_type": "" if kind is None else one_line(str(kind)),
+        "host": "" if host.rpartition(":")[0] in _THIS_MACHINE or host in _THIS_MACHINE else host,
+        "is_demo": record.target == "demo baseline" and (model is None or model.model != "demo baseline"),
+        "stated_models": [f"{one_line(name)} ({counted(count, 'answer')})" for name, count in stated.items()],
+    }
+
+
+def _score_facts(result: TaskResult) -> dict[str, Any]:
+    main, validity = result.scores.get(result.main_metric), result.validity
     said = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
     odd = {what: getattr(validity.instances, name) for what, name in said.items()}
     groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
     return {
-        "result": result, "validity": validity, "counts": validity.instances, "record": record, "task": task,
-        "params": params, "extra": extra, "adapter": endpoint.get("adapter_config") or {}, "main": main, "model": model,
-        "stats": main.stats if main is not None else None, "judges": judges, "has_own_files": own_files, "parts": parts,
-        "name": one_line(result.task), "label": one_line(result.main_metric), "model_name": one_line(record.target),
-        "helm": "HELM" if record.helm is None else f"HELM {one_line(record.helm)}",
-        "endpoint_type": "" if kind is None else one_line(str(kind)),
-        "host": "" if host.rpartition(":")[0] in _THIS_MACHINE or host in _THIS_MACHINE else host,
-        "is_zero_shot": task is not None and (task.helm.zero_shot or (spec is not None and spec.zero_shot)),
-        "is_demo": record.target == "demo baseline" and (model is None or model.model != "demo baseline"),
-        "total": task.about.instances if task is not None and whole else None,
-        "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
-        "stated_models": [
-            f"{one_line(name)} ({counted(count, 'answer')})"
-            for name, count in (model.stated_models if model else {}).items()
-        ],
+        "main": main,
+        "stats": main.stats if main is not None else None,
         "nature": _nature(main) if main is not None else [],
         "floor": validity.floors.get(result.main_metric),
         "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
-        "judges_named": "; ".join(_judges(result, judges)),
-        "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
-        "kappas": [
-            f"{one_line(pair)} {formats.coefficient(kappa)}"
-            for pair, kappa in (validity.jury.weighted_kappa if validity.jury else {}).items() if kappa is not None
-        ],
         "interval": forms()["intervals"].get(main.stats.ci_method) if main is not None else None,
         "groups_tested": any(score.stats.p_value is not None for score in groups),
         "odd_answers": [f"{count:,} {what}" for what, count in odd.items() if count],
-        "deviations": None if stamp is None or stamp.medhelm_settings is None else [
-            one_line(one.in_words("leaderboard:")) for one in stamp.deviations
+    }
+
+
+def _judge_facts(result: TaskResult) -> dict[str, Any]:
+    judges = {role: asked for role, asked in result.provenance.endpoints.items() if role != MODEL_ROLE}
+    kappas = result.validity.jury.weighted_kappa if result.validity.jury else {}
+    return {
+        "judges": judges,
+        "judges_named": "; ".join(_judges(result, judges)),
+        "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
+        "kappas": [
+            f"{one_line(pair)} {formats.coefficient(kappa)}" for pair, kappa in kappas.items() if kappa is not None
         ],
-        "programs": [
-            f"{name} {one_line(version)}"
-            for name, version in zip(PROGRAMS, (record.eval_factory, record.helm, record.python), strict=True)
-            if version is not None
-        ],
+    }
+
+
+def _program_facts(record: Provenance) -> dict[str, Any]:
+    versions = zip(PROGRAMS, (record.eval_factory, record.helm, record.python), strict=True)
+    return {
+        "helm": "HELM" if record.helm is None else f"HELM {one_line(record.helm)}",
+        "programs": [f"{name} {one_line(version)}" for name, version in versions if version is not None],
         "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
         "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
-    }  # fmt: skip
+    }
 
 
 def _nature(score: Score) -> list[str]:

@@ -302,9 +302,7 @@ def _line(entry: FileLayout) -> str:
     kind = f" ({entry.format})" if entry.format else ""
     columns = [f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name for name in entry.columns]
     parts = [f"with the columns {', '.join(columns)}"] if columns else []
-    for path, attributes in entry.elements.items():
-        values = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
-        parts.append(f"with an element {path}{f' ({values})' if values else ''}")
+    parts += [f"with an element {path}{_attributes(allowed)}" for path, allowed in entry.elements.items()]
     if entry.at_least > 1:
         when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
         parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
@@ -317,6 +315,11 @@ def _line(entry: FileLayout) -> str:
     if entry.in_every is not None:
         parts.append(f"and one in every other folder of {entry.in_every}")
     return f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}"
+
+
+def _attributes(allowed: Mapping[str, Sequence[str]]) -> str:
+    each = ", ".join(f"{name}: {one_of(values)}" for name, values in allowed.items())
+    return f" ({each})" if each else ""
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:

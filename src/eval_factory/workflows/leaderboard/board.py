@@ -202,22 +202,11 @@ def _with_runs(
     if not_run:
         asked = _counted(entry.asks for entry in chosen if entry.asks)
         screen.write(f"{len(not_run)} entries are left out, an endpoint for text has none of: {asked}\n")
-    named: dict[str, list[Entry]] = {}
-    for entry in (one for one in chosen if not one.asks):
-        problems: list[str] = []
-        task = task_named(f"{prefix_of(framework)}{entry.description}", framework, problems)
-        if task is None:
-            not_run.append(NotRun(entry, "; ".join(problems).replace("config.type: ", ""), HelmError.exit_code))
-        else:
-            named.setdefault(_name_of(entry, named, framework), []).append(entry)
+    named, unknown = _named_entries((one for one in chosen if not one.asks), framework)
+    not_run += unknown
     _tell_missing_paths(chosen, screen)
     suite = _suite(board, named, evaluation, framework, env) if named else None
-    cells = () if suite is None else checked_cells(suite, env)
-    if board.dry_run:
-        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
-        cells = tuple(replace(one, missing=()) for one in cells)
-    if cells and (not any(one.ready for one in cells) or any(NO_KEY in text for one in cells for text in one.missing)):
-        refuse_unready(cells)
+    cells = () if suite is None else _checked(board, suite, env, screen)
     wrong = {one.cell.evaluation: one for one in cells if not one.ready}
     for name, one in wrong.items():
         code = HelmError.exit_code if one.problems else PrerequisiteError.exit_code
@@ -230,6 +219,30 @@ def _with_runs(
     ready = tuple(one for one in cells if one.cell.evaluation in named)
     entries = {name: tuple(same) for name, same in named.items()}
     return replace(board, suite=suite, entries=entries, not_run=tuple(not_run), cells=ready)
+
+
+def _named_entries(chosen: Iterable[Entry], framework: Framework) -> tuple[dict[str, list[Entry]], list[NotRun]]:
+    """Name of an evaluation -> its entries; and those that are no task."""
+    named: dict[str, list[Entry]] = {}
+    unknown: list[NotRun] = []
+    for entry in chosen:
+        problems: list[str] = []
+        if task_named(f"{prefix_of(framework)}{entry.description}", framework, problems) is None:
+            unknown.append(NotRun(entry, "; ".join(problems).replace("config.type: ", ""), HelmError.exit_code))
+        else:
+            named.setdefault(_name_of(entry, named, framework), []).append(entry)
+    return named, unknown
+
+
+def _checked(board: Board, suite: Suite, env: Mapping[str, str], screen: TextIO) -> tuple[CheckedCell, ...]:
+    """The suite's cells; refused where none can run, or a key is missing."""
+    cells = checked_cells(suite, env)
+    if board.dry_run:
+        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
+        cells = tuple(replace(one, missing=()) for one in cells)
+    if cells and (not any(one.ready for one in cells) or any(NO_KEY in text for one in cells for text in one.missing)):
+        refuse_unready(cells)
+    return cells
 
 
 def _name_of(entry: Entry, named: Mapping[str, Sequence[Entry]], framework: Framework) -> str:
