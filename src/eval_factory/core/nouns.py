@@ -13,6 +13,7 @@ class Word(str, Enum):
 
     # Python 3.12 would format it as `Word.NAME`
     __str__ = str.__str__
+    __repr__ = str.__repr__
     __format__ = str.__format__  # type: ignore[assignment]
 
 
