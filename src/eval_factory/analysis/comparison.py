@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 import string
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,13 +230,13 @@ def compare(
     reasons = tuple(reason for reason in found if reason.name not in allow)
     if reasons:
         return Compared(models, reasons, (), (), ())
-    pairs = list(combinations(range(len(sides)), 2))
-    compared = [_compared(sides[i], sides[j], (models[i], models[j]), name, margin) for i, j in pairs]
-    if len(sides) == 2:
-        return Compared(models, (), tuple(found), tuple(compared), ())
-    p_values = holm([one.paired.p_value for one in compared], unknown_count=True)
-    compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, p_values, strict=True)]
-    return Compared(models, (), tuple(found), tuple(compared), _ranked(models, dict(zip(pairs, compared, strict=True))))
+    pairs = [
+        Pair(model_a, model_b, _compared(a, b, (model_a, model_b), name, margin))
+        for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2)
+    ]
+    several = len(models) > 2
+    comparisons = [pair.comparison for pair in (corrected(pairs) if several else pairs) if pair.comparison is not None]
+    return Compared(models, (), tuple(found), tuple(comparisons), ranked(models, comparisons) if several else ())
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
@@ -265,10 +265,17 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     )
 
 
-def _ranked(models: Sequence[Model], compared: Mapping[tuple[int, int], Comparison]) -> tuple[Ranked, ...]:
-    shown = [pair if one.advantage < 0 else pair[::-1] for pair, one in compared.items() if one.significant]
-    intervals = rank_intervals(len(models), shown)
-    return tuple(Ranked(model, best, worst) for model, (best, worst) in zip(models, intervals, strict=True))
+def better_and_worse(comparisons: Iterable[Comparison], below: float = ALPHA) -> Iterator[tuple[Model, Model]]:
+    """(better, worse) of the pairs whose corrected test shows a difference at this level."""
+    for one in comparisons:
+        if one.significant and one.p_holm is not None and one.p_holm < below:
+            yield (one.b, one.a) if one.advantage > 0 else (one.a, one.b)
+
+
+def ranked(models: Sequence[Model], comparisons: Iterable[Comparison]) -> tuple[Ranked, ...]:
+    """The ranks that the corrected comparisons leave open."""
+    shown = [(models.index(better), models.index(worse)) for better, worse in better_and_worse(comparisons)]
+    return tuple(Ranked(model, *ends) for model, ends in zip(models, rank_intervals(len(models), shown), strict=True))
 
 
 def _check(folders: Sequence[Path | str], margin: float | None, allow: Collection[str]) -> None:
@@ -333,7 +340,11 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
         higher_is_better=higher,
         right_or_wrong=scale == PROPORTION and {*values_a, *values_b} <= {0, 1},
         flips=_flips(keys, values_a, values_b, higher_is_better=higher),
-        failed=_failed(a.values.failed & shared, b.values.failed & shared),
+        failed=Failed(
+            len(shared & a.values.failed - b.values.failed),
+            len(shared & b.values.failed - a.values.failed),
+            len(shared & a.values.failed & b.values.failed),
+        ),
         bounds=None if scale is None else _bounds(a.values, b.values, shared, scale),
         margin=margin,
         non_inferiority=None if margin is None else non_inferiority(found, margin, higher_is_better=higher),
@@ -376,10 +387,6 @@ def _flips(
     return Flips(below, above) if higher_is_better else Flips(above, below)
 
 
-def _failed(in_a: AbstractSet[Key], in_b: AbstractSet[Key]) -> Failed:
-    return Failed(len(in_a - in_b), len(in_b - in_a), len(in_a & in_b))
-
-
 def _bounds(
     a: InstanceValues, b: InstanceValues, shared: AbstractSet[Key], scale: tuple[float, float]
 ) -> tuple[float, float]:
@@ -402,23 +409,38 @@ def difference(value: float, scale: tuple[float, float] | None, *, sign: str = "
     return formats.points(value, sign=sign) if scale == PROPORTION else formats.significant(value, 3, sign=sign)
 
 
-def _pair_row(one: Comparison) -> dict[str, Any]:
-    paired = one.paired
-    low, high = one.bounds or (None, None)
+def comparison_record(one: Comparison) -> dict[str, Any]:
+    """What `compare --json` prints of a pair."""
+    found = one.paired
     return {
-        **_names(one),
+        "task": one.task,
+        "metric": one.metric,
+        "a": str(one.a.folder),
+        "b": str(one.b.folder),
         "model_a": one.a.name,
         "model_b": one.b.name,
         **numbers_of(one),
         "significant": one.significant,
+        "method": found.method,
+        "clusters": found.clusters,
+        "few_sources": found.few_sources,
+        "discordant": found.discordant,
         "higher_is_better": one.higher_is_better,
-        "method": paired.method,
-        "failed": one.failed.total,
-        "bound_low": low,
-        "bound_high": high,
-        "folder_a": str(one.a.folder),
-        "folder_b": str(one.b.folder),
+        "scale": None if one.scale is None else list(one.scale),
+        "failed": asdict(one.failed),
+        "bounds": None if one.bounds is None else list(one.bounds),
+        "margin": one.margin,
+        "non_inferiority": one.non_inferiority,
+        "equivalence": one.equivalence,
+        "flips": {"a_only": list(one.flips.a_only), "b_only": list(one.flips.b_only)},
     }
+
+
+def _pair_row(one: Comparison) -> dict[str, Any]:
+    """The same for a data frame, with the letters of the pair."""
+    record, (low, high) = comparison_record(one), one.bounds or (None, None)
+    bounds = {"failed": one.failed.total, "bound_low": low, "bound_high": high}
+    return {**record, **_names(one), **bounds, "folder_a": record["a"], "folder_b": record["b"]}
 
 
 def _names(one: Comparison) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.comparison import Compared, Comparison, compare, difference, numbers_of
+from eval_factory.analysis.comparison import Compared, Comparison, compare, comparison_record, difference
 from eval_factory.analysis.paired import MCNEMAR, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
@@ -66,7 +66,7 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
         "comparable": compared.comparable,
         "reasons": [{"name": reason.name, "message": reason.message} for reason in compared.reasons],
         "accepted": [{"name": reason.name, "message": reason.message} for reason in compared.accepted],
-        "comparisons": [_comparison(one) for one in compared.comparisons],
+        "comparisons": [comparison_record(one) for one in compared.comparisons],
         "ranks": [
             {"folder": str(ranked.model.folder), "model": ranked.model.name, "best": ranked.best, "worst": ranked.worst}
             for ranked in compared.ranks
@@ -75,39 +75,13 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
     }
 
 
-def _comparison(one: Comparison) -> dict[str, Any]:
-    found = one.paired
-    return {
-        "task": one.task,
-        "metric": one.metric,
-        "a": str(one.a.folder),
-        "b": str(one.b.folder),
-        "model_a": one.a.name,
-        "model_b": one.b.name,
-        **numbers_of(one),
-        "significant": one.significant,
-        "method": found.method,
-        "clusters": found.clusters,
-        "few_sources": found.few_sources,
-        "discordant": found.discordant,
-        "higher_is_better": one.higher_is_better,
-        "scale": None if one.scale is None else list(one.scale),
-        "failed": {"a_only": one.failed.a_only, "b_only": one.failed.b_only, "both": one.failed.both},
-        "bounds": None if one.bounds is None else list(one.bounds),
-        "margin": one.margin,
-        "non_inferiority": one.non_inferiority,
-        "equivalence": one.equivalence,
-        "flips": {"a_only": list(one.flips.a_only), "b_only": list(one.flips.b_only)},
-    }
-
-
 def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     """For a screen of 80 columns; ends with a line break."""
-    lines: list[str] = []
-    for model in compared.models:
-        lines.append(f"{model.label}  {one_line(model.name)}  ({model.folder})")
+    lines = [f"{model.label}  {one_line(model.name)}  ({model.folder})" for model in compared.models]
     if not compared.comparable:
-        lines += ["", "These results cannot be compared:", *_reasons(compared)]
+        lines += ["", "These results cannot be compared:"]
+        for reason in compared.reasons:
+            lines += _wrapped(f"- {reason.name}: {one_line(reason.message)}", "  ")
         return "\n".join(lines) + "\n"
     for reason in compared.accepted:
         lines += _wrapped(f"accepted ({reason.name}): {one_line(reason.message)}", "  ")
@@ -136,21 +110,10 @@ def _wrapped(line: str, indent: str) -> list[str]:
     )  # fmt: skip
 
 
-def _reasons(compared: Compared) -> Iterator[str]:
-    for reason in compared.reasons:
-        yield from _wrapped(f"- {reason.name}: {one_line(reason.message)}", "  ")
-
-
 def _table(compared: Compared) -> Iterator[str]:
     """Each pair, and which ranks each model may have."""
     rows = [
-        [
-            one.pair,
-            _number(one.paired.difference, one),
-            _interval(one, " .. "),
-            _p(one.paired.p_value),
-            _p(one.p_holm),
-        ]
+        [one.pair, _number(one.paired.difference, one), _interval(one, " .. "), *_p_values(one)]
         for one in compared.comparisons
     ]
     yield from screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4))
@@ -202,11 +165,10 @@ def _result(one: Comparison) -> str:
 def _evidence(found: PairedDifference, one: Comparison) -> str:
     if found.ci_low is None or found.ci_high is None:
         return "too few independent instances for an interval"
-    corrected = "" if one.p_holm is None else f", {_p(one.p_holm)} corrected for the number of pairs"
+    p_value, p_holm = _p_values(one)
+    corrected = "" if one.p_holm is None else f", {p_holm} corrected for the number of pairs"
     test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
-    return f"95 % interval {_interval(one, ' to ')}; {test} p = {_p(found.p_value)}{corrected}".replace(
-        "p = < ", "p < "
-    )
+    return f"95 % interval {_interval(one, ' to ')}; {test} p = {p_value}{corrected}".replace("p = < ", "p < ")
 
 
 def _power(found: PairedDifference, one: Comparison) -> str:
@@ -237,9 +199,7 @@ def _failed(one: Comparison) -> Iterator[str]:
 
 def _number(value: float | None, one: Comparison) -> str:
     """A share as points of 100, anything else in its own unit."""
-    if value is None:
-        return "-"
-    return difference(value, one.scale)
+    return "-" if value is None else difference(value, one.scale)
 
 
 def _amount(value: float, one: Comparison) -> str:
@@ -249,8 +209,9 @@ def _amount(value: float, one: Comparison) -> str:
     return f"{difference(value, one.scale)}{on}"
 
 
-def _p(value: float | None) -> str:
-    return formats.p_value(value, missing="-")
+def _p_values(one: Comparison) -> list[str]:
+    """Of the test, and corrected for the number of pairs."""
+    return [formats.p_value(value, missing="-") for value in (one.paired.p_value, one.p_holm)]
 
 
 def comparison_markdown(compared: Compared) -> str:
@@ -262,7 +223,14 @@ def comparison_markdown(compared: Compared) -> str:
         lines += [f"- **{reason.name}**: {prose(reason.message)}" for reason in compared.reasons]
         return "\n".join(lines) + "\n"
     head = ["task", "metric", "pair", "n", "difference", "95 % interval", "p", "p (Holm)", "detectable"]
-    lines += in_markdown(Table(head, [_cells(one) for one in compared.comparisons], 6))
+    rows = [
+        [
+            *(one.task, one.metric, one.pair, str(one.paired.n), _number(one.paired.difference, one)),
+            *(_interval(one, " to "), *_p_values(one), _number(one.paired.mde, one)),
+        ]
+        for one in compared.comparisons
+    ]
+    lines += in_markdown(Table(head, rows, 6))
     if compared.ranks:
         ranks = [[ranked.model.label, f"{ranked.best} to {ranked.worst}"] for ranked in compared.ranks]
         lines += ["", *in_markdown(Table(["model", "rank"], ranks, 1))]
@@ -270,12 +238,6 @@ def comparison_markdown(compared: Compared) -> str:
         lines += ["", *(f"- {prose(sentence)}" for sentence in sentences(one))]
     lines += [f"- accepted ({reason.name}): {prose(reason.message)}" for reason in compared.accepted]
     return "\n".join(lines) + "\n"
-
-
-def _cells(one: Comparison) -> list[str]:
-    found = one.paired
-    numbers = (_number(found.difference, one), _interval(one, " to "), _p(found.p_value), _p(one.p_holm))
-    return [one.task, one.metric, one.pair, str(found.n), *numbers, _number(found.mde, one)]
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:

@@ -152,18 +152,18 @@ class _Several:
         """What is written of the models beside each other; nothing of one model."""
         if len(self.results.targets) < 2:
             return []
-        pairs = [row for one in self.results.benchmarks for row in words.pair_rows(one)]
+        benchmarks = self.results.benchmarks
         methods = [
             one.comparison.paired.method
-            for benchmark in self.results.benchmarks for one in benchmark.pairs if one.comparison is not None
+            for benchmark in benchmarks for one in benchmark.pairs if one.comparison is not None
         ]  # fmt: skip
         values = {
-            "compared": [row for row in pairs if not row.reasons],
-            "refused": [row for row in pairs if row.reasons],
+            "compared": words.pair_rows(benchmarks),
+            "refused": [(one.evaluation, *pair) for one in benchmarks for pair in words.refused_pairs(one)],
             "methods": list(dict.fromkeys(map(one_line, methods))),
             "ranks": [
                 (one.evaluation, ranked.model.label, words.rank(ranked.best, ranked.worst))
-                for one in self.results.benchmarks for ranked in one.ranks
+                for one in benchmarks for ranked in one.ranks
             ],
             "cite": self.cite,
         }  # fmt: skip
@@ -186,7 +186,7 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
     yield "Scores", Table(head, rows, 4), NOTE
     if len(results.evaluations) > 1 and words.has_win_rates(results):
         yield "Win rates", words.win_rate_table(results.win_rates, tested=False), words.WIN_RATES
-    pairs = words.pair_table((row for one in results.benchmarks for row in words.pair_rows(one)), said=False)
+    pairs = words.pair_table(results.benchmarks, "result")
     if pairs.rows:
         yield "Differences", pairs, _PAIRS
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,7 +33,7 @@ SUITE_SCHEMA_VERSION = 1
 
 def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
     """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are relative."""
-    written = {
+    document = {
         "schema_version": SUITE_SCHEMA_VERSION,
         "status": results.status,
         "targets": list(results.targets),
@@ -49,54 +49,36 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
         ],
         "comparisons": [_benchmark(one) for one in results.benchmarks if one.pairs],
         "missing": [
-            {
-                "target": one.cell.target,
-                "evaluation": one.cell.evaluation,
-                "status": one.cell.status,
-                "reason": one.reason,
-                "what_to_do": one.what_to_do,
-            }
+            _named(one.cell, "target", "evaluation", "status") | _named(one, "reason", "what_to_do")
             for one in results.missing
         ],
     }
-    shown: dict[str, Any] = _printable(written)
+    shown: dict[str, Any] = _printable(document)
     return shown
 
 
 def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     """The first fields are always there; of the others those that say something."""
-    first = {
-        "target": cell.target,
-        "evaluation": cell.evaluation,
-        "status": cell.status,
-        "main_metric": cell.main_metric,
-        "value": cell.value,
-        **rounded_fields({"ci_low": cell.ci_low, "ci_high": cell.ci_high}),
-        "n": cell.n,
-        "reportable": cell.reportable,
-        "folder": folder_of(cell, root),
-    }
-    validity = {"requested": cell.requested, "failed": cell.failed, "coverage": cell.coverage}
-    paid = {
-        "cost": cell.cost,
-        "unpriced": cell.unpriced or None,
-        "prompt_tokens": cell.prompt_tokens,
-        "completion_tokens": cell.completion_tokens,
-    }
+    first = _named(
+        cell, "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable"
+    )
+    paid = _named(cell, "cost", "unpriced", "prompt_tokens", "completion_tokens")
+    paid["unpriced"] = cell.unpriced or None
     more = {
-        "reason": cell.reason,
-        "model": cell.model,
-        "task": cell.task,
-        "higher_is_better": cell.higher_is_better,
-        "unit": cell.unit,
+        **_named(cell, "reason", "model", "task", "higher_is_better", "unit"),
         "scale": None if cell.scale is None else list(cell.scale),
-        "validity": without_nulls(rounded_fields(validity)) or None,
+        "validity": without_nulls(_named(cell, "requested", "failed", "coverage")) or None,
         "not_reportable": list(cell.not_reportable) or None,
-        "paid": without_nulls(rounded_fields(paid)) or None,
-        "scores": [OneLine(_group_score(one)) for one in cell.group_scores] or None,
+        "paid": without_nulls(paid) or None,
+        "scores": [OneLine(without_nulls(rounded_fields(asdict(one), "value"))) for one in cell.group_scores] or None,
     }
-    told: dict[str, Any] = formatted(without_nulls(more))
-    return {**first, **told}
+    written: dict[str, Any] = formatted(without_nulls(more))
+    return {**first, "folder": folder_of(cell, root), **written}
+
+
+def _named(record: object, *names: str) -> dict[str, Any]:
+    """Fields of a record, all but its value rounded."""
+    return rounded_fields({name: getattr(record, name) for name in names}, "value")
 
 
 def folder_of(cell: CellResult, root: Path) -> str:
@@ -104,15 +86,10 @@ def folder_of(cell: CellResult, root: Path) -> str:
     return Path(os.path.relpath(cell.folder, root)).as_posix()
 
 
-def _group_score(score: GroupScore) -> dict[str, Any]:
-    return without_nulls(rounded_fields(asdict(score), "value"))
-
-
 def _win_rate(one: WinRate) -> dict[str, Any]:
     """The win rate to the last digit, as HELM has it."""
-    fields = {"target": one.model, **asdict(one)}
-    del fields["model"]
-    return rounded_fields(fields, "win_rate")
+    fields = asdict(one)
+    return rounded_fields({"target": fields.pop("model"), **fields}, "win_rate")
 
 
 def _benchmark(one: ComparedBenchmark) -> dict[str, Any]:
@@ -124,14 +101,9 @@ def _pair(pair: Pair) -> dict[str, Any]:
     sides = {"a": pair.a.label, "b": pair.b.label}
     one = pair.comparison
     if one is None:
-        return {**sides, "reasons": [{"name": each.name, "message": each.message} for each in pair.reasons]}
-    told = {
-        "metric": one.metric,
-        **rounded_fields(numbers_of(one)),
-        "significant": one.significant,
-        "method": one.paired.method,
-    }
-    return {**sides, **told}
+        return {**sides, "reasons": [asdict(reason) for reason in pair.reasons]}
+    numbers = rounded_fields(numbers_of(one))
+    return {**sides, "metric": one.metric, **numbers, "significant": one.significant, "method": one.paired.method}
 
 
 def usage_document(results: SuiteResults) -> dict[str, Any]:
@@ -209,8 +181,8 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
         ("Win rates", _win_rates(results)),
         ("Other metric groups", _groups(results)),
         ("Comparisons", _comparisons(results)),
-        ("Missing", _missing(results)),
-        ("Runs", _runs(results, root)),
+        ("Missing", in_markdown(words.missing_table(results)) if results.missing else []),
+        ("Runs", in_markdown(_runs(results, root)) if results.cells else []),
     ):
         found = list(section)
         if found:
@@ -272,32 +244,19 @@ def _groups(results: SuiteResults) -> Iterator[str]:
 
 
 def _comparisons(results: SuiteResults) -> Iterator[str]:
-    rows = [row for one in results.benchmarks for row in words.pair_rows(one)]
-    compared = words.pair_table(rows)
+    compared = words.pair_table(results.benchmarks)
     lines = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
-    refused = ((f"{row.evaluation}, {row.a} and {row.b}", "; ".join(row.reasons)) for row in rows if row.reasons)
-    told = [*lines, *_listed("Not compared:", refused)]
-    yield from told if lines else told[1:]
+    refused = (
+        (f"{benchmark.evaluation}, {models}", "; ".join(reasons))
+        for benchmark in results.benchmarks
+        for models, reasons in words.refused_pairs(benchmark)
+    )
+    lines += _listed("Not compared:", refused)
+    yield from lines if compared.rows else lines[1:]
 
 
-def _missing(results: SuiteResults) -> Iterator[str]:
-    if results.missing:
-        yield from in_markdown(words.missing_table(results))
-
-
-def _runs(results: SuiteResults, root: Path) -> Iterator[str]:
-    head = [
-        "model",
-        "benchmark",
-        "status",
-        "folder",
-        "n",
-        "failed",
-        "coverage",
-        "prompt tokens",
-        "answer tokens",
-        "cost",
-    ]
+def _runs(results: SuiteResults, root: Path) -> Table:
+    head = ["model", "benchmark", "status", "folder", "n", "failed", "coverage", *_PAID]
     rows = [
         [
             cell.target if cell.model is None else f"{cell.target} ({cell.model})",
@@ -310,14 +269,16 @@ def _runs(results: SuiteResults, root: Path) -> Iterator[str]:
         ]
         for cell in results.cells
     ]
-    if rows:
-        yield from in_markdown(Table(head, rows, 6))
+    return Table(head, rows, 6)
+
+
+_PAID = ("prompt tokens", "answer tokens", "cost")
+"""Heads of `suite_words.paid`."""
 
 
 def _runs_of_page(results: SuiteResults, root: Path) -> Table:
     """With times and requests, which are others each time."""
-    head = ["model", "benchmark", "status", "scored", "failed", "prompt tokens", "answer tokens", "cost", "requests",
-            "tried again", "median s", "run s"]  # fmt: skip
+    head = ["model", "benchmark", "status", "scored", "failed", *_PAID, "requests", "tried again", "median s", "run s"]
     rows: list[list[TableCell]] = []
     for cell in results.cells:
         model = cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
@@ -377,25 +338,17 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
     return found
 
 
-@dataclass(frozen=True)
-class _PairsOfPage:
-    benchmark: ComparedBenchmark
-    table: Markup
-    compared: int
-    shown: int
-    """Differences."""
-    refused: Sequence[words.PairRow]
-
-
-def _comparisons_of_page(results: SuiteResults) -> Iterator[_PairsOfPage]:
+def _comparisons_of_page(results: SuiteResults) -> Iterator[dict[str, Any]]:
     for benchmark in results.benchmarks:
-        rows = list(words.pair_rows(benchmark))
-        refused = [row for row in rows if row.reasons]
-        shown = sum(one.comparison is not None and one.comparison.significant for one in benchmark.pairs)
-        if rows:
-            table = words.pair_table(rows)
-            table = replace(table, head=table.head[1:], rows=[row[1:] for row in table.rows])  # the benchmark is above
-            yield _PairsOfPage(benchmark, _in_html(table), len(rows) - len(refused), shown, refused)
+        if benchmark.pairs:
+            table = words.pair_table([benchmark], "benchmark")
+            yield {
+                "benchmark": benchmark,
+                "table": _in_html(table),
+                "compared": len(table.rows),
+                "shown": sum(one.comparison is not None and one.comparison.significant for one in benchmark.pairs),
+                "refused": words.refused_pairs(benchmark),
+            }
 
 
 def _in_html(table: Table) -> Markup:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from eval_factory.analysis.comparison import Comparison, Pair, difference
+from eval_factory.analysis.comparison import Comparison, difference
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, WinRate
 from eval_factory.core import formats
@@ -98,44 +97,40 @@ def rank(best: int | None, worst: int | None) -> str:
     return str(best) if best == worst else f"{best} to {worst}"
 
 
-@dataclass(frozen=True)
-class PairRow:
-    """A comparison as a row of a table; of two that cannot be compared there is a reason alone."""
-
-    evaluation: str
-    a: str
-    b: str
-    n: str = NOTHING
-    difference: str = NOTHING
-    interval: str = NOTHING
-    p: str = NOTHING
-    said: str = ""
-    reasons: tuple[str, ...] = ()
+PAIR_HEAD = ("benchmark", "a", "b", "result", "n", "b - a", "95 % interval", "p")
 
 
-def pair_rows(benchmark: ComparedBenchmark) -> Iterator[PairRow]:
-    for pair in benchmark.pairs:
-        yield _pair_row(benchmark.evaluation, pair)
+def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
+    """The cells below `PAIR_HEAD` of each pair that was compared."""
+    found = []
+    for benchmark in benchmarks:
+        for one in (pair.comparison for pair in benchmark.pairs if pair.comparison is not None):
+            ends = (one.paired.ci_low, one.paired.ci_high)
+            interval = (
+                NOTHING if None in ends else " to ".join(_difference(end, one) for end in ends if end is not None)
+            )
+            better = one.b if one.advantage > 0 else one.a
+            result = f"{better.label} is better" if one.significant else "no difference is shown"
+            numbers = [formats.count(one.paired.n), _difference(one.paired.difference, one), interval]
+            p_value = formats.p_value(one.p_holm, missing=NOTHING)
+            found.append([benchmark.evaluation, one.a.label, one.b.label, result, *numbers, p_value])
+    return found
 
 
-def _pair_row(evaluation: str, pair: Pair) -> PairRow:
-    a, b, one = pair.a.label, pair.b.label, pair.comparison
-    if one is None:
-        return PairRow(evaluation, a, b, reasons=tuple(reason.message for reason in pair.reasons))
-    found = one.paired
-    ends = (found.ci_low, found.ci_high)
-    between = NOTHING if None in ends else " to ".join(_difference(end, one) for end in ends if end is not None)
-    better = b if one.advantage > 0 else a
-    return PairRow(
-        evaluation,
-        a,
-        b,
-        n=formats.count(found.n),
-        difference=_difference(found.difference, one),
-        interval=between,
-        p=formats.p_value(one.p_holm, missing=NOTHING),
-        said=f"{better} is better" if one.significant else "no difference is shown",
-    )
+def pair_table(benchmarks: Iterable[ComparedBenchmark], without: str = "") -> Table:
+    """Without the column of that name."""
+    head = [name for name in PAIR_HEAD if name != without]
+    shown = [PAIR_HEAD.index(name) for name in head]
+    return Table(head, [[row[place] for place in shown] for row in pair_rows(benchmarks)], 4)
+
+
+def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
+    """(the two models, why they cannot be compared)."""
+    return [
+        (f"{pair.a.label} and {pair.b.label}", [reason.message for reason in pair.reasons])
+        for pair in benchmark.pairs
+        if pair.comparison is None
+    ]
 
 
 def _difference(points: float, one: Comparison) -> str:
@@ -161,17 +156,6 @@ def _win_rate(one: WinRate) -> str:
 
 def has_win_rates(results: SuiteResults) -> bool:
     return any(one.win_rate is not None for one in results.win_rates)
-
-
-def pair_table(rows: Iterable[PairRow], *, said: bool = True) -> Table:
-    """Those that were compared. `said`: with the result in words."""
-    head = ["benchmark", "a", "b", *(["result"] if said else []), "n", "b - a", "95 % interval", "p"]
-    found = [
-        [row.evaluation, row.a, row.b, *([row.said] if said else []), row.n, row.difference, row.interval, row.p]
-        for row in rows
-        if not row.reasons
-    ]
-    return Table(head, found, 4)
 
 
 def group_tables(results: SuiteResults) -> dict[str, Table]:
