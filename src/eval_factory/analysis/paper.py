@@ -6,8 +6,9 @@ with each score, and the ranks that a model may have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from eval_factory.analysis import suite_words as words
@@ -66,24 +67,18 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
         stored = load_result(runs[0])
         return _OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
     results = suite_results(_cells(folders, runs))
-    if purpose in _TABLES:
-        return _markdown(results) if purpose == "markdown" else _latex(results)
+    if purpose == "latex":
+        return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"
+    if purpose == "markdown":
+        parts = ["\n".join([f"## {title}", "", *markdown(table), "", note]) for title, table, note in _tables(results)]
+        return "\n\n".join(parts) + "\n"
     cite = Citations() if purpose == "methods" else Citations("(ref. {})")
-    several = _Several(results, cite, _described(results, cite))
+    several = _Several(results, cite)
     if purpose == "methods":
-        return methods_of(several.said, cite, (" ".join(several.of_item(item)) for item in ("7e", "5e")))
+        return methods_of(several)
     models, benchmarks = counted(len(results.targets), "model"), counted(len(results.evaluations), "benchmark")
     named = f"{', '.join(map(code, results.targets))} on {', '.join(map(code, results.evaluations))}"
-    return tripod_of(several.said, several.each, cite, f"Of {models} on {benchmarks}: {named}.", several.of_item)
-
-
-def _described(results: SuiteResults, cite: Citations) -> dict[tuple[str, str], Described]:
-    found = {}
-    for cell in results.cells:
-        if cell.task is not None:  # it has a result
-            stored = load_result(cell.folder)
-            found[cell.target, cell.evaluation] = Described(stored.result, stored.config, stored.target, cite)
-    return found
+    return tripod_of(several, f"Of {models} on {benchmarks}: {named}.")
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -109,8 +104,16 @@ class _Several:
 
     results: SuiteResults
     cite: Citations
-    runs: Mapping[tuple[str, str], Described]
-    """(target, evaluation) -> a run that has a result."""
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, str], Described]:
+        """(target, evaluation) -> a run that has a result."""
+        found = {}
+        for cell in self.results.cells:
+            if cell.task is not None:
+                stored = load_result(cell.folder)
+                found[cell.target, cell.evaluation] = Described(stored.result, stored.config, stored.target, self.cite)
+        return found
 
     def said(self, template: str) -> list[str]:
         """The sentences of a template, each once: first those of all runs, then others behind the names of theirs."""
@@ -123,8 +126,8 @@ class _Several:
             by_names.setdefault(self._named(names), []).append(sentence)
         return by_names.pop("") + [f"{names}: {' '.join(sentences)}" for names, sentences in by_names.items()]
 
-    def each(self, template: str) -> list[str]:
-        """The sentences of each run behind its name: two runs with one value are two measurements."""
+    def of_each(self, template: str) -> list[str]:
+        """The sentences of each run behind its name."""
         runs = self.runs.items()
         return [f"Of {target} on {evaluation}: {' '.join(run.said(template))}" for (target, evaluation), run in runs]
 
@@ -138,19 +141,9 @@ class _Several:
                 return f"{word} {enumerated(names)}"
         return f"Of {enumerated([f'{target} on {evaluation}' for target, evaluation in of])}"
 
-    def of_item(self, item: str) -> list[str]:
-        """What the models beside each other add to an item of TRIPOD-LLM."""
-        if item == "5e":
-            return self.missing()
-        return self.of_comparison({"7e": "methods", "17": "results"}[item]) if item in ("7e", "17") else []
-
-    def missing(self) -> list[str]:
-        return [f"There is no score of {one.cell.target} on {one.cell.evaluation}: {one_line(one.reason)}."
-                for one in self.results.missing]  # fmt: skip
-
-    def of_comparison(self, name: str) -> list[str]:
-        """What is written of the models beside each other; nothing of one model."""
-        if len(self.results.targets) < 2:
+    def of_comparison(self, item: str) -> list[str]:
+        """Nothing of one model, but for what is missing."""
+        if item not in forms()["comparison"] or (item != "5e" and len(self.results.targets) < 2):
             return []
         benchmarks = self.results.benchmarks
         methods = [
@@ -161,20 +154,17 @@ class _Several:
             "compared": words.pair_rows(benchmarks),
             "refused": [(one.evaluation, *pair) for one in benchmarks for pair in words.refused_pairs(one)],
             "methods": list(dict.fromkeys(map(one_line, methods))),
-            "ranks": [
-                (one.evaluation, ranked.model.label, words.rank(ranked.best, ranked.worst))
-                for one in benchmarks for ranked in one.ranks
-            ],
+            "ranks": words.ranks(self.results),
+            "missing": self.results.missing,
             "cite": self.cite,
         }  # fmt: skip
-        return rendered(forms()["comparison"][name], values)
+        return rendered(forms()["comparison"][item], values)
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
     """Title, table and what it says below."""
     head = ["benchmark", "metric", "model", "n", "score", "95 % interval", "rank"]
-    ranks = {(one.evaluation, ranked.model.label): words.rank(ranked.best, ranked.worst)
-             for one in results.benchmarks for ranked in one.ranks}  # fmt: skip
+    ranks = words.ranks(results)
     rows = [
         [
             evaluation, cell.main_metric or words.NOTHING, cell.target, formats.count(cell.n, missing=words.NOTHING),
@@ -189,12 +179,3 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
     pairs = words.pair_table(results.benchmarks, "result")
     if pairs.rows:
         yield "Differences", pairs, _PAIRS
-
-
-def _markdown(results: SuiteResults) -> str:
-    parts = ["\n".join([f"## {title}", "", *markdown(table), "", note]) for title, table, note in _tables(results)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _latex(results: SuiteResults) -> str:
-    return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"

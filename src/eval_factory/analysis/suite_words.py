@@ -97,6 +97,15 @@ def rank(best: int | None, worst: int | None) -> str:
     return str(best) if best == worst else f"{best} to {worst}"
 
 
+def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
+    """(evaluation, target) -> the ranks that it may have."""
+    return {
+        (benchmark.evaluation, one.model.label): rank(one.best, one.worst)
+        for benchmark in results.benchmarks
+        for one in benchmark.ranks
+    }
+
+
 PAIR_HEAD = ("benchmark", "a", "b", "result", "n", "b - a", "95 % interval", "p")
 
 

@@ -16,7 +16,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import stored_facts
-from eval_factory.report.papers import _PARTS
+from eval_factory.report.papers import PARTS_OF_DATA
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 
@@ -89,7 +89,7 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str 
     if revision is None:  # the pinned one is what the run was told to read
         parts.append("at an unknown revision of the data")
     extra = (stored.config.get("params") or {}).get("extra") or {}
-    parts += [f"{name}: {extra[name]}" for name in _PARTS if extra.get(name) is not None]
+    parts += [f"{name}: {extra[name]}" for name in PARTS_OF_DATA if extra.get(name) is not None]
     if not_reportable:
         parts.append(f"NOT REPORTABLE: {not_reportable}")
     return "; ".join(parts)
