@@ -166,8 +166,8 @@ def _checks(
         known = ", ".join(sorted(new.result.scores)) or "none"
         yield _nothing(f"the candidate has no score {metric}; it has {known}")
         return
-    if policy.limits.min is not None:
-        yield _least(score, policy.limits.min, policy.direction)
+    if policy.min is not None:
+        yield _least(score, policy.min, policy.direction)
     change = None
     if policy.needs_baseline:
         if old is None:
@@ -182,7 +182,7 @@ def _checks(
         higher = comparison.higher_is_better if policy.direction is None else policy.direction == "higher_is_better"
         unchanged = comparison.paired.discordant == 0 and _is_repeated(old, new)
         change = _Change(old, comparison, higher, unchanged)
-        yield from change.drops(comparison.paired, policy.limits)
+        yield from change.drops(comparison.paired, policy)
     yield from _of_groups(policy, metric, new, change)
 
 

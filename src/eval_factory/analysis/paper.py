@@ -36,8 +36,6 @@ from eval_factory.report.papers import (
 from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
 _OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
-_TABLES = ("markdown", "latex")
-_PURPOSES = (*_OF_ONE_RUN, *_TABLES)
 NOTE = (
     "Scores with their 95 % intervals. Rank: the best and the worst that the paired comparisons leave open, all of one"
     " benchmark together with 95 % confidence."
@@ -51,7 +49,7 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
     """The text, which ends with a line break.
 
     Args:
-        purpose: one of `PURPOSES`.
+        purpose: `markdown`, `latex`, or of `_OF_ONE_RUN`.
         folders: of runs, suites, or targets of suites.
 
     Raises:

@@ -53,10 +53,10 @@ benchmarks:
     assert (first.task, first.tier, first.metric, first.direction) == (
         "pubmed_qa", "critical", "exact_match", "higher_is_better",
     )  # fmt: skip
-    assert (first.limits.max_drop, first.limits.min, first.limits.max_relative_drop) == (0.02, None, None)
+    assert (first.max_drop, first.min, first.max_relative_drop) == (0.02, None, None)
     assert (second.tier, second.metric, second.direction) == ("advisory", "flag", "lower_is_better")
-    assert second.limits.max_drop == 0
-    assert (second.limits.max_relative_drop, second.limits.relative_guard_below) == (0.1, 0.2)
+    assert second.max_drop == 0
+    assert (second.max_relative_drop, second.relative_guard_below) == (0.1, 0.2)
     assert policy.sha256 == hashlib.sha256((tmp_path / "policy.yml").read_bytes()).hexdigest()
 
 
