@@ -34,7 +34,6 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
-from eval_factory.core.results import Score
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
 from eval_factory.report import result_views as html
@@ -142,6 +141,10 @@ class Ranked:
     best: int
     worst: int
 
+    def __str__(self) -> str:
+        """`1`, `1 to 2`."""
+        return str(self.best) if self.best == self.worst else f"{self.best} to {self.worst}"
+
 
 @dataclass(frozen=True, repr=False)
 class Compared:
@@ -185,7 +188,11 @@ class Compared:
         return _html(self)
 
     def __repr__(self) -> str:
-        return _in_a_line(self)
+        pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in self.comparisons]
+        parts = pairs[:3] + ["..."] * (len(pairs) > 3)
+        if not self.comparable:
+            parts = [f"not comparable: {self.reasons[0].message}"]
+        return f"<Compared {one_line('; '.join([_names_of_models(self), *parts]))}>"
 
 
 @dataclass(frozen=True)
@@ -302,14 +309,12 @@ def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str,
     """Results without a score of this name, and those whose main metric is another one."""
     found = []
     for model, one in zip(models, stored, strict=True):
-        scores = one.result.scores
-        if is_main and one.result.main_metric != name:
-            told = f"main metric is {one.result.main_metric}, {models[0].label}'s is {name}; name one with --metric"
-            found.append(Reason("metric", f"{model.label}'s {told}"))
-        elif name not in scores:
-            found.append(
-                Reason("metric", f"{model.label} has no score {name}; it has {', '.join(sorted(scores)) or 'none'}")
-            )
+        main, known = one.result.main_metric, sorted(one.result.scores)
+        if is_main and main != name:
+            other = f"{models[0].label}'s is {name}; name one with --metric"
+            found.append(Reason("metric", f"{model.label}'s main metric is {main}, {other}"))
+        elif name not in known:
+            found.append(Reason("metric", f"{model.label} has no score {name}; it has {', '.join(known) or 'none'}"))
     return found
 
 
@@ -327,15 +332,16 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
     shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
     keys = [key for key in a.values.values if key in b.values.values]
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
-    scale = _scale_of(score, [*values_a, *values_b])
-    found = difference_of(a.values, b.values, keys, scale)
+    low, high = score.scale or PROPORTION  # 0 to 1 where the metric's own is not known, and all values lie in it
+    scale = (low, high) if all(low <= value <= high for value in (*values_a, *values_b)) else None
+    paired = difference_of(a.values, b.values, keys, scale)
     higher = score.higher_is_better is not False
     return Comparison(
         task=a.stored.result.task,
         metric=name,
         a=models[0],
         b=models[1],
-        paired=found,
+        paired=paired,
         scale=scale,
         higher_is_better=higher,
         right_or_wrong=scale == PROPORTION and {*values_a, *values_b} <= {0, 1},
@@ -347,15 +353,9 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
         ),
         bounds=None if scale is None else _bounds(a.values, b.values, shared, scale),
         margin=margin,
-        non_inferiority=None if margin is None else non_inferiority(found, margin, higher_is_better=higher),
-        equivalence=None if margin is None else equivalence(found, margin),
+        non_inferiority=None if margin is None else non_inferiority(paired, margin, higher_is_better=higher),
+        equivalence=None if margin is None else equivalence(paired, margin),
     )
-
-
-def _scale_of(score: Score, values: Sequence[float]) -> tuple[float, float] | None:
-    """The metric's own, where it is known; 0 to 1 where all values lie in it."""
-    low, high = score.scale or PROPORTION
-    return (low, high) if all(low <= value <= high for value in values) else None
 
 
 def difference_of(
@@ -368,14 +368,10 @@ def difference_of(
         widths = [1 - a.lowest[key] for key in keys]
         apart = [after - before for before, after in zip(values_a, values_b, strict=True)]
         scale = (1 + lower_end(apart, [-width for width in widths], statistics.fmean(widths)), 1.0)
-    return paired_difference(values_a, values_b, clusters=_clusters_of(a, keys), scale=scale)
-
-
-def _clusters_of(values: InstanceValues, keys: Sequence[Key]) -> list[str] | None:
-    """An instance without one stands for itself."""
-    if not values.clusters:
-        return None
-    return [f"cluster {values.clusters[key]}" if key in values.clusters else f"instance {key}" for key in keys]
+    clusters = None
+    if a.clusters:  # an instance without one stands for itself
+        clusters = [f"cluster {a.clusters[key]}" if key in a.clusters else f"instance {key}" for key in keys]
+    return paired_difference(values_a, values_b, clusters=clusters, scale=scale)
 
 
 def _flips(
@@ -453,10 +449,7 @@ def _html(compared: Compared) -> str:
         reasons = [reason.message for reason in compared.reasons]
         return html.html_block(f"not comparable: {_names_of_models(compared)}", html.html_list(reasons))
     head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
-    ranks = [
-        f"{one.model.label}: rank {one.best}" + (f" to {one.worst}" if one.worst != one.best else "")
-        for one in compared.ranks
-    ]
+    ranks = [f"{one.model.label}: rank {one}" for one in compared.ranks]
     accepted = [f"accepted: {reason.message}" for reason in compared.accepted]
     return html.html_block(
         _names_of_models(compared),
@@ -483,13 +476,3 @@ def _table_cells(one: Comparison) -> tuple[str, ...]:
 
 def _names_of_models(compared: Compared) -> str:
     return ", ".join(f"{model.label} {model.name}" for model in compared.models)
-
-
-def _in_a_line(compared: Compared) -> str:
-    """For `repr`."""
-    if compared.comparable:
-        pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in compared.comparisons]
-        said = "; ".join([_names_of_models(compared), *pairs[:3], *(["..."] if len(pairs) > 3 else [])])
-    else:
-        said = f"{_names_of_models(compared)}; not comparable: {compared.reasons[0].message}"
-    return f"<Compared {one_line(said)}>"

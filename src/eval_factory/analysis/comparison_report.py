@@ -12,7 +12,6 @@ from eval_factory.analysis.paired import MCNEMAR, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
-from eval_factory.core.results import InstanceRecord
 from eval_factory.core.tables import Table, prose, screen
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.reader import StoredResult, load_result
@@ -37,14 +36,11 @@ def texts_of_flips(comparison: Comparison) -> Texts:
             if record.id in found and (record.split, record.perturbation) == (score.split or "", score.perturbation):
                 said = found[record.id]
                 said.setdefault("prompt", record.prompt)
-                said.setdefault("references", _correct(record))
+                right = (reference["text"] for reference in record.references if "correct" in reference["tags"])
+                said.setdefault("references", "; ".join(right))
                 trial = f" (trial {record.trial})" if record.trial else ""
                 said[f"{model.label}{trial}"] = record.completion or ""
     return found
-
-
-def _correct(record: InstanceRecord) -> str:
-    return "; ".join(reference["text"] for reference in record.references if "correct" in reference["tags"])
 
 
 _WIDTH = 80
@@ -92,15 +88,11 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
         for number, sentence in enumerate(sentences(one)):
             lines += _wrapped(sentence, "  " if number else "")
     for key, said in (texts or {}).items():
-        lines += ["", f"{key}", *(f"  {name}: {_end_of(value)}" for name, value in said.items())]
+        lines += ["", f"{key}"]
+        for name, value in said.items():  # the question stands at the end of a prompt, after the examples
+            end = one_line(value[-LONGEST_TEXT:], LONGEST_ESCAPE * LONGEST_TEXT)
+            lines.append(f"  {name}: {'... ' if len(value) > LONGEST_TEXT else ''}{end}")
     return "\n".join(lines) + "\n"
-
-
-def _end_of(value: str) -> str:
-    """The question stands at the end of a prompt, after the examples."""
-    return ("... " if len(value) > LONGEST_TEXT else "") + one_line(
-        value[-LONGEST_TEXT:], LONGEST_ESCAPE * LONGEST_TEXT
-    )
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
@@ -118,9 +110,7 @@ def _table(compared: Compared) -> Iterator[str]:
     ]
     yield from screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4))
     yield ""
-    for ranked in compared.ranks:
-        place = f"rank {ranked.best}" if ranked.best == ranked.worst else f"rank {ranked.best} to {ranked.worst}"
-        yield f"{ranked.model.label}: {place} of {len(compared.ranks)}"
+    yield from (f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}" for ranked in compared.ranks)
 
 
 def _interval(one: Comparison, between: str) -> str:
@@ -159,7 +149,10 @@ def _result(one: Comparison) -> str:
     else:
         where = "above" if found.difference > 0 else "below"
         said = f"no difference between {a} and {b} is shown; {b} is {where} {a} by {by}"
-    return f"{said} ({_evidence(found, one)}); {_power(found, one)}"
+    power = "this sample is too small to show any difference reliably"
+    if found.mde is not None:
+        power = f"this sample could have shown a difference of {_amount(found.mde, one)}"
+    return f"{said} ({_evidence(found, one)}); {power}"
 
 
 def _evidence(found: PairedDifference, one: Comparison) -> str:
@@ -169,12 +162,6 @@ def _evidence(found: PairedDifference, one: Comparison) -> str:
     corrected = "" if one.p_holm is None else f", {p_holm} corrected for the number of pairs"
     test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
     return f"95 % interval {_interval(one, ' to ')}; {test} p = {p_value}{corrected}".replace("p = < ", "p < ")
-
-
-def _power(found: PairedDifference, one: Comparison) -> str:
-    if found.mde is None:
-        return "this sample is too small to show any difference reliably"
-    return f"this sample could have shown a difference of {_amount(found.mde, one)}"
 
 
 def _flips(one: Comparison) -> Iterator[str]:

@@ -172,7 +172,7 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
         for evaluation in results.evaluations for cell in results.cells if cell.evaluation == evaluation
     ]  # fmt: skip
     yield "Scores", Table(head, rows, 4), NOTE
-    if len(results.evaluations) > 1 and words.has_win_rates(results):
+    if len(results.evaluations) > 1 and results.has_win_rates:
         yield "Win rates", words.win_rate_table(results.win_rates, tested=False), words.WIN_RATES
     pairs = words.pair_table(results.benchmarks, "result")
     if pairs.rows:

@@ -177,7 +177,7 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
     cost = words.total_cost(results)
     lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
     for title, section in (
-        ("Scores", _scores(results)),
+        ("Scores", _scores(results) if results.cells else []),
         ("Win rates", _win_rates(results)),
         ("Other metric groups", _groups(results)),
         ("Comparisons", _comparisons(results)),
@@ -191,15 +191,12 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
 
 
 def _scores(results: SuiteResults) -> Iterator[str]:
-    if not results.cells:
-        return
     heads = [Lines([name, words.metrics_of(results, name)]) for name in results.evaluations]
     rows = [
         [target, *(_value(results.cell(target, name)) for name in results.evaluations)] for target in results.targets
     ]
     yield from in_markdown(Table(["model", *heads], rows, len(heads)))
-    yield ""
-    yield "Each value with its 95 % interval and the instances that it is of (n)."
+    yield from ("", "Each value with its 95 % interval and the instances that it is of (n).")
     yield from _listed("Not reportable:", ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)))
 
 
@@ -223,7 +220,7 @@ def _listed(title: str, told: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _win_rates(results: SuiteResults) -> Iterator[str]:
-    if words.has_win_rates(results):
+    if results.has_win_rates:
         yield from (*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES)
     else:
         yield NO_WIN_RATES
@@ -305,9 +302,11 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         "win_rates": words.win_rate_table(results.win_rates),
         "runs": _runs_of_page(results, root),
     }
+    # the cells of models that none is shown to be better than
+    top = {(one.model.label, each.evaluation) for each in results.benchmarks for one in each.ranks if one.best == 1}
     text = page_environment().get_template("suite.html.j2").render(
         results=results, words=words, policy=policy(style, ""), style=Markup(STYLE), version=__version__,  # noqa: S704
-        link=lambda cell: link(cell, root), top=set(_top(results)), win_rates=words.has_win_rates(results),
+        link=lambda cell: link(cell, root), top=top, win_rates=results.has_win_rates,
         no_win_rates=NO_WIN_RATES, tables={name: _in_html(table) for name, table in tables.items()},
         groups=_groups_of_page(results), comparisons=list(_comparisons_of_page(results)), doubted=_doubted(results),
     )  # fmt: skip
@@ -318,12 +317,6 @@ def link(cell: CellResult, root: Path) -> str:
     """To the report of a run. It begins with `./` or `../`: whatever a folder is called, it is no address."""
     path = f"{folder_of(cell, root)}/{RunDir(cell.folder).report_html.name}"
     return quote(path if path.startswith("../") else f"./{path}", errors="surrogateescape")
-
-
-def _top(results: SuiteResults) -> Iterator[tuple[str, str]]:
-    """The cells of models that none is shown to be better than."""
-    for benchmark in results.benchmarks:
-        yield from ((one.model.label, benchmark.evaluation) for one in benchmark.ranks if one.best == 1)
 
 
 def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:

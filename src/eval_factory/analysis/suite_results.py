@@ -158,6 +158,10 @@ class SuiteResults:
     benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
+    @property
+    def has_win_rates(self) -> bool:
+        return any(one.win_rate is not None for one in self.win_rates)
+
     def cell(self, target: str, evaluation: str) -> CellResult | None:
         """None where the suite leaves it out."""
         return next((one for one in self.cells if (one.target, one.evaluation) == (target, evaluation)), None)

@@ -77,9 +77,7 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
 
 def cost(cell: CellResult) -> str:
     """US dollars; of what has a known price."""
-    if cell.cost is None:
-        return NOTHING
-    return ("at least " if cell.unpriced else "") + formats.money(cell.cost)
+    return NOTHING if cell.cost is None else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
 
 
 def total_cost(results: SuiteResults) -> str:
@@ -91,18 +89,10 @@ def total_cost(results: SuiteResults) -> str:
     return f"All that was paid for cost {'at least ' if least else ''}{formats.money(sum(known))}."
 
 
-def rank(best: int | None, worst: int | None) -> str:
-    if best is None or worst is None:
-        return NOTHING
-    return str(best) if best == worst else f"{best} to {worst}"
-
-
 def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
     """(evaluation, target) -> the ranks that it may have."""
     return {
-        (benchmark.evaluation, one.model.label): rank(one.best, one.worst)
-        for benchmark in results.benchmarks
-        for one in benchmark.ranks
+        (benchmark.evaluation, one.model.label): str(one) for benchmark in results.benchmarks for one in benchmark.ranks
     }
 
 
@@ -154,17 +144,16 @@ def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
     rows = []
     for one in sorted(rates, key=lambda one: (one.win_rate is None, -(one.win_rate or 0))):
         decided = NOTHING if one.won is None else f"{one.won} won, {one.lost} lost, {one.undecided} open"
-        ranks = rank(one.best_rank, one.worst_rank)
-        rows.append([one.model, _win_rate(one), ranks, *([decided] if tested else []), str(one.columns)])
+        rank = str(one.best_rank) if one.best_rank == one.worst_rank else f"{one.best_rank} to {one.worst_rank}"
+        rows.append([
+            one.model, _win_rate(one), NOTHING if one.best_rank is None else rank,
+            *([decided] if tested else []), str(one.columns),
+        ])  # fmt: skip
     return Table(head, rows, len(head) - 1)
 
 
 def _win_rate(one: WinRate) -> str:
     return formats.coefficient(one.win_rate, missing=NOTHING)
-
-
-def has_win_rates(results: SuiteResults) -> bool:
-    return any(one.win_rate is not None for one in results.win_rates)
 
 
 def group_tables(results: SuiteResults) -> dict[str, Table]:
