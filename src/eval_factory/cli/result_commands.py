@@ -267,7 +267,7 @@ def write_plots(folders: Sequence[Path], target: Path) -> None:
     Raises:
         EvalFactoryError: a folder holds no result.
     """
-    from eval_factory.report.plot_files import write_plot_files
+    from eval_factory.report.drawing import write_plot_files
 
     for path in write_plot_files(drawings_of(folders), target):
         click.echo(str(path))

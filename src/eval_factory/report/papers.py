@@ -150,14 +150,12 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
     endpoint = target.get("api_endpoint") or {}
-    judges = {role: asked for role, asked in record.endpoints.items() if role != MODEL_ROLE}
     odd = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
     odd_counts = {what: getattr(validity.instances, name) for what, name in odd.items()}
     groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
-    kappas = validity.jury.weighted_kappa if validity.jury else {}
     versions = {"eval-factory": record.eval_factory, "crfm-helm": record.helm, "Python": record.python}
     return {
-        **_task_facts(result, extra), **_model_facts(result, endpoint),
+        **_task_facts(result, extra), **_model_facts(result, endpoint), **_judge_facts(result),
         "result": result, "params": params, "extra": extra, "endpoint": endpoint, "intervals": forms()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
         "deviations": None if stamp is None or stamp.medhelm_settings is None else [
@@ -166,12 +164,6 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
         "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
         "groups_tested": any(score.stats.p_value is not None for score in groups),
         "odd_answers": [f"{count:,} {what}" for what, count in odd_counts.items() if count],
-        "judges": judges,
-        "judges_named": "; ".join(_judges(result, judges)),
-        "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
-        "kappas": [
-            f"{one_line(pair)} {formats.coefficient(kappa)}" for pair, kappa in kappas.items() if kappa is not None
-        ],
         "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
         "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
         "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
@@ -202,6 +194,19 @@ def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, A
         "is_demo": record.target == "demo baseline" and (model is None or model.model != "demo baseline"),
         "stated_models": [f"{one_line(name)} ({counted(count, 'answer')})" for name, count in stated.items()],
         "nature": _nature(main) if main is not None else [],
+    }
+
+
+def _judge_facts(result: TaskResult) -> dict[str, Any]:
+    judges = {role: asked for role, asked in result.provenance.endpoints.items() if role != MODEL_ROLE}
+    kappas = result.validity.jury.weighted_kappa if result.validity.jury else {}
+    return {
+        "judges": judges,
+        "judges_named": "; ".join(_judges(result, judges)),
+        "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
+        "kappas": [
+            f"{one_line(pair)} {formats.coefficient(kappa)}" for pair, kappa in kappas.items() if kappa is not None
+        ],
     }
 
 

@@ -121,7 +121,7 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
 
 def test_an_interval_that_is_not_known_is_not_told() -> None:
     for low, high in ((None, 0.7), (0.2, None), (math.nan, 0.7), (0.2, math.inf)):
-        assert PlottedValue("x", 0.5, low, high).told(Axis(0, 1, 0, 1)) == "0.500"
+        assert PlottedValue("x", 0.5, low, high).text(Axis(0, 1, 0, 1)) == "0.500"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,21 @@ import pytest
 from PIL import Image
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.report.drawing import COLOURS, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
-from eval_factory.report.plot_files import pixels_of, png, write_plot_files
+from eval_factory.report.drawing import (
+    COLOURS,
+    Circle,
+    Colour,
+    Drawing,
+    Line,
+    Polygon,
+    Rect,
+    Shape,
+    Text,
+    pixels_of,
+    png,
+    svg,
+    write_plot_files,
+)
 from eval_factory.report.plot_kinds import PlottedValue, dot_plot
 
 SCALE = 300 / 96
