@@ -21,7 +21,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
+from eval_factory.core.results import MODEL_ROLE, Provenance, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
 from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
@@ -146,16 +146,16 @@ def _template(text: str) -> Template:
 
 def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
     """What sentences are made of, beside the `facts` of papers.yml."""
-    record, validity, stamp = result.provenance, result.validity, result.comparability
+    validity, stamp = result.validity, result.comparability
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
     endpoint = target.get("api_endpoint") or {}
     odd = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
     odd_counts = {what: getattr(validity.instances, name) for what, name in odd.items()}
     groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
-    versions = {"eval-factory": record.eval_factory, "crfm-helm": record.helm, "Python": record.python}
     return {
         **_task_facts(result, extra), **_model_facts(result, endpoint), **_judge_facts(result),
+        **_program_facts(result.provenance),
         "result": result, "params": params, "extra": extra, "endpoint": endpoint, "intervals": forms()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
         "deviations": None if stamp is None or stamp.medhelm_settings is None else [
@@ -164,9 +164,6 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
         "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
         "groups_tested": any(score.stats.p_value is not None for score in groups),
         "odd_answers": [f"{count:,} {what}" for what, count in odd_counts.items() if count],
-        "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
-        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
-        "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
     }  # fmt: skip
 
 
@@ -194,6 +191,15 @@ def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, A
         "is_demo": record.target == "demo baseline" and (model is None or model.model != "demo baseline"),
         "stated_models": [f"{one_line(name)} ({counted(count, 'answer')})" for name, count in stated.items()],
         "nature": _nature(main) if main is not None else [],
+    }
+
+
+def _program_facts(record: Provenance) -> dict[str, Any]:
+    versions = {"eval-factory": record.eval_factory, "crfm-helm": record.helm, "Python": record.python}
+    return {
+        "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
+        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
+        "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
     }
 
 
