@@ -34,21 +34,21 @@ def texts_of_flips(comparison: Comparison) -> Texts:
         score = result.scores[comparison.metric]
         for record in result.instances:
             if record.id in found and (record.split, record.perturbation) == (score.split or "", score.perturbation):
-                said = found[record.id]
-                said.setdefault("prompt", record.prompt)
+                texts = found[record.id]
+                texts.setdefault("prompt", record.prompt)
                 right = (reference["text"] for reference in record.references if "correct" in reference["tags"])
-                said.setdefault("references", "; ".join(right))
+                texts.setdefault("references", "; ".join(right))
                 trial = f" (trial {record.trial})" if record.trial else ""
-                said[f"{model.label}{trial}"] = record.completion or ""
+                texts[f"{model.label}{trial}"] = record.completion or ""
     return found
 
 
 _WIDTH = 80
-MOST_IDS = 8
+MAX_IDS = 8
 """Ids of flipped instances that the text shows; JSON has all."""
-LONGEST_TEXT = 1_000
+MAX_TEXT = 1_000
 """Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
-LONGEST_ESCAPE = len(r"\U000e0001")
+_MAX_ESCAPE = len(r"\U000e0001")
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
@@ -87,11 +87,11 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
         lines.append("")
         for number, sentence in enumerate(sentences(one)):
             lines += _wrapped(sentence, "  " if number else "")
-    for key, said in (texts or {}).items():
+    for key, of_instance in (texts or {}).items():
         lines += ["", f"{key}"]
-        for name, value in said.items():  # the question stands at the end of a prompt, after the examples
-            end = one_line(value[-LONGEST_TEXT:], LONGEST_ESCAPE * LONGEST_TEXT)
-            lines.append(f"  {name}: {'... ' if len(value) > LONGEST_TEXT else ''}{end}")
+        for name, value in of_instance.items():  # the question stands at the end of a prompt, after the examples
+            end = one_line(value[-MAX_TEXT:], _MAX_ESCAPE * MAX_TEXT)
+            lines.append(f"  {name}: {'... ' if len(value) > MAX_TEXT else ''}{end}")
     return "\n".join(lines) + "\n"
 
 
@@ -143,16 +143,16 @@ def _result(one: Comparison) -> str:
     a, b = one.a.label, one.b.label
     by = _amount(abs(found.difference), one)
     if one.significant:
-        said = f"{b} is {'better' if one.advantage > 0 else 'worse'} than {a} by {by}"
+        text = f"{b} is {'better' if one.advantage > 0 else 'worse'} than {a} by {by}"
     elif found.difference == 0:
-        said = f"no difference between {a} and {b} is shown; their values are equal"
+        text = f"no difference between {a} and {b} is shown; their values are equal"
     else:
         where = "above" if found.difference > 0 else "below"
-        said = f"no difference between {a} and {b} is shown; {b} is {where} {a} by {by}"
+        text = f"no difference between {a} and {b} is shown; {b} is {where} {a} by {by}"
     power = "this sample is too small to show any difference reliably"
     if found.mde is not None:
         power = f"this sample could have shown a difference of {_amount(found.mde, one)}"
-    return f"{said} ({_evidence(found, one)}); {power}"
+    return f"{text} ({_evidence(found, one)}); {power}"
 
 
 def _evidence(found: PairedDifference, one: Comparison) -> str:
@@ -168,8 +168,8 @@ def _flips(one: Comparison) -> Iterator[str]:
     word = "right" if one.right_or_wrong else "better"
     for model, ids in ((one.a, one.flips.a_only), (one.b, one.flips.b_only)):
         alone = f"{word} in {model.label} alone" if one.right_or_wrong else f"{word} in {model.label}"
-        more = f", and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-        listed = f": {', '.join(one_line(key) for key in ids[:MOST_IDS])}{more}" if ids else ""
+        more = f", and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+        listed = f": {', '.join(one_line(key) for key in ids[:MAX_IDS])}{more}" if ids else ""
         yield f"{len(ids)} {alone}{listed}."
 
 

@@ -1,4 +1,4 @@
-"""A policy held against results: each limit is kept, broken, or the sample is too small to say."""
+"""A policy held against results: each limit is kept or broken, or the sample is too small to say."""
 
 from __future__ import annotations
 
@@ -207,11 +207,11 @@ def _least(score: Score, least: float, direction: Direction | None, group: str |
         return Check("min", outcome, message, group, least, score.value, low, high)
 
     if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
-        told = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
-        return check(Verdict.FAIL, told)
+        message = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
+        return check(Verdict.FAIL, message)
     if low is None or high is None:
-        told = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
-        return check(Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE, told)
+        message = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
+        return check(Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE, message)
     between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
     outcome, words = Verdict.INCONCLUSIVE, "may be below or above"
     if low >= least:

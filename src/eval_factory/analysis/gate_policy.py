@@ -77,7 +77,7 @@ class BenchmarkLimits(Defaults):
 
 
 class PolicyFile(_Described):
-    """The whole file."""
+    """The file."""
 
     version: Literal[1]
     """Of this format."""
@@ -184,13 +184,13 @@ _Schema = dict[str, Any]
 
 def gate_policy_schema() -> _Schema:
     """What a policy may hold."""
-    whole = PolicyFile.model_json_schema()
+    schema = PolicyFile.model_json_schema()
     about = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: policy of a gate",
         "description": "What a candidate's results have to keep (docs/gate.md).",
     }
-    return about | _plain(whole, whole["$defs"]) | about
+    return about | _plain(schema, schema["$defs"]) | about
 
 
 def _plain(schema: Mapping[str, Any], models: Mapping[str, _Schema]) -> _Schema:

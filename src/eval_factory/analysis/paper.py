@@ -1,6 +1,6 @@
 """What is written for papers of one run, of a suite, or of runs beside each other: `report --for`.
 
-Of several runs, what holds for all is said once; what holds for some, once with their names. Tables have an interval
+Of several runs, what holds for all is written once; what holds for some, once with their names. Tables have an interval
 with each score, and the ranks that a model may have.
 """
 
@@ -92,13 +92,13 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
     stored = [load_result(run) for run in runs]
     names = [(one.result.provenance.target, one.result.task) for one in stored]
     for run, one, (target, task) in zip(runs, stored, names, strict=True):
-        told = target if names.count((target, task)) == 1 else f"{target} ({run})"
-        yield FinishedCell(one_line(told), one_line(task), RunStatus(one.result.status), run)
+        name = target if names.count((target, task)) == 1 else f"{target} ({run})"
+        yield FinishedCell(one_line(name), one_line(task), RunStatus(one.result.status), run)
 
 
 @dataclass(frozen=True)
 class _Several:
-    """Runs that are told of together."""
+    """Runs that are described together."""
 
     results: SuiteResults
     cite: Citations
@@ -130,12 +130,12 @@ class _Several:
         return [f"Of {target} on {evaluation}: {' '.join(run.said(template))}" for (target, evaluation), run in runs]
 
     def _named(self, of: Sequence[tuple[str, str]]) -> str:
-        """The names of runs: none of all, of whole benchmarks or models those, else each."""
+        """The names of runs: none of all, of complete benchmarks or models those, else each."""
         if len(of) == len(self.runs):
             return ""
-        for place, word in ((1, "On"), (0, "Of")):
-            names = list(dict.fromkeys(one[place] for one in of))
-            if len(of) == sum(one[place] in names for one in self.runs):
+        for axis, word in ((1, "On"), (0, "Of")):
+            names = list(dict.fromkeys(one[axis] for one in of))
+            if len(of) == sum(one[axis] in names for one in self.runs):
                 return f"{word} {enumerated(names)}"
         return f"Of {enumerated([f'{target} on {evaluation}' for target, evaluation in of])}"
 

@@ -1,4 +1,4 @@
-"""A suite's results as documents, CSV, Markdown and a page, and all of its files written: each whole or not at all."""
+"""A suite's results as documents, CSV, Markdown and a page, and its files written: each complete or not at all."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[st
     run computed one.
 
     Args:
-        root: the folder that the cells' folders are told relative to; as they are if not given.
+        root: the folder that the cells' folders are relative to; as they are without it.
     """
     found = []
     for cell in results.cells:
@@ -212,9 +212,9 @@ def _doubted(results: SuiteResults) -> list[CellResult]:
     return [cell for cell in results.cells if cell.value is not None and not cell.reportable]
 
 
-def _listed(title: str, told: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _listed(title: str, reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
     """A list of names, each with a reason; nothing without one."""
-    items = [f"- {prose(name)}: {prose(reason)}" for name, reason in told]
+    items = [f"- {prose(name)}: {prose(reason)}" for name, reason in reasons]
     if items:
         yield from ("", title, "", *items)
 
@@ -291,7 +291,7 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
-    """The whole page.
+    """The page.
 
     Args:
         root: the suite's folder, where the page will be: links to the runs' reports are relative to it.
@@ -357,11 +357,11 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir 
     Raises:
         OSError: the folder cannot be written.
     """
-    whole = results_document(results, folder.root)
-    documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
+    document = results_document(results, folder.root)
+    documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder
     write_atomic(into.results_csv, csv_text(result_rows(results, folder.root)))
     write_atomic(into.results_md, suite_markdown(results, folder.root))
     write_atomic(into.results_html, suite_page(results, folder.root))
     write_atomic(into.usage_yaml, to_yaml(usage_document(results)))
-    write_atomic(into.results_yaml, to_yaml(whole))
+    write_atomic(into.results_yaml, to_yaml(document))

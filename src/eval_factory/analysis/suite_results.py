@@ -167,7 +167,7 @@ class SuiteResults:
         return next((one for one in self.cells if (one.target, one.evaluation) == (target, evaluation)), None)
 
 
-_LONGEST_REASON = 2_000
+_MAX_REASON = 2_000
 """Characters."""
 _NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading a document can lead to that somebody changed by hand, where it still has the shape of a result."""
@@ -204,7 +204,7 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
 
 def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
     """With the values by instance; None where there is no main score."""
-    reason = None if cell.reason is None else one_line(cell.reason, _LONGEST_REASON)
+    reason = None if cell.reason is None else one_line(cell.reason, _MAX_REASON)
     bare = CellResult(cell.target, cell.evaluation, cell.status, cell.folder, reason)
     if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
         return bare, None
@@ -214,7 +214,7 @@ def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
         why = str(error)
     except _NOT_OURS as error:
         why = f"{cell.folder}: its result is not as eval-factory writes it ({type(error).__name__}: {error})"
-    return replace(bare, status=RunStatus.FAILED, reason=one_line(why, _LONGEST_REASON)), None
+    return replace(bare, status=RunStatus.FAILED, reason=one_line(why, _MAX_REASON)), None
 
 
 def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[CellResult, Side | None]:

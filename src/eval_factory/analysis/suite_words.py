@@ -134,8 +134,8 @@ def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
 
 def _difference(points: float, one: Comparison) -> str:
     """A share as points of 100; zero has no sign."""
-    told = difference(formats.rounded(points), one.scale, sign="+")
-    return told if float(told) else told[1:]
+    shown = difference(formats.rounded(points), one.scale, sign="+")
+    return shown if float(shown) else shown[1:]
 
 
 def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
@@ -178,7 +178,7 @@ def _group_rows(results: SuiteResults, group: str, evaluation: str) -> Iterator[
 
 
 def efficiency_table(results: SuiteResults) -> Table | None:
-    """HELM's seventh group. It has no place among the results: no two runs have the same times."""
+    """HELM's seventh group. It is not among the results: no two runs have the same times."""
     rows: list[list[TableCell]] = []
     for evaluation in results.evaluations:
         cells = [results.cell(target, evaluation) for target in results.targets]

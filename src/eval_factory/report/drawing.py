@@ -90,7 +90,7 @@ class Text:
     colour: Colour = "ink"
     size: float = FONT_SIZE
     title: str = ""
-    """The whole of what was cut."""
+    """The uncut text, where `text` is cut."""
 
 
 Shape = Line | Rect | Circle | Polygon | Text
@@ -124,10 +124,10 @@ def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
 
 
 def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Text:
-    """A foreign text in so much room, with the whole of it as its title where it was cut."""
+    """A foreign text in so much room, with the uncut text as its title where it was cut."""
     shown = fitted(text, width)
-    whole = one_line(text, MAX_TITLE)
-    return Text(x, y, shown, anchor, title="" if shown == whole else whole)
+    uncut = one_line(text, MAX_TITLE)
+    return Text(x, y, shown, anchor, title="" if shown == uncut else uncut)
 
 
 def diamond(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Polygon:

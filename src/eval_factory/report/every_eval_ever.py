@@ -138,15 +138,15 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     developer, model = _names_of_model(stored, publisher)
     # a UUID of the form of version 4, made of the result: a second export writes the same file
     name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
-    place = Path("data", *map(_component, (stored.result.task, developer, model)))
+    inside = Path("data", *map(_component, (stored.result.task, developer, model)))
     record = aggregate(stored, publisher, now=now)
-    samples = place / f"{name}_samples.jsonl"
+    samples = inside / f"{name}_samples.jsonl"
     if stored_facts.texts_may_leave(stored):
         record |= _write_samples(stored, record, folder, samples)
     else:
         (folder / samples).unlink(missing_ok=True)
     check_record(record, "aggregate")
-    path = folder / place / f"{name}.json"
+    path = folder / inside / f"{name}.json"
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
 
@@ -184,16 +184,16 @@ def _component(name: str) -> str:
 
 def _names_of_model(stored: StoredResult, publisher: Publisher) -> tuple[str, str]:
     """(developer, model)."""
-    whole = stored_facts.model_id(stored)
-    developer, slash, name = whole.partition("/")
+    model = stored_facts.model_id(stored)
+    developer, slash, name = model.partition("/")
     if slash and developer and name:
         return publisher.developer or developer, name
     if publisher.developer is None:
         raise ConfigError(
-            f"{stored.folder}: the model id {whole!r} does not say who developed the model\n"
+            f"{stored.folder}: the model id {model!r} does not say who developed the model\n"
             "  give --developer NAME, as it is called on the Hugging Face Hub"
         )
-    return publisher.developer, whole
+    return publisher.developer, model
 
 
 def _model_info(stored: StoredResult, publisher: Publisher) -> dict[str, Any]:

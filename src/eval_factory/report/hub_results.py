@@ -86,7 +86,7 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str 
         parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
     of_all = "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"
     parts.append(f"{instances.scored} instances scored{of_all}")
-    if revision is None:  # the pinned one is what the run was told to read
+    if revision is None:  # the pinned one is what the run was configured to read
         parts.append("at an unknown revision of the data")
     extra = (stored.config.get("params") or {}).get("extra") or {}
     parts += [f"{name}: {extra[name]}" for name in PARTS_OF_DATA if extra.get(name) is not None]

@@ -119,7 +119,7 @@ def log_run(run: MlflowRun, client: Any, experiment: str) -> Logged:
 
 
 def _send(run: MlflowRun, client: Any, run_id: str) -> None:
-    """The run is FINISHED when it is whole; a part that was interrupted is FAILED, and no result."""
+    """The run is FINISHED when it is complete; one that was interrupted is FAILED, and no result."""
     status = "FAILED"
     try:
         for name, value in run.params.items():

@@ -167,11 +167,11 @@ _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_metho
 def _configuration(rundir: RunDir, document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """`config` and `target` with the defaults that run_config.yml has, where it is there."""
     try:
-        whole = parse_own(rundir.run_config.read_text(encoding="utf-8"))
-        whole = {name: dict(whole[name]) for name in ("config", "target")}
+        stored = parse_own(rundir.run_config.read_text(encoding="utf-8"))
+        stored = {name: dict(stored[name]) for name in ("config", "target")}
     except (OSError, ValueError, TypeError, KeyError):
-        whole = {"config": {}, "target": {}}
-    return _over(whole["config"], document["config"]), _over(whole["target"], document["target"])
+        stored = {"config": {}, "target": {}}
+    return _over(stored["config"], document["config"]), _over(stored["target"], document["target"])
 
 
 def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
 
 
 def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split: str | None) -> dict[str, Score]:
-    """What a group's score does not say of its metric, the score of that name of the whole does."""
+    """What a group's score does not say of its metric, the score of that name over all instances does."""
     found = {}
     for name, document in metrics["score"]["scores"].items():
         known: dict[str, Any] = {"metric": name, "split": main_split}
@@ -261,14 +261,14 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
         ConfigError: a suite has several benchmarks; the message says how to choose.
         PrerequisiteError: what `run_folders` raises.
     """
-    given = [Path(folder) for folder in folders]
-    runs = run_folders(given)
-    several = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in given)
+    paths = [Path(folder) for folder in folders]
+    runs = run_folders(paths)
+    several = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in paths)
     names = list(dict.fromkeys(run.name for run in runs))
     if several and len(names) > 1:
         one = " ".join(str(run) for run in runs if run.name == names[0])
         table = "; ".join(
-            f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite_folder(folder)
+            f"{SuiteDir(folder).results_md} has those of each" for folder in paths if is_suite_folder(folder)
         )
         raise ConfigError(
             f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:_MAX_NAMED])});"
@@ -310,7 +310,7 @@ def _runs_of(folder: Path) -> list[Path]:
 
 
 def _table(path: Path) -> list[tuple[str, str]]:
-    """(target, evaluation) of each run in the table; none where it is not there, or not whole."""
+    """(target, evaluation) of each run in the table; none where it is not there, or not complete."""
     try:
         cells = parse_own(path.read_text(encoding="utf-8"))["cells"]
         return [(str(cell["target"]), str(cell["evaluation"])) for cell in cells]

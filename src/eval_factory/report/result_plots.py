@@ -86,9 +86,9 @@ def groups_plot(result: TaskResult, group_field: str) -> Drawing | None:
     ]
     if not rows:
         return None
-    whole = result.scores.get(metric)
-    elsewhere = 0 if whole is None else max(0, whole.stats.count - sum(row.count or 0 for row in rows))
-    scale, value = (None, None) if whole is None else (whole.scale, whole.value)
+    main = result.scores.get(metric)
+    elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
+    scale, value = (None, None) if main is None else (main.scale, main.value)
     title = f"{result.task}: {metric} by {group_field}"
     return dot_plot(title, rows, axis_label=metric, scale=scale, whole=value, elsewhere=elsewhere)
 
@@ -138,13 +138,13 @@ def _marks(floor: Floor) -> Iterator[Mark]:
 
 def _counts(instances: Instances) -> Iterator[tuple[str, int]]:
     always = (_GOOD, "failed")
-    told = {
+    named = {
         _GOOD: instances.scored, "failed": instances.failed, "empty": instances.empty, "cut off": instances.truncated,
         "filtered": instances.filtered, "unjudged": instances.unjudged, "in no form asked for": instances.unparsed,
         "refused": instances.refused, "thinking unfinished": instances.thinking_unfinished,
         "prompt cut": instances.prompt_truncated,
     }  # fmt: skip
-    return ((name, count) for name, count in told.items() if count or name in always)
+    return ((name, count) for name, count in named.items() if count or name in always)
 
 
 def _rating(judge: str, mean: float, validity: Validity) -> str:

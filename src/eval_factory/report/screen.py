@@ -22,7 +22,7 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
     validity = result.validity
     lines = [
         _main_score(result),
-        *(f"  {told}" for told in _corrected(result)),
+        *(f"  {line}" for line in _corrected(result)),
         *([] if result.clinicians is None else [f"  {clinician_headline(result.clinicians)}"]),
         *_floor(result),
         *(f"  {line}" for line in [choice_order_line(result)] if line is not None),
@@ -89,12 +89,12 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
         if other == split:
             continue
         label = f"{main.metric}@{other}" if main else ""
-        told = (
+        value = (
             f": {label} = {formats.score(result.scores[label].value)}"
             if label in result.scores
             else " have no such score"
         )
-        yield f"  split {other}: {counted(count, 'instance')} more{told}"
+        yield f"  split {other}: {counted(count, 'instance')} more{value}"
 
 
 def _instances(result: TaskResult) -> str:

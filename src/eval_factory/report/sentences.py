@@ -54,7 +54,7 @@ class Trouble:
     """Something that went wrong with some of the instances."""
 
     count: int
-    said: str
+    text: str
     flag: str
     """By which the table shows them (`instance_data.FLAGS`)."""
 
@@ -120,9 +120,9 @@ def meaning(result: TaskResult) -> str:
     }
     unit = counts.get(score.unit or "")
     way = {True: "higher is better", False: "lower is better", None: ""}[score.higher_is_better]
-    told = "; ".join(part for part in (f"it is {unit}" if unit else "", way) if part)
+    parts = "; ".join(part for part in (f"it is {unit}" if unit else "", way) if part)
     over = f"over {counted(score.stats.count, 'instance')}"
-    return f"{result.main_metric}, {over}" + (f" ({told})." if told else ".")
+    return f"{result.main_metric}, {over}" + (f" ({parts})." if parts else ".")
 
 
 def how_sure(result: TaskResult) -> str:
@@ -147,7 +147,7 @@ def missing_scores(result: TaskResult) -> str:
 
 def troubles(instances: Instances) -> Iterator[Trouble]:
     """What went wrong, the worst first."""
-    told = (
+    counts = (
         (instances.failed, "got no answer: the request failed", "failed"),
         (instances.filtered, "withheld by the endpoint's content filter", "filtered"),
         (instances.empty, "answered with nothing at all", "empty"),
@@ -158,7 +158,7 @@ def troubles(instances: Instances) -> Iterator[Trouble]:
         (instances.refused, "declined by the model", "refused"),
         (instances.truncated, "ended at the token limit", "cut_off"),
     )
-    return (Trouble(count, said, flag) for count, said, flag in told if count)
+    return (Trouble(count, text, flag) for count, text, flag in counts if count)
 
 
 def beside_chance(result: TaskResult, label: str) -> str:
@@ -207,9 +207,9 @@ def rubric_headline(found: RubricReport) -> str:
     """One line: how many criteria are met, and how far the judges agree."""
     votes = found.criteria
     rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
-    told = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
-    told += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
-    return "; ".join([", ".join(told), *_agreement(found)])
+    parts = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
+    parts += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
+    return "; ".join([", ".join(parts), *_agreement(found)])
 
 
 def _agreement(found: RubricReport) -> Iterator[str]:
@@ -264,8 +264,8 @@ def clinician_lines(found: Clinicians) -> Iterator[str]:
 def agreement_text(one: Agreement) -> str:
     """The measures that are defined."""
     named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
-    told = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
-    return f"{told or 'not defined'} (n = {one.n})"
+    measures = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
+    return f"{measures or 'not defined'} (n = {one.n})"
 
 
 def bias_text(one: JudgeAgreement) -> str:

@@ -1,4 +1,4 @@
-"""What every export has to know of a stored result: of which task and model it is, and what of it may be given away."""
+"""What every export has to know of a stored result: of which task and model it is, and what of it may be passed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes every report of a result into the output folder, redacted, each file whole or not at all."""
+"""Writes every report of a result into the output folder, redacted, each file complete or not at all."""
 
 from __future__ import annotations
 

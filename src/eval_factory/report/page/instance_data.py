@@ -82,20 +82,20 @@ def criteria_rows(
             [shortened_text(tag) for tag in one["tags"][:MAX_TAGS] if with_texts or tag in tags],
             one["verdict"],
             points_lost(one),
-            [[judge, _decision(said), _words(said) if with_texts else None] for judge, said in one["judges"].items()],
+            [[judge, _decision(vote), _words(vote) if with_texts else None] for judge, vote in one["judges"].items()],
         ]
         for number, one in enumerate(criteria, 1)
     ]
     return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
 
 
-def _decision(said: Mapping[str, Any]) -> int | None:
-    met = said.get("criteria_met")
+def _decision(vote: Mapping[str, Any]) -> int | None:
+    met = vote.get("criteria_met")
     return int(met) if isinstance(met, bool) else None
 
 
-def _words(said: Mapping[str, Any]) -> str | None:
-    found = said.get("explanation", said.get("error"))
+def _words(vote: Mapping[str, Any]) -> str | None:
+    found = vote.get("explanation", vote.get("error"))
     return None if found is None else shortened_text(str(found))
 
 
@@ -396,10 +396,10 @@ class InstancePacker:
             "chunk": _CHUNK, "flags": _FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
             "metric": None if self.main is None else self.main.metric, **lost,
         })  # fmt: skip
-        numbers = {place: number for number, place in enumerate(most)}
+        numbers = {label: number for number, label in enumerate(most)}
         for row, members in zip(self._rows, numbered, strict=True):
-            bits = sum(1 << place for place, flag in enumerate(_FLAGS) if flag in row.flags)
-            cost = [[numbers[place] for place in row.lost if place in numbers]] if numbers else []
+            bits = sum(1 << bit for bit, flag in enumerate(_FLAGS) if flag in row.flags)
+            cost = [[numbers[label] for label in row.lost if label in numbers]] if numbers else []
             shown = [row.latency_s, row.tokens, row.preview, row.answer]
             yield json_line([*row.key, row.value, bits, members, *shown, *cost])
 
@@ -435,8 +435,8 @@ def _text_of_prompt(record: InstanceRecord) -> str:
     """Without the system prompt, which all have."""
     if not record.turns:
         return record.prompt
-    said = [turn.get("content") for turn in record.turns if turn.get("role") != "system"]
-    return "\n".join(one for one in said if isinstance(one, str)) or record.prompt
+    texts = [turn.get("content") for turn in record.turns if turn.get("role") != "system"]
+    return "\n".join(one for one in texts if isinstance(one, str)) or record.prompt
 
 
 def first_words(text: str, length: int) -> str:
