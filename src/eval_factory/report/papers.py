@@ -290,7 +290,8 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     results, interpretation, kind of test, data and process; every text may be Markdown. A result is a label and a value
     as JSON: its kinds `single` and `estimate_ci` are those of the examples beside the schema.
     """
-    card, kinds = forms()["model_card"], []
+    card = forms()["model_card"]
+    kinds: list[dict[str, Any]] = []
     scores = {name: _value(score) for name, score in result.scores.items()}
     main, counts = result.main_metric, result.validity.instances
     groups = {

@@ -263,22 +263,20 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
     """
     paths = [Path(folder) for folder in folders]
     runs = run_folders(paths)
-    several = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in paths)
+    of_suites = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in paths)
     names = list(dict.fromkeys(run.name for run in runs))
-    if several and len(names) > 1:
+    if of_suites and len(names) > 1:
         one = " ".join(str(run) for run in runs if run.name == names[0])
-        table = "; ".join(
-            f"{SuiteDir(folder).results_md} has those of each" for folder in paths if is_suite_folder(folder)
-        )
+        tables = [f"{SuiteDir(path).results_md} has those of each; " for path in paths if is_suite_folder(path)]
         raise ConfigError(
             f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:_MAX_NAMED])});"
-            f" {f'{table}; ' if table else ''}for {names[0]} alone: eval-factory {command} {one}"
+            f" {''.join(tables)}for {names[0]} alone: eval-factory {command} {one}"
         )
     return runs
 
 
 def _is_run(folder: Path) -> bool:
-    """An output folder without a result holds at most results of another configuration, which were moved aside."""
+    """An output folder without a result holds at most archived results of another configuration."""
     rundir = RunDir(folder)
     return rundir.evaluation_config.exists() or rundir.marker.exists()
 

@@ -29,7 +29,7 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
         *_other_splits(result),
         _instances(result),
         *_failures(validity.failures),
-        *_jury(validity.jury),
+        *([] if validity.jury is None or not validity.jury.means else [_jury(validity.jury)]),
         *([] if validity.rubric is None else [f"  criteria: {rubric_headline(validity.rubric)}"]),
         *_usage(result.usage),
         *_comparability(result.comparability),
@@ -124,11 +124,10 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
         yield f"  {counted(more, 'more cause')} of failures: validity.failures, report.html"
 
 
-def _jury(jury: JuryReport | None) -> Iterator[str]:
-    if jury is not None and jury.means:
-        means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
-        alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
-        yield f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
+def _jury(jury: JuryReport) -> str:
+    means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
+    alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
+    return f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
 
 
 def _usage(usage: Usage) -> Iterator[str]:
