@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from eval_factory.core import formats
@@ -49,16 +49,6 @@ _SHARE = "share"
 _IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """Something that went wrong with some of the instances."""
-
-    count: int
-    text: str
-    flag: str
-    """By which the table shows them (`instance_data.FLAGS`)."""
-
-
 def about(task: str) -> str:
     """What a task is, where eval-factory brings it along; empty of custom benchmarks."""
     return next((one.description for one in load_framework().evaluations if one.name == task), "")
@@ -84,9 +74,7 @@ def amount(value: float, score: Scaled) -> str:
 
 def interval_text(score: Score) -> str:
     low, high = score.stats.ci_low, score.stats.ci_high
-    if low is None or high is None:
-        return ""
-    return f"{amount(low, score)} to {amount(high, score)}"
+    return "" if low is None or high is None else f"{amount(low, score)} to {amount(high, score)}"
 
 
 def measured(result: TaskResult, who: str = "The model") -> str:
@@ -145,8 +133,8 @@ def missing_scores(result: TaskResult) -> str:
     return f"{instances.scored:,} of {instances.requested:,} instances have a score of their own.{again}"
 
 
-def troubles(instances: Instances) -> Iterator[Trouble]:
-    """What went wrong, the worst first."""
+def troubles(instances: Instances) -> Iterator[tuple[int, str, str]]:
+    """(instances, what went wrong with them, the flag by which the table shows them), the worst first."""
     counts = (
         (instances.failed, "got no answer: the request failed", "failed"),
         (instances.filtered, "withheld by the endpoint's content filter", "filtered"),
@@ -158,7 +146,7 @@ def troubles(instances: Instances) -> Iterator[Trouble]:
         (instances.refused, "declined by the model", "refused"),
         (instances.truncated, "ended at the token limit", "cut_off"),
     )
-    return (Trouble(count, text, flag) for count, text, flag in counts if count)
+    return ((count, text, flag) for count, text, flag in counts if count)
 
 
 def beside_chance(result: TaskResult, label: str) -> str:
@@ -282,8 +270,8 @@ def choice_order_line(result: TaskResult) -> str | None:
     record = result.validity.choice_orders
     if record is None:
         return None
-    kept = sum(record.kept.values())
-    left = f"; {counted(kept, 'question')} left as they are" if kept else ""
+    unchanged = sum(record.kept.values())
+    left = f"; {counted(unchanged, 'question')} left as they are" if unchanged else ""
     changed = record.changed
     if changed is None:
         return f"order of the choices: no question was answered in two orders{left}"
