@@ -289,15 +289,13 @@ def _runs_of(folder: Path) -> list[Path]:
         )
     if _is_run(folder):
         return [folder]
-    suite = SuiteDir(folder)
-    of_suite = is_suite_folder(folder)
+    table, of_suite = SuiteDir(folder).results_yaml, is_suite_folder(folder)
     found = [path.parent for path in sorted(folder.glob(f"{'*/' * (1 + of_suite)}{_RESULT}"))]
     found = [run for run in found if not run.relative_to(folder).parts[0].startswith(".")]
-    refuse_foreign(folder, [*(run / _RESULT for run in found), *([suite.results_yaml] if of_suite else [])])
+    refuse_foreign(folder, [*(run / _RESULT for run in found), *([table] if of_suite else [])])
     if not of_suite:
         return found or [folder]
-    order = _table(suite.results_yaml)
-    runs = {(run.parent.name, run.name): run for run in found}
+    order, runs = _table(table), {(run.parent.name, run.name): run for run in found}
     in_order = [runs[name] for name in order if name in runs] if order else found
     if not in_order:
         raise PrerequisiteError(
