@@ -241,9 +241,10 @@ def compare(
         Pair(model_a, model_b, _compared(a, b, (model_a, model_b), name, margin))
         for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2)
     ]
-    several = len(models) > 2
-    comparisons = [pair.comparison for pair in (corrected(pairs) if several else pairs) if pair.comparison is not None]
-    return Compared(models, (), tuple(found), tuple(comparisons), ranked(models, comparisons) if several else ())
+    if len(models) > 2:
+        pairs = list(corrected(pairs))
+    comparisons = tuple(pair.comparison for pair in pairs if pair.comparison is not None)
+    return Compared(models, (), tuple(found), comparisons, ranked(models, pairs) if len(models) > 2 else ())
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
@@ -272,16 +273,17 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     )
 
 
-def better_and_worse(comparisons: Iterable[Comparison], below: float = ALPHA) -> Iterator[tuple[Model, Model]]:
+def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[Model, Model]]:
     """(better, worse) of the pairs whose corrected test shows a difference at this level."""
-    for one in comparisons:
-        if one.significant and one.p_holm is not None and one.p_holm < below:
+    for pair in pairs:
+        one = pair.comparison
+        if one is not None and one.significant and one.p_holm is not None and one.p_holm < below:
             yield (one.b, one.a) if one.advantage > 0 else (one.a, one.b)
 
 
-def ranked(models: Sequence[Model], comparisons: Iterable[Comparison]) -> tuple[Ranked, ...]:
+def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
     """The ranks that the corrected comparisons leave open."""
-    shown = [(models.index(better), models.index(worse)) for better, worse in better_and_worse(comparisons)]
+    shown = [(models.index(better), models.index(worse)) for better, worse in better_and_worse(pairs)]
     return tuple(Ranked(model, *ends) for model, ends in zip(models, rank_intervals(len(models), shown), strict=True))
 
 

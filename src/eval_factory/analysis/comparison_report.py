@@ -44,7 +44,7 @@ def texts_of_flips(comparison: Comparison) -> Texts:
 
 
 _WIDTH = 80
-MAX_IDS = 8
+MAX_FLIPS = 8
 """Ids of flipped instances that the text shows; JSON has all."""
 MAX_TEXT = 1_000
 """Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
@@ -168,8 +168,8 @@ def _flips(one: Comparison) -> Iterator[str]:
     word = "right" if one.right_or_wrong else "better"
     for model, ids in ((one.a, one.flips.a_only), (one.b, one.flips.b_only)):
         alone = f"{word} in {model.label} alone" if one.right_or_wrong else f"{word} in {model.label}"
-        more = f", and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
-        listed = f": {', '.join(one_line(key) for key in ids[:MAX_IDS])}{more}" if ids else ""
+        more = f", and {len(ids) - MAX_FLIPS} more" if len(ids) > MAX_FLIPS else ""
+        listed = f": {', '.join(one_line(key) for key in ids[:MAX_FLIPS])}{more}" if ids else ""
         yield f"{len(ids)} {alone}{listed}."
 
 

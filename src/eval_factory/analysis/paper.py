@@ -144,10 +144,7 @@ class _Several:
         if item not in forms()["comparison"] or (item != "5e" and len(self.results.targets) < 2):
             return []
         benchmarks = self.results.benchmarks
-        methods = [
-            one.comparison.paired.method
-            for benchmark in benchmarks for one in benchmark.pairs if one.comparison is not None
-        ]  # fmt: skip
+        methods = [one.paired.method for benchmark in benchmarks for one in benchmark.comparisons]
         values = {
             "compared": words.pair_rows(benchmarks),
             "refused": [(one.evaluation, *pair) for one in benchmarks for pair in words.refused_pairs(one)],

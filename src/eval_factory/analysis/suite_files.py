@@ -339,7 +339,7 @@ def _comparisons_of_page(results: SuiteResults) -> Iterator[dict[str, Any]]:
                 "benchmark": benchmark,
                 "table": _in_html(table),
                 "compared": len(table.rows),
-                "shown": sum(one.comparison is not None and one.comparison.significant for one in benchmark.pairs),
+                "shown": sum(one.significant for one in benchmark.comparisons),
                 "refused": words.refused_pairs(benchmark),
             }
 

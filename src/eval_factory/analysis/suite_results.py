@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from eval_factory.analysis.comparison import Pair, Ranked, better_and_worse, compare_pairs, corrected, ranked
+from eval_factory.analysis.comparison import (
+    Comparison,
+    Pair,
+    Ranked,
+    better_and_worse,
+    compare_pairs,
+    corrected,
+    ranked,
+)
 from eval_factory.analysis.comparison_reasons import Side, values_of
 from eval_factory.analysis.paired import ALPHA
 from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, GroupScore, WinRate, group_scores, win_rates
@@ -123,6 +131,10 @@ class ComparedBenchmark:
     pairs: tuple[Pair, ...]
     ranks: tuple[Ranked, ...]
     """Of the models that could be compared with another."""
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        return [pair.comparison for pair in self.pairs if pair.comparison is not None]
 
 
 @dataclass(frozen=True)
@@ -265,9 +277,8 @@ def _timed(records: Iterable[InstanceRecord], main: Score, times: list[float]) -
 
 def _benchmark(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
     pairs = compare_pairs(sides)
-    comparisons = [pair.comparison for pair in pairs if pair.comparison is not None]
-    models = list(dict.fromkeys(model for one in comparisons for model in (one.a, one.b)))
-    return ComparedBenchmark(evaluation, pairs, ranked(models, comparisons))
+    models = list(dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b)))
+    return ComparedBenchmark(evaluation, pairs, ranked(models, pairs))
 
 
 def _columns(
@@ -311,9 +322,8 @@ def _column(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult], ce
     values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
     first = next(iter(entering.values()))
     shown, surely = (
-        frozenset((better.label, worse.label) for better, worse in better_and_worse(found, below))
+        frozenset((better.label, worse.label) for better, worse in better_and_worse(pairs, below))
         for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
-        for found in [[pair.comparison for pair in pairs if pair.comparison is not None]]
     )
     return Column(benchmark.evaluation, values, first.higher_is_better is False, shown, surely, first.task)
 

@@ -103,7 +103,7 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
     """The cells below `PAIR_HEAD` of each pair that was compared."""
     found = []
     for benchmark in benchmarks:
-        for one in (pair.comparison for pair in benchmark.pairs if pair.comparison is not None):
+        for one in benchmark.comparisons:
             ends = (one.paired.ci_low, one.paired.ci_high)
             interval = (
                 NOTHING if None in ends else " to ".join(_difference(end, one) for end in ends if end is not None)
