@@ -229,6 +229,7 @@ class _Change:
     comparison: Comparison
     higher_is_better: bool
     unchanged: bool
+    """The same model gave the same answers: every limit of a drop is kept."""
 
     def drops(self, found: PairedDifference, limits: Limits, group: str | None = None) -> Iterator[Check]:
         if limits.max_drop is not None:

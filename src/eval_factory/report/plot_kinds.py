@@ -187,30 +187,30 @@ def dot_plot(
     *,
     axis_label: str,
     scale: tuple[float, float] | None = None,
-    whole: float | None = None,
+    overall: float | None = None,
     elsewhere: int = 0,
     most: int = _MAX_ROWS,
 ) -> Drawing:
     """Groups below each other, the highest value first, each with its instances and interval.
 
     Args:
-        whole: the score of all instances: a dashed line.
+        overall: the score of all instances: a dashed line.
         elsewhere: instances that are in no group of these.
         most: so many groups are shown, those with the most instances.
     """
     shown = sorted(rows, key=lambda row: -(row.count or 0))[:most]
     shown.sort(key=lambda row: (-row.value, row.label))
     values = [value for row in shown for value in (row.value, *(row.interval or ()))]
-    axis = axis_of([*values, whole], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
-    top = 30.0 if whole is not None else 12.0
+    axis = axis_of([*values, overall], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
+    top = 30.0 if overall is not None else 12.0
     bottom = top + ROW * len(shown) + 4
     shapes = [*axis.shapes(top - 4, bottom, axis_label)]
-    if whole is not None:
-        shapes.append(Line(axis.x(whole), top - 4, axis.x(whole), bottom, "ink", 1.5, dashed=True))
-        shapes.append(_over(axis, f"all: {axis.number(whole)}", whole, top - 10))
+    if overall is not None:
+        shapes.append(Line(axis.x(overall), top - 4, axis.x(overall), bottom, "ink", 1.5, dashed=True))
+        shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
     for number, row in enumerate(shown):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
-    words = [] if whole is None else [f"all instances: {axis.number(whole)}"]
+    words = [] if overall is None else [f"all instances: {axis.number(overall)}"]
     words += [f"{row.label} ({row.count} instances): {row.text(axis)}" for row in shown]
     foot = list(_foot(shown, len(rows) - len(shown), elsewhere))
     shapes += [Text(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]

@@ -93,7 +93,7 @@ def groups_plot(result: TaskResult, group_field: str) -> Drawing | None:
     elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
     scale, value = (None, None) if main is None else (main.scale, main.value)
     title = f"{result.task}: {metric} by {group_field}"
-    return dot_plot(title, rows, axis_label=metric, scale=scale, whole=value, elsewhere=elsewhere)
+    return dot_plot(title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere)
 
 
 def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:

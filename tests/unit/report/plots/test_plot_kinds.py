@@ -75,8 +75,8 @@ CASES: dict[str, Callable[[], Drawing]] = {
     "score_beyond_its_scale": lambda: interval_plot(
         "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
     ),
-    "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, whole=0.5, elsewhere=7),
-    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", whole=0.1, most=1, elsewhere=1),
+    "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7),
+    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", overall=0.1, most=1, elsewhere=1),
     "difference": lambda: difference("A (one)", "B (two)"),
     "difference_where_less_is_better": lambda: difference("A", "B", higher=False),
     "difference_with_a_margin": lambda: difference("A", "B" * 99, margin=0.2),
