@@ -53,7 +53,7 @@ _KEYS: tuple[_Shape, ...] = (
     ("uthorization", rf"(uthorization{_HEADER}[Bb]asic\s+){_unlike_words(_BASE64, 8)}", _MARKED),
     ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
     ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
-    # A JSON web token. Its end is optional in the pattern: a long text of beginnings would take the square of its length
+    # A JSON web token. Its end is optional: else a long text of beginnings would take the square of its length
     (
         "eyJ",
         rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?",
