@@ -29,7 +29,6 @@ from eval_factory.demo.example import KINDS
 
 if TYPE_CHECKING:
     from eval_factory.core.secrets import Redactor
-    from eval_factory.tasks.framework import Framework
 
 PROGRAM = "eval-factory"
 
@@ -111,11 +110,18 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
 
     framework = load_framework()
-    if task is None and benchmark is None and not everything:
-        _list_tasks(framework, tag, as_json=as_json)
+    all_tasks = task is None and benchmark is None and not everything
+    if all_tasks and not as_json and not sys.stdout.isatty():  # other programs read this form
+        from eval_factory.tasks.task_info import tasks_with
+
+        names = [f"  * {one.name}" for one in tasks_with(tag, framework)]
+        click.echo("\n".join([f"{framework.framework.name}:", *names]))
         return
     from eval_factory.cli import task_listing
 
+    if all_tasks:
+        task_listing.show_tasks(framework, tag, as_json=as_json)
+        return
     if everything:
         task_listing.show_run_specs(framework, as_json=as_json)
         return
@@ -124,18 +130,6 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     else:
         record = task_listing.record_of(str(task), framework)
     click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
-
-
-def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
-    from eval_factory.tasks.task_info import tasks_with
-
-    tasks = tasks_with(tag, framework)
-    if not as_json and not sys.stdout.isatty():  # other programs read this form
-        click.echo("\n".join([f"{framework.framework.name}:", *(f"  * {task.name}" for task in tasks)]))
-        return
-    from eval_factory.cli import task_listing
-
-    task_listing.show_tasks(tasks, as_json=as_json)
 
 
 @cli.command("new_benchmark")
