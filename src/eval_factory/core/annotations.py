@@ -16,10 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
@@ -30,15 +30,14 @@ RATINGS_SHEET, CRITERIA_SHEET = "ratings", "criteria"
 SAMPLE, _RATING = "sample", "rating"
 
 
-@dataclass(frozen=True)
-class AnswerKey:
+class AnswerKey(NamedTuple):
     """Which answer of a result."""
 
     id: str
     trial: int
 
     def as_text(self) -> str:
-        return json.dumps([self.id, self.trial], ensure_ascii=False)
+        return json.dumps(self, ensure_ascii=False)
 
     @classmethod
     def of_text(cls, text: str) -> AnswerKey:
@@ -46,8 +45,7 @@ class AnswerKey:
         return cls(str(name), int(trial))
 
 
-@dataclass(frozen=True)
-class RatingChoice:
+class RatingChoice(NamedTuple):
     """One of the ratings that there are."""
 
     value: float
@@ -55,8 +53,7 @@ class RatingChoice:
     """As a rater reads it, and as it stands in a CSV file."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """One thing that a rater says of an answer."""
 
     name: str
@@ -101,7 +98,7 @@ class Sample:
             "sheet": self.id,
             "kind": self.kind,
             "raters": list(self.raters),
-            "choices": [[one.value, one.label] for one in self.choices],
+            "choices": list(self.choices),
             "metric": self.metric,
             "scale": None if self.scale is None else list(self.scale),
             "strata": list(self.strata),
@@ -109,7 +106,7 @@ class Sample:
                 {
                     "code": one.code, "id": one.key.id, "trial": one.key.trial, "shown_sha256": one.shown_sha256,
                     "stratum": one.stratum, "probability": one.probability,
-                    "questions": [[asked.name, asked.points] for asked in one.questions],
+                    "questions": list(one.questions),
                 }
                 for one in self.answers
             ],
@@ -156,8 +153,7 @@ class Rating:
     comment: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        told = {name: value for name, value in vars(self).items() if name != "comment"}
-        return {**told, "comment": self.comment} if self.comment else told
+        return {name: value for name, value in vars(self).items() if name != "comment" or value}
 
 
 @dataclass(frozen=True)
@@ -283,9 +279,11 @@ class Asked:
     """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
+        turns = [(str(turn.get("role", "")), _text(turn.get("content"))) for turn in record.turns]
+        turns = [(role, text) for role, text in turns if not (role == _SYSTEM and text in self.hidden)]
         return ShownAnswer(
             AnswerKey(record.id, record.trial),
-            tuple(self._turns(record)),
+            tuple(turns or [("user", record.prompt)]),
             record.completion or "",
             tuple(str(one["text"]) for one in record.references if _CORRECT in (one.get("tags") or ())),
             self.questions(record),
@@ -295,21 +293,13 @@ class Asked:
     def sha256_of(self, record: InstanceRecord) -> str:
         return digest_of_shown(record.prompt, record.completion or "", (one.name for one in self.questions(record)))
 
-    def _turns(self, record: InstanceRecord) -> Iterator[tuple[str, str]]:
-        found = [(str(turn.get("role", "")), _text(turn.get("content"))) for turn in record.turns]
-        told = [(role, text) for role, text in found if not (role == _SYSTEM and text in self.hidden)]
-        yield from told or [("user", record.prompt)]
-
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
         if self.kind == CRITERIA_SHEET:
             return tuple(Question(str(one["criterion"]), float(one["points"])) for one in record.criteria)
         if self.jury:
-            return tuple(Question(self._explained(name)) for name in self.jury)
+            told = {name: f": {self.told[name]}" if self.told.get(name) else "" for name in self.jury}
+            return tuple(Question(f"{name}{told[name]}") for name in self.jury)
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
-
-    def _explained(self, criterion: str) -> str:
-        told = self.told.get(criterion)
-        return f"{criterion}: {told}" if told else criterion
 
     def value_of(self, record: InstanceRecord) -> float | None:
         """The score of one answer by the main metric; None where it has none, or is no answer of the main split."""
@@ -360,9 +350,12 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     if not values:
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     judged = result.validity.jury
-    jury = _criteria_of_jury(records) if judged is not None and not has_criteria else ()
+    said = [said for one in records for said in one.judgements.values()]
+    criteria = dict.fromkeys(name for names in said for name in names if name != _ERROR)
+    jury = tuple(criteria) if judged is not None and not has_criteria else ()
     labels, told = ({}, {}) if judged is None else (judged.labels, judged.criteria)
-    choices = YES_NO if chosen == CRITERIA_SHEET else _labelled(labels) or ratings_on_scale(score.scale, values)
+    words = sorted(RatingChoice(float(value), label) for label, value in labels.items())
+    choices = YES_NO if chosen == CRITERIA_SHEET else tuple(words) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
     return Asked(chosen, metric, score, jury, choices, hidden, told, judged=has_judges(result, chosen))
@@ -381,24 +374,8 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
         return YES_NO
     whole = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MOST_STEPS
     steps = int(high - low) if whole else _PARTS
-    return tuple(_choice(low + (high - low) * number / steps) for number in range(steps + 1))
-
-
-def _labelled(labels: Mapping[str, int]) -> tuple[RatingChoice, ...]:
-    """The words that the judges choose from, the least first."""
-    return tuple(RatingChoice(float(value), label) for label, value in sorted(labels.items(), key=lambda one: one[1]))
-
-
-def _choice(value: float) -> RatingChoice:
-    return RatingChoice(value, f"{value:g}")
-
-
-def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for record in records:
-        for said in record.judgements.values():
-            names.update(dict.fromkeys(name for name in said if name != _ERROR))
-    return tuple(names)
+    values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
+    return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
 
 
 def _marks(said: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]:

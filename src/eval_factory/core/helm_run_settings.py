@@ -54,9 +54,6 @@ class SharedLimitsSettings:
     groups: Mapping[str, str]
     """Role -> name of its limits."""
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"address": self.address, "groups": dict(self.groups)}
-
 
 @dataclass(frozen=True)
 class HelmRunSettings:
@@ -101,7 +98,7 @@ class HelmRunSettings:
             PROXIES: None if self.proxies is None else json.dumps(dict(self.proxies)),
             PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
             _FILE_LISTS: self.file_lists,
-            LIMITS: None if self.limits is None else json.dumps(self.limits.as_dict()),
+            LIMITS: None if self.limits is None else json.dumps(vars(self.limits), default=dict),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,

@@ -35,7 +35,6 @@ MEASURED = "measured"
 """The requests of a run were made to be counted; none was sent."""
 LIMIT_REACHED = "limit_reached"
 """Nothing more was asked: the run's own limit of cost, requests, tokens or time."""
-"""How much of an evaluation one process asks that asks a part of it."""
 BLOCKED = "blocked"
 """Offline, something wanted a host that is not an endpoint's."""
 
@@ -131,11 +130,11 @@ def open_log(
 
 
 class _RedactingFormatter(logging.Formatter):
+    """With lines after the first indented: none can be taken for one of its own."""
+
     def __init__(self, redactor: Redactor) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
         self._redactor = redactor
-
-    """With lines after the first indented: none can be taken for one of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         first, *others = own_lines(self._redactor.text(super().format(record))).split("\n")

@@ -224,31 +224,32 @@ def is_writable(text: str) -> bool:
 
 
 def not_writable(tree: Any, path: str = "") -> Iterator[str]:
-    """The paths of texts, and the names of keys, that cannot be written into a file."""
-    if isinstance(tree, str):
-        if not is_writable(tree):
-            yield path
-    elif isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if not is_writable(str(key)):
-                yield path or "a key"
-            else:
-                yield from not_writable(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(tree, list):
-        for number, value in enumerate(tree):
-            yield from not_writable(value, f"{path}[{number}]")
+    """The paths of texts, and of mappings with a key, that cannot be written into a file."""
+    for where, value in _leaves(tree, path):
+        if isinstance(value, str) and not is_writable(value):
+            yield where
 
 
 def not_finite(tree: Any, path: str = "") -> Iterator[str]:
     """The paths of numbers that are infinite or none."""
-    if isinstance(tree, float) and not math.isfinite(tree):
-        yield path or "the value"
-    elif isinstance(tree, Mapping):
+    for where, value in _leaves(tree, path):
+        if isinstance(value, float) and not math.isfinite(value):
+            yield where or "the value"
+
+
+def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """(path, value) of all that is no mapping and no list; a key that no file can hold has the path above it."""
+    if isinstance(tree, Mapping):
         for key, value in tree.items():
-            yield from not_finite(value, f"{path}.{key}" if path else str(key))
+            if is_writable(str(key)):
+                yield from _leaves(value, f"{path}.{key}" if path else str(key))
+            else:
+                yield path or "a key", str(key)
     elif isinstance(tree, list):
         for number, value in enumerate(tree):
-            yield from not_finite(value, f"{path}[{number}]")
+            yield from _leaves(value, f"{path}[{number}]")
+    else:
+        yield path, tree
 
 
 class OneLine(dict[str, Any]):

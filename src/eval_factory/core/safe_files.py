@@ -22,7 +22,6 @@ from typing import Any, BinaryIO, TextIO
 from eval_factory.core.errors import PrerequisiteError
 
 _PUBLIC = 0o644
-MOST_THREADS = 8
 
 _together: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_together", default=None)
 """(what was written, the name that it gets), in their order."""
@@ -42,8 +41,7 @@ def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file
             file.flush()
-            if others is None:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
         if others is None:
             temporary.replace(path)
         else:
@@ -63,35 +61,18 @@ def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) 
 def renamed_together() -> Iterator[None]:
     """Files that are written inside, in this thread, get their names at its end, in the order in which they came.
 
-    All are on the disk before: it is waited for once, and not for each file. Where anything fails the old files stay.
+    All are on the disk before. Where anything fails the old files stay.
     """
     written: list[tuple[Path, Path]] = []
     token = _together.set(written)
     try:
         yield
-        _bring_to_the_disk([temporary for temporary, _ in written])
         for temporary, path in written:
             temporary.replace(path)
     finally:
         _together.reset(token)
         for temporary, _ in written:
             temporary.unlink(missing_ok=True)
-
-
-def _bring_to_the_disk(files: list[Path]) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    if files:
-        with ThreadPoolExecutor(min(MOST_THREADS, len(files))) as pool:
-            list(pool.map(_synchronize, files))
-
-
-def _synchronize(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 MAX_BYTES = 16 * 1024**3
@@ -195,11 +176,11 @@ def json_line(value: Any) -> str:
         text = _encoded(value)
     except ValueError:
         text = _encoded(_readable(value))
-    return text if text.isascii() and "\x7f" not in text else re.sub(_ESCAPED, _escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    return json.dumps(match[0])[1:-1]
+    return (
+        text
+        if text.isascii() and "\x7f" not in text
+        else re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
+    )
 
 
 def _readable(value: Any) -> Any:
