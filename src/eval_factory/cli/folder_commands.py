@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -152,7 +152,9 @@ def annotate() -> None:
     help="Whole ratings, or each criterion of a rubric: met or not. Criteria where the result has a rubric.",
 )  # fmt: skip
 @click.option("--no_reference", is_flag=True, help="Do not show the benchmark's own answer.")
-def export_sheets(folder: Path, out: Path, count: int, raters: int, **given: Any) -> None:
+def export_sheets(
+    folder: Path, out: Path, count: int, raters: int, seed: int, kind: str | None, no_reference: bool
+) -> None:
     """Draw a sample of the answers in DIR, and write a sheet for each rater: CSV and an HTML form.
 
     The sample is stratified by score and group. Model, judges, scores and ids are hidden; what the codes stand for is
@@ -161,11 +163,8 @@ def export_sheets(folder: Path, out: Path, count: int, raters: int, **given: Any
     from eval_factory.report.reader import one_run
     from eval_factory.workflows import annotate as workflow
 
-    options = workflow.SheetOptions(
-        out, count, raters, given["seed"], given["kind"], with_reference=not given["no_reference"]
-    )
     folder = one_run(folder, "annotate export")
-    made = workflow.export_sheets(folder, options)
+    made = workflow.export_sheets(folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference)
     asked = sum(len(one.questions) for one in made.sample.answers)
     in_strata = Counter(one.stratum for one in made.sample.answers)
     lines = [
@@ -219,7 +218,7 @@ def plan(folder: Path, half_width: float | None) -> None:
     runs = run_folders([folder])
     for run in runs:
         head = [f"{run}:"] if len(runs) > 1 else []
-        click.echo(own_lines("\n".join([*head, *plan_of(run, half_width).lines()])))
+        click.echo(own_lines("\n".join([*head, *plan_of(run, half_width)])))
 
 
 @click.group("export")
