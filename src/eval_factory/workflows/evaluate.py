@@ -109,7 +109,11 @@ def evaluate(
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
         ran = finished_before(plan, read) if not options.fresh else None
         if ran is None:
-            refuse_to_ask(plan, options)
+            if options.only_collect:
+                raise PrerequisiteError(
+                    f"{plan.rundir.root}: the data of this run, or a version, have changed since its job ended\n"
+                    "  give the same command with --fresh: it runs again"
+                )
             make_room(plan.model.parallelism * len(plan.endpoints))
             if options.probed is not None:
                 settings = replace(settings, probed=options.probed)
@@ -157,18 +161,6 @@ def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
     look_for_packages(plan.task_name, helm.run_spec)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
-
-
-def refuse_to_ask(plan: Plan, options: Options) -> None:
-    """
-    Raises:
-        PrerequisiteError: the run is not complete, and whoever collects it is to ask nobody.
-    """
-    if options.only_collect:
-        raise PrerequisiteError(
-            f"{plan.rundir.root}: the data of this run, or a version, have changed since its job ended\n"
-            "  give the same command with --fresh: it runs again"
-        )
 
 
 def finished_before(plan: Plan, read: DataRead) -> Ran | None:

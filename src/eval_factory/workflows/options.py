@@ -65,8 +65,6 @@ class Submitted:
 PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
 """What is wrong with a path that somebody gave, found by whoever looked at it first."""
 DISK_TAKES_NO_MORE = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
-_OUTSIDE = PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE
-"""What is wrong with a path or a disk, not with this program."""
 
 
 def end_record(evaluated: Evaluated) -> dict[str, Any]:
@@ -120,7 +118,7 @@ def code_of_error(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError.exit_code
-    if isinstance(error, OSError) and error.errno in _OUTSIDE:
+    if isinstance(error, OSError) and error.errno in PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE:
         return PrerequisiteError.exit_code
     return DEFECT_EXIT_CODE
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         for path, why in foreign_files(folder, own)
     ]
     if foreign:
-        return Verified(folder, _once(foreign))
+        return Verified(folder, tuple(dict.fromkeys(foreign)))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
         if suite is not None and suite_was_begun(SuiteDir(folder)):
             return suite(SuiteDir(folder))
@@ -118,7 +118,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         return look.stopped(error)
     named = {finding.file for finding in look.findings}  # where a field is known, the digest of the file says no more
     remembered = (one for one in look.remembered if one.file not in named)
-    return Verified(folder, _once([*look.findings, *remembered]), tuple(look.notes))
+    return Verified(folder, tuple(dict.fromkeys([*look.findings, *remembered])), tuple(look.notes))
 
 
 class _Look:
@@ -137,10 +137,12 @@ class _Look:
         said = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
         reason = f"the result cannot be made again: {said}"
         if not self.findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
-            wrong = Finding(_file_in(said, folder), "", said)
+            _, named, rest = said.partition(f"{folder}/")
+            file = rest.split(":")[0].split(" ")[0] if named else "run_config.yml"
+            wrong = Finding(file, "", said)
             return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), tuple(notes))
         if self.findings or remembered:
-            return Verified(folder, _once([*self.findings, *remembered]), (*notes, reason))
+            return Verified(folder, tuple(dict.fromkeys([*self.findings, *remembered])), (*notes, reason))
         return Verified(folder, (), tuple(notes), reason)
 
     def at_checksums(self) -> None:
@@ -153,7 +155,12 @@ class _Look:
         except ChecksumsError as error:
             self.findings.append(Finding(rundir.checksums.name, "", str(error)))
             return
-        self.findings += findings_of_checksums(rundir, listed)
+        for name, digest in listed.items():
+            now = _digest(rundir, name)
+            if now == _MISSING:
+                self.findings.append(Finding(name, "", "is missing; SHA256SUMS lists it"))
+            elif now != digest:
+                self.findings.append(Finding(name, "", "its SHA-256 is another than in SHA256SUMS"))
         runs = [rundir.root / name for name in last_state(rundir).runs]
         unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
         if rundir.attestation.is_file() and rundir.attestation.name not in listed:
@@ -240,26 +247,6 @@ def _schema_version(rundir: RunDir) -> Any:
     except (OSError, ValueError, YamlError):
         return None
     return document.get("schema_version") if isinstance(document, dict) else None
-
-
-def _file_in(message: str, folder: Path) -> str:
-    """The file that a message begins with, or names, by its path in the folder."""
-    _, found, rest = message.partition(f"{folder}/")
-    return rest.split(":")[0].split(" ")[0] if found else "run_config.yml"
-
-
-def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(dict.fromkeys(findings))
-
-
-def findings_of_checksums(rundir: RunDir, listed: Mapping[str, str]) -> Iterator[Finding]:
-    """Files that are missing, or have another content than SHA256SUMS says."""
-    for name, digest in listed.items():
-        now = _digest(rundir, name)
-        if now == _MISSING:
-            yield Finding(name, "", "is missing; SHA256SUMS lists it")
-        elif now != digest:
-            yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
 
 
 def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
