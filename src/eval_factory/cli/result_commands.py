@@ -17,10 +17,10 @@ import click
 from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines, printable
-from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.rundir import PRIVATE, SuiteDir
 
 if TYPE_CHECKING:
-    from eval_factory.analysis.comparison import Compared, Comparison
+    from eval_factory.analysis.comparison import Comparison
     from eval_factory.report.drawing import Drawing
 
 
@@ -67,15 +67,11 @@ def compare(
         )
     lasting(sys.stdout).write(text)
     if not compared.comparable:
-        raise NotReportableError(f"the results cannot be compared: {_next_step(compared)}")
+        from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
 
-
-def _next_step(compared: Compared) -> str:
-    from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
-
-    found = {reason.name for reason in compared.reasons}
-    names = ", ".join(sorted(found))
-    return names if found & NEVER_ACCEPTED else f"{names}; to compare all the same: --allow {','.join(sorted(found))}"
+        found = sorted({reason.name for reason in compared.reasons})
+        hint = "" if NEVER_ACCEPTED.intersection(found) else f"; to compare all the same: --allow {','.join(found)}"
+        raise NotReportableError(f"the results cannot be compared: {', '.join(found)}{hint}")
 
 
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -132,7 +128,12 @@ def gate(
     from eval_factory.analysis import gate_report
 
     if flags["to_lock"]:
-        _lock(policy, [*candidate, *baseline])
+        if candidate or baseline:
+            raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
+        from eval_factory.analysis import gate_policy
+
+        path = gate_policy.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
+        click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
         return
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
@@ -170,15 +171,6 @@ def _named(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _lock(policy: Path, folders: list[Path]) -> None:
-    from eval_factory.analysis import gate_policy
-
-    if folders:
-        raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
-    path = gate_policy.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
-    click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
-
-
 _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
 
 
@@ -199,19 +191,24 @@ def report(
     of one run, of a suite, or of runs beside each other the TRIPOD-LLM checklist, the methods section, and tables with
     intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
+    from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.reader import compared_runs, is_suite_folder, run_folders
 
     if purpose is not None:
         from eval_factory.analysis.paper import written_for
 
-        _write(written_for(purpose, folders), output)
+        paper = written_for(purpose, folders)
+        if output is not None:
+            write_atomic(output, paper)
+        click.echo(paper if output is None else str(output), nl=output is not None)
         return
     if plots is not None:
-        write_plots(run_folders(folders), plots)
+        from eval_factory.report.plot_files import write_plot_files
+
+        for path in write_plot_files(drawings_of(run_folders(folders)), plots):
+            click.echo(str(path))
         if output is None:
             return
-    from eval_factory.core.rundir import PRIVATE
-    from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.page.document import result_page
     from eval_factory.report.reader import load_result
 
@@ -235,17 +232,6 @@ def report(
     click.echo(str(output))
 
 
-def _write(text: str, output: Path | None) -> None:
-    """To standard output, or to a file, whose path is then printed."""
-    from eval_factory.core.safe_files import write_atomic
-
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_atomic(output, text)
-        click.echo(str(output))
-
-
 def _look_at_checksums(page: Path, text: str) -> None:
     """Another version's page is another one: written over the run's, `verify` would call the result altered.
 
@@ -261,20 +247,9 @@ def _look_at_checksums(page: Path, text: str) -> None:
         )
 
 
-def write_plots(folders: Sequence[Path], target: Path) -> None:
-    """Print each file that was written. Of several results, those of the first one begin with `a-`, and so on.
-
-    Raises:
-        EvalFactoryError: a folder holds no result.
-    """
-    from eval_factory.report.plot_files import write_plot_files
-
-    for path in write_plot_files(drawings_of(folders), target):
-        click.echo(str(path))
-
-
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
-    """Where results do not compare, the reason is on standard error, and there is no plot of how they differ.
+    """Name -> plot. Of several results, those of the first one begin with `a-`, and so on. Where they do not compare,
+    the reason is on standard error, and there is no plot of how they differ.
 
     Raises:
         EvalFactoryError: a folder holds no result.

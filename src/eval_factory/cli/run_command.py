@@ -94,21 +94,12 @@ class RecordingCommand(click.Command):
 
 def _failure_record(error: BaseException) -> dict[str, Any]:
     """Of a run that has no result."""
-    from eval_factory.workflows.options import failure_record as record_of_failure
+    from eval_factory.workflows.options import code_of_error, failure_record
 
-    message = error.format_message() if isinstance(error, click.ClickException) else None
-    return record_of_failure(error, code_of(error), message)
-
-
-def code_of(error: BaseException) -> int:
-    """The exit code that `main` ends the program with for an error."""
-    if isinstance(error, click.Abort):
-        return InterruptedRunError.exit_code
     if isinstance(error, click.ClickException):
-        return ConfigError.exit_code
-    from eval_factory.workflows.options import code_of_error
-
-    return code_of_error(error)
+        return failure_record(error, ConfigError.exit_code, error.format_message())
+    code = InterruptedRunError.exit_code if isinstance(error, click.Abort) else code_of_error(error)
+    return failure_record(error, code)
 
 
 _PARAMS = (

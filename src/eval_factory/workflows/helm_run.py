@@ -323,7 +323,11 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None
     """
     for event in events:
         if event["event"] == event_names.FATAL:
-            message = event["message"] + _refused_here(event["message"], blocked_places(events))
+            message = event["message"]
+            # the guard, and no network, kept the endpoint that the message names from being reached
+            if hosts := [one for one in blocked_places(events) if (one.rpartition(":")[0] or one) in message]:
+                refused = f"it was eval-factory that refused {', '.join(hosts)}, which is no host of an endpoint"
+                message = f"{message}\n  offline: {refused}"
             log.error(message)
             raise ENDPOINT_ERRORS.get(event.get("kind"), PrerequisiteError)(message)
         if event["event"] == event_names.REFUSED:
@@ -331,14 +335,6 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None
             raise ConfigError(f"config.type: {event['message']}")
     if last_words is not None:
         raise PrerequisiteError(last_words)
-
-
-def _refused_here(message: str, blocked: Sequence[str]) -> str:
-    """Where the guard, and no network, kept the endpoint that a message names from being reached."""
-    places = [place for place in blocked if (place.rpartition(":")[0] or place) in message]
-    if not places:
-        return ""
-    return f"\n  offline: it was eval-factory that refused {', '.join(places)}, which is no host of an endpoint"
 
 
 def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -365,17 +361,13 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
             log.error(event["error"])
             blocked = blocked_places(run.events)
             if blocked and not any(one.get("stopped") for one in run.events):
-                raise PrerequisiteError(_wanted_elsewhere(plan, blocked, event["error"]))
+                from eval_factory.data.run_data import how_to_get  # knows where all data are from
+
+                raise PrerequisiteError(
+                    f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not"
+                    f" contacted\n  ({event['error']})\n"
+                    f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
+                )
             raise explained_failure(plan, event["error"], phase)
     if run.returncode != 0:
         raise ended_before_it_ran(plan, run.returncode, run.tail)
-
-
-def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
-    from eval_factory.data.run_data import how_to_get  # knows where all data are from
-
-    return (
-        f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
-        f"  ({error})\n"
-        f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
-    )
