@@ -69,7 +69,7 @@ class JuryForm:
     def filled(self, prompt: str) -> str:
         """A judges' prompt with its scale and criteria; places that the benchmark does not fill stay."""
         if self.own_scale:
-            prompt = prompt.replace(f"{{{SCALE_PLACE}}}", self._scale_text())
+            prompt = prompt.replace(f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)")
         if self.criteria:
             prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", self._criteria_text())
         return prompt
@@ -87,9 +87,6 @@ class JuryForm:
         if self.criteria:
             document[CRITERIA] = [{"name": name, "description": told} for name, told in self.criteria.items()]
         return document
-
-    def _scale_text(self) -> str:
-        return f"{self.wanted} (from the worst to the best)"
 
     def _criteria_text(self) -> str:
         """The list, the block in which HELM looks for criteria, and an example of what to answer, at the end."""

@@ -269,7 +269,13 @@ class RunDir:
             BusyError: another process holds it; the message says which.
             PrerequisiteError: the file system has no locks, or the lock file cannot be opened.
         """
-        descriptor = self._open_lock()
+        try:
+            descriptor = open_lock(self.lock_file)
+        except OSError as error:
+            raise PrerequisiteError(
+                f"cannot open {self.lock_file}: {error.strerror or error}\n"
+                "  it keeps two runs out of one folder; choose another folder with --output_dir"
+            ) from error
         try:
             self._wait_for(descriptor, say)
         except BaseException:
@@ -280,15 +286,6 @@ class RunDir:
             yield lock
         finally:
             lock.release()
-
-    def _open_lock(self) -> int:
-        try:
-            return open_lock(self.lock_file)
-        except OSError as error:
-            raise PrerequisiteError(
-                f"cannot open {self.lock_file}: {error.strerror or error}\n"
-                "  it keeps two runs out of one folder; choose another folder with --output_dir"
-            ) from error
 
     def _wait_for(self, descriptor: int, say: Callable[[str], None]) -> None:
         started, said = time.monotonic(), False

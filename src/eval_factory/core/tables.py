@@ -167,18 +167,12 @@ def html(table: Table, most_rows: int | None = None) -> str:
         f'<th scope="col"{_class(table, number)}>{_html_cell(cell)}</th>' for number, cell in enumerate(table.head)
     )
     lines = [f"<thead><tr>{head}</tr></thead>", "<tbody>"]
-    lines += [_html_row(table, row) for row in table.rows[:most_rows]]
+    for first, *others in table.rows[:most_rows]:
+        cells = "".join(f"<td{_class(table, at)}>{_html_cell(cell)}</td>" for at, cell in enumerate(others, start=1))
+        lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{cells}</tr>')
     if most_rows is not None and (more := len(table.rows) - most_rows) > 0:
         lines.append(f'<tr><td colspan="{len(table.head)}">{more} more: to_frame()</td></tr>')
     return "\n".join(["<table>", *lines, "</tbody></table>"])
-
-
-def _html_row(table: Table, row: Sequence[TableCell]) -> str:
-    first, *others = row
-    cells = "".join(
-        f"<td{_class(table, number)}>{_html_cell(cell)}</td>" for number, cell in enumerate(others, start=1)
-    )
-    return f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{cells}</tr>'
 
 
 def _class(table: Table, column: int) -> str:
