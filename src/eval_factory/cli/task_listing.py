@@ -229,11 +229,7 @@ def details(record: Record) -> str:
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
     for known in record["errata"]:
         lines += ["", _known_defect(known)]
-    if record["executes"]:
-        lines += ["", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}"]
-    if record.get("needs_permission"):
-        why = "because nobody has checked the program that a model writes"
-        lines += ["", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}"]
+    lines += _execution(record)
     if record["example"] is None:
         end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
     else:
@@ -255,6 +251,16 @@ def _judge_prompt(record: Record) -> list[str]:
         return []
     head = ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
     return [*head, *(f"#   {line}".rstrip() for line in prompt.splitlines())]
+
+
+def _execution(record: Record) -> list[str]:
+    lines = []
+    if record["executes"]:
+        lines += ["", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}"]
+    if record.get("needs_permission"):
+        why = "because nobody has checked the program that a model writes"
+        lines += ["", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}"]
+    return lines
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:

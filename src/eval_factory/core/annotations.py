@@ -350,11 +350,9 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     if not values:
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     judged = result.validity.jury
-    said = [said for one in records for said in one.judgements.values()]
-    criteria = dict.fromkeys(name for names in said for name in names if name != _ERROR)
-    jury = tuple(criteria) if judged is not None and not has_criteria else ()
+    jury = _criteria_of_jury(records) if judged is not None and not has_criteria else ()
     labels, told = ({}, {}) if judged is None else (judged.labels, judged.criteria)
-    words = sorted(RatingChoice(float(value), label) for label, value in labels.items())
+    words = sorted(map(RatingChoice, map(float, labels.values()), labels))
     choices = YES_NO if chosen == CRITERIA_SHEET else tuple(words) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
@@ -376,6 +374,11 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
     steps = int(high - low) if whole else _PARTS
     values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
     return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
+
+
+def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
+    judgements = [said for record in records for said in record.judgements.values()]
+    return tuple(dict.fromkeys(name for said in judgements for name in said if name != _ERROR))
 
 
 def _marks(said: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]:

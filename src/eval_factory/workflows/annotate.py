@@ -323,8 +323,7 @@ def known_of(folder: Path) -> Known:
     score = result.scores.get(result.main_metric)
     metric = result.main_metric if score is None else score.metric or result.main_metric
     split = None if score is None else score.split
-    asked = [one for one in result.instances if one.error is None and one.perturbation is None]
-    scored = [one for one in asked if split in (None, one.split) and metric in one.metrics]
+    scored = [one for one in result.instances if _has_score(one, metric, split)]
     values = {AnswerKey(one.id, one.trial): one.metrics[metric] for one in scored}
     sources = [one.cluster or one.id for one in scored]
     lowest = [one.lowest_score for one in scored if one.lowest_score is not None]
@@ -342,6 +341,10 @@ def known_of(folder: Path) -> Known:
     effect, sharing = design_effect(judged, scale, sources), len(sources) / effective_clusters(sources)
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
     return Known(result.main_metric, expected, high - low, len(people), correlation)
+
+
+def _has_score(one: InstanceRecord, metric: str, split: str | None) -> bool:
+    return split in (None, one.split) and one.error is None and one.perturbation is None and metric in one.metrics
 
 
 def _of_people(people: dict[AnswerKey, float], values: dict[AnswerKey, float]) -> tuple[float, float, float | None]:
