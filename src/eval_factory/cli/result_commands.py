@@ -162,7 +162,7 @@ def gate(
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """A report that cannot be written is said by its name; what was found is on the screen by then."""
+    """The message names a report that cannot be written; what was found is on the screen by then."""
     try:
         yield
     except OSError as error:
@@ -219,8 +219,8 @@ def report(
         if output is None:
             pages = [SuiteDir(one).results_html for one in folders if is_suite_folder(one)]
             own = "; ".join(f"{page} is the suite's own" for page in pages)
-            said = f" ({own})" if own else ""
-            raise ConfigError(f"report: several folders have one page between them{said}; say where: -o page.html")
+            hint = f" ({own})" if own else ""
+            raise ConfigError(f"report: several folders have one page between them{hint}; say where: -o page.html")
         text = page_of_several(compared_runs(folders, "report"), with_texts=not no_text)
     else:
         stored = load_result(runs[0])

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CUSTOM = "custom"
 COMMENT_WIDTH = 110
 EXAMPLE_SAMPLES = 20
-WIDEST = 48
+MAX_WIDTH = 48
 EDITORS = (
     "for completion in an editor: `eval-factory schema run_config > run_config.schema.json` beside this file, and as"
     " its first line: # yaml-language-server: $schema=run_config.schema.json"
@@ -297,7 +297,7 @@ def _joined(values: Sequence[str] | None) -> str:
 
 
 def _published(record: Record) -> str:
-    """Nothing of a run spec, of whose data nobody has said anything."""
+    """Empty for a run spec: nothing is known of its data."""
     if record.get("answers_public") is None:
         return ""
     return f"{record['published'] or 'unknown'}; its answers are {'' if record['answers_public'] else 'not '}public"
@@ -350,7 +350,7 @@ def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), WIDEST)[1:]))
+        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), MAX_WIDTH)[1:]))
 
 
 def _restriction(record: Record) -> str:

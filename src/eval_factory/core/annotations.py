@@ -142,7 +142,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Rating:
-    """What one rater said of one thing about one answer."""
+    """A rater's answer to one question about one answer."""
 
     sheet: str
     code: str
@@ -158,7 +158,7 @@ class Rating:
 
 @dataclass(frozen=True)
 class Annotations:
-    """Everything that people said of a result, and of what they said it."""
+    """All ratings of a result, and the samples that they are of."""
 
     samples: tuple[Sample, ...] = ()
     ratings: tuple[Rating, ...] = field(default=(), repr=False)
@@ -209,9 +209,9 @@ def read_annotations(path: Path) -> Annotations:
             else:
                 ratings.append(Rating(**document[_RATING]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            said = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
+            problem = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
             raise PrerequisiteError(
-                f"{said}\n  have it from a copy, or delete it and import the sheets again"
+                f"{problem}\n  have it from a copy, or delete it and import the sheets again"
             ) from error
     return Annotations(tuple(samples), tuple(ratings))
 
@@ -224,9 +224,9 @@ def read_sample(path: Path) -> Sample:
     try:
         return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        said = f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
+        problem = f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
         raise PrerequisiteError(
-            f"{said}\n  have it from a copy: only it says which answers the sheets are about"
+            f"{problem}\n  have it from a copy: only it says which answers the sheets are about"
         ) from error
 
 
@@ -238,7 +238,7 @@ def digest_of_shown(question: str, answer: str, asked: Iterable[str]) -> str:
 MARK, _MET, _CORRECT, _ERROR = "score", "criteria_met", "correct", "error"
 """Fields of a judge's mark, of its decision about a criterion; the tag of a reference; why there is neither."""
 _SYSTEM = "system"
-MOST_STEPS = 10
+MAX_STEPS = 10
 """Of a scale of whole numbers that raters get as it is."""
 _PARTS = 4
 """Into which any other scale is divided."""
@@ -273,7 +273,7 @@ class Asked:
     choices: tuple[RatingChoice, ...]
     hidden: frozenset[str] = frozenset()
     """System messages that are the same for every question: they say who answers."""
-    told: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
     """What the benchmark says of a criterion of its jury."""
     judged: bool = False
     """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
@@ -297,8 +297,8 @@ class Asked:
         if self.kind == CRITERIA_SHEET:
             return tuple(Question(str(one["criterion"]), float(one["points"])) for one in record.criteria)
         if self.jury:
-            told = {name: f": {self.told[name]}" if self.told.get(name) else "" for name in self.jury}
-            return tuple(Question(f"{name}{told[name]}") for name in self.jury)
+            named = [(name, self.meanings.get(name)) for name in self.jury]
+            return tuple(Question(f"{name}: {meaning}" if meaning else name) for name, meaning in named)
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
 
     def value_of(self, record: InstanceRecord) -> float | None:
@@ -313,7 +313,7 @@ class Asked:
         if self.kind == CRITERIA_SHEET:
             return _decisions(record.criteria)
         if self.jury:
-            return {judge: _marks(said, self.jury) for judge, said in record.judgements.items()}
+            return {judge: _marks(judgement, self.jury) for judge, judgement in record.judgements.items()}
         return {judge: {0: score} for judge, score in self.scores_of(record).items()}
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
@@ -351,12 +351,12 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     judged = result.validity.jury
     jury = _criteria_of_jury(records) if judged is not None and not has_criteria else ()
-    labels, told = ({}, {}) if judged is None else (judged.labels, judged.criteria)
+    labels, meanings = ({}, {}) if judged is None else (judged.labels, judged.criteria)
     words = sorted(map(RatingChoice, map(float, labels.values()), labels))
     choices = YES_NO if chosen == CRITERIA_SHEET else tuple(words) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
-    return Asked(chosen, metric, score, jury, choices, hidden, told, judged=has_judges(result, chosen))
+    return Asked(chosen, metric, score, jury, choices, hidden, meanings, judged=has_judges(result, chosen))
 
 
 def has_judges(result: TaskResult, kind: str) -> bool:
@@ -370,21 +370,21 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
     low, high = scale
     if (low, high) == (0.0, 1.0) and set(values) <= {0.0, 1.0}:
         return YES_NO
-    whole = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MOST_STEPS
+    whole = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MAX_STEPS
     steps = int(high - low) if whole else _PARTS
     values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
     return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
 
 
 def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
-    judgements = [said for record in records for said in record.judgements.values()]
-    return tuple(dict.fromkeys(name for said in judgements for name in said if name != _ERROR))
+    judgements = [judgement for record in records for judgement in record.judgements.values()]
+    return tuple(dict.fromkeys(name for judgement in judgements for name in judgement if name != _ERROR))
 
 
-def _marks(said: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]:
+def _marks(judgement: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]:
     found = {}
     for number, name in enumerate(criteria):
-        mark = said.get(name)
+        mark = judgement.get(name)
         value = mark.get(MARK) if isinstance(mark, Mapping) else None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             found[number] = float(value)
@@ -394,8 +394,8 @@ def _marks(said: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]
 def _decisions(criteria: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     for number, one in enumerate(criteria):
-        for judge, said in (one.get("judges") or {}).items():
-            met = said.get(_MET) if isinstance(said, Mapping) else None
+        for judge, judgement in (one.get("judges") or {}).items():
+            met = judgement.get(_MET) if isinstance(judgement, Mapping) else None
             if isinstance(met, bool):
                 found.setdefault(judge, {})[number] = float(met)
     return found

@@ -53,10 +53,10 @@ class JuryForm:
     def value_of(self, score: object) -> int | None:
         """The rating that a judge gave, as a number, as text or by its label; None where it is none."""
         if isinstance(score, str):
-            told = score.strip()
+            text = score.strip()
             spelled = {str(value): value for value in self.values}
             spelled |= {label.casefold(): value for label, value in self.labels.items()}
-            return spelled.get(told.casefold())
+            return spelled.get(text.casefold())
         if isinstance(score, bool) or not isinstance(score, (int, float)) or score not in self.values:
             return None
         return int(score)
@@ -85,12 +85,12 @@ class JuryForm:
         if self.own_scale:
             document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
         if self.criteria:
-            document[CRITERIA] = [{"name": name, "description": told} for name, told in self.criteria.items()]
+            document[CRITERIA] = [{"name": name, "description": text} for name, text in self.criteria.items()]
         return document
 
     def _criteria_text(self) -> str:
         """The list, the block in which HELM looks for criteria, and an example of what to answer, at the end."""
-        listed = "\n".join(f"- {name}: {told}" if told else f"- {name}" for name, told in self.criteria.items())
+        listed = "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items())
         block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
         middle = self.values[len(self.values) // 2]
         score = next((label for label, value in self.labels.items() if value == middle), middle)

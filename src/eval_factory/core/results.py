@@ -45,7 +45,7 @@ class ChoiceOrders:
 
 @dataclass(frozen=True)
 class CorrectedScore:
-    """What the people would have said of all answers, by prediction-powered inference."""
+    """The people's mean score of all answers, estimated by prediction-powered inference."""
 
     metric: str
     value: float
@@ -171,7 +171,7 @@ class PairAgreement:
 
 @dataclass(frozen=True)
 class RubricReport:
-    """What the judges of a rubric said of the criteria of all answers that came."""
+    """Judgements of a rubric's criteria, over all answers that came."""
 
     criteria: RubricVotes
     judges: Mapping[str, RubricVotes]
@@ -256,7 +256,7 @@ class Instances:
     prompt_truncated: int = 0
     """Prompts that HELM cut to a length."""
     unreadable: int = 0
-    """Answers that are unparsed, or unfinished thinking, or empty where something had to be said."""
+    """Answers that are unparsed, or unfinished thinking, or empty where something was asked for."""
     identical: int = 0
     """Answers of open text that are word for word the answer to another question too."""
 
@@ -316,7 +316,7 @@ ALL_ORDERS = ".all_orders"
 
 @dataclass(frozen=True)
 class Judgements:
-    """What the judges of a jury were to say of the answers, and said: one judgement for each judge and answer.
+    """Judgements of a jury that are due, and those that were given: one for each judge and answer.
 
     An answer with nothing in it needs none; of a failed request all are missing.
     """
@@ -447,7 +447,7 @@ class Usage:
     this_run: SpentByRole
     """The helm-run that made the result; of an evaluation that was continued, its last part."""
     all_runs: SpentByRole
-    """All that was sent from this output folder since it was begun, or since --fresh."""
+    """All that was sent from this output folder since its first run, or since --fresh."""
     runs: int
     """How many runs these are."""
     wall_s: float
@@ -581,7 +581,7 @@ class InstanceRecord:
     judges: Mapping[str, float]
     """Judge -> the mean of its ratings."""
     unjudged: bool
-    """Whether it was answered and no judge said anything usable of it."""
+    """Whether it was answered and has no usable judgement."""
     injection: tuple[str, ...]
     """How the answer speaks to its judges, if it does."""
     signs: tuple[str, ...] = ()
@@ -595,7 +595,7 @@ class InstanceRecord:
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
     criteria: tuple[Mapping[str, Any], ...] = ()
-    """Of a rubric: each criterion with its points and tags, the verdict, and what each judge said."""
+    """Of a rubric: each criterion with its points and tags, the verdict, and each judge's answer."""
 
     @property
     def lowest_score(self) -> float | None:
@@ -651,7 +651,7 @@ class RequestSpan:
 
 @dataclass(frozen=True)
 class ResponseStatistics:
-    """Of all requests to the evaluated model since the folder was begun; what came from the cache was not sent."""
+    """Of all requests to the evaluated model since the folder's first run; what came from the cache was not sent."""
 
     responses: int
     """With a status of HTTP, whatever it is."""

@@ -150,7 +150,7 @@ def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
         raise PrerequisiteError("\n".join([*found, "  put the file itself there, or have the folder from a copy"]))
 
 
-LARGEST_INTEGER_BITS = 8_192
+MAX_INTEGER_BITS = 8_192
 """Python refuses to write out, and most readers to read, what is much larger."""
 
 _ESCAPED = (
@@ -187,7 +187,7 @@ def _readable(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
-        return value if value.bit_length() <= LARGEST_INTEGER_BITS else None
+        return value if value.bit_length() <= MAX_INTEGER_BITS else None
     if isinstance(value, Mapping):
         return {key: _readable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -195,7 +195,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+_MAX_NAME, _MAX_PATH = 255, 4095
 """In bytes: what Linux takes of a part of a path, and of a whole one."""
 
 
@@ -205,8 +205,8 @@ def expanded(text: str) -> str:
     Raises:
         ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
     """
-    if len(os.fsencode(text)) > _LONGEST_PATH or any(len(os.fsencode(p)) > _LONGEST_NAME for p in text.split("/")):
-        raise ValueError(f"is too long for a path ({_LONGEST_NAME} bytes a name, {_LONGEST_PATH} in all)")
+    if len(os.fsencode(text)) > _MAX_PATH or any(len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")):
+        raise ValueError(f"is too long for a path ({_MAX_NAME} bytes a name, {_MAX_PATH} in all)")
     path = os.path.expanduser(text)
     if path.startswith("~") and path == text:
         whose = text.partition("/")[0]

@@ -91,7 +91,7 @@ def is_place(value: str) -> bool:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a key is too short or too plain to be told from words: `EMPTY`, `ollama`, `not-needed`.
+    """Whether a key is too short or too plain to tell it from words: `EMPTY`, `ollama`, `not-needed`.
 
     Replacing it would mangle answers and paths, and protect nothing.
     """

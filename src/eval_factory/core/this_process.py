@@ -19,7 +19,7 @@ _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 
 
 def interrupt_on_signals() -> None:
-    """SIGTERM and SIGHUP become a KeyboardInterrupt; what `nohup` told to ignore SIGHUP goes on doing so."""
+    """SIGTERM and SIGHUP become a KeyboardInterrupt; SIGHUP stays ignored under `nohup`."""
     signal.signal(signal.SIGTERM, _interrupt)
     if _HANGUP is not None and signal.getsignal(_HANGUP) is signal.SIG_DFL:
         signal.signal(_HANGUP, _interrupt)

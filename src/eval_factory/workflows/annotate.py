@@ -1,4 +1,4 @@
-"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made anew with them; and
+"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made again with them; and
 how many ratings an interval of a wanted width takes.
 """
 
@@ -165,7 +165,7 @@ def system_prompts(stored: StoredResult) -> frozenset[str]:
 
 
 def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
-    """Take ratings in, and make the result anew with them; nothing is taken in where any row is wrong.
+    """Take ratings in, and make the result again with them; nothing is taken in where any row is wrong.
 
     Raises:
         ConfigError: what is wrong, a line each.
@@ -208,8 +208,10 @@ def exported_samples(rundir: RunDir) -> dict[str, Sample]:
         sample = read_sample(path)
         found[sample.id] = sample
     if not found:
-        said = f"{rundir.root}: no sheet was exported from this result"
-        raise PrerequisiteError(f"{said}\n  write sheets with: eval-factory annotate export {rundir.root} --out sheet")
+        problem = f"{rundir.root}: no sheet was exported from this result"
+        raise PrerequisiteError(
+            f"{problem}\n  write sheets with: eval-factory annotate export {rundir.root} --out sheet"
+        )
     return found
 
 
@@ -227,7 +229,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
     Every other file keeps the checksum that it had: what somebody altered before is found afterwards, too.
 
     Args:
-        before: what SHA256SUMS said.
+        before: the lines of SHA256SUMS.
         then: of the result, before anything was changed.
     """
     names = {rundir.attestation.name, *(path.relative_to(rundir.root).as_posix() for path in changed)}

@@ -275,7 +275,7 @@ def _of_judges(
 
 
 def _trials(evaluation: Evaluation) -> int:
-    """How often each instance is asked: more than once only where prompts hold examples, which are drawn anew."""
+    """How often each instance is asked: more than once only where prompts hold examples."""
     spec = load_index().run_specs.get(evaluation.task.helm.run_spec)
     if evaluation.task.helm.zero_shot or (spec is not None and spec.zero_shot):
         return 1

@@ -87,9 +87,9 @@ class EndedHelmRun:
     events: tuple[Mapping[str, Any], ...]
 
     @property
-    def last_words(self) -> str | None:
-        """Why it said it ended, for where a full disk kept the event from being written."""
-        return event_names.heard_last(self.returncode, self.tail, self.run_id)
+    def last_message(self) -> str | None:
+        """The reason that it printed at its end, for where a full disk kept the event from being written."""
+        return event_names.last_message_in(self.returncode, self.tail, self.run_id)
 
     def finished_runs(self, helm: Path) -> tuple[Path, ...]:
         """Folders of the runs that came to their end. `helm`: HELM's output path."""
@@ -280,8 +280,8 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
 def how_helm_run_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
     """With its last words, if it had any."""
     ended = f"{program} was killed by signal {-returncode}" if returncode < 0 else f"{program} ended with {returncode}"
-    said = [f"  | {line}" for line in tail if line.strip()]
-    return "\n".join([f"{ended}:", *said] if said else [f"{ended} and printed nothing"])
+    lines = [f"  | {line}" for line in tail if line.strip()]
+    return "\n".join([f"{ended}:", *lines] if lines else [f"{ended} and printed nothing"])
 
 
 def _no_run_of(plan: Plan, error: str) -> str:
@@ -315,11 +315,11 @@ def missing_data(plan: Plan, error: str) -> str:
     return "\n".join(lines)
 
 
-def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None, log: logging.Logger) -> None:
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger) -> None:
     """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
 
     Args:
-        last_words: what helm-run said at its end, for where a full disk kept the event from being written.
+        last_message: the reason that helm-run printed at its end: a full disk may have kept the event from being written.
     """
     for event in events:
         if event["event"] == event_names.FATAL:
@@ -333,8 +333,8 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")
-    if last_words is not None:
-        raise PrerequisiteError(last_words)
+    if last_message is not None:
+        raise PrerequisiteError(last_message)
 
 
 def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -352,7 +352,7 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
         ConfigError, PrerequisiteError, HelmError: it did not do what it was to do.
     """
     raise_if_limit_reached(plan, run.events, log, shared=shared)
-    raise_if_stopped(run.events, run.last_words, log)
+    raise_if_stopped(run.events, run.last_message, log)
     phase = ""
     for event in run.events:
         if event["event"] == event_names.PHASE:

@@ -177,7 +177,7 @@ _COPIES = (
 
 
 def take_in(rundir: RunDir, log: logging.Logger) -> None:
-    """Put what shards answered into cache.db and delete their folders; one that is damaged is left, and said so.
+    """Put what shards answered into cache.db and delete their folders; one that is damaged is left, and logged.
 
     Raises:
         BusyError: the earlier version is still at work there.

@@ -132,14 +132,14 @@ class _Look:
         self.notes: list[str] = []
 
     def stopped(self, error: Exception) -> Verified:
-        """A file makes no sense: where checksums show what was altered, that is said; else why nobody can verify it."""
+        """A file makes no sense: the findings of the checksums, if any; else why nobody can verify the folder."""
         folder, notes, remembered = self.rundir.root, self.notes, self.remembered
-        said = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
-        reason = f"the result cannot be made again: {said}"
+        message = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
+        reason = f"the result cannot be made again: {message}"
         if not self.findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
-            _, named, rest = said.partition(f"{folder}/")
+            _, named, rest = message.partition(f"{folder}/")
             file = rest.split(":")[0].split(" ")[0] if named else "run_config.yml"
-            wrong = Finding(file, "", said)
+            wrong = Finding(file, "", message)
             return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), tuple(notes))
         if self.findings or remembered:
             return Verified(folder, tuple(dict.fromkeys([*self.findings, *remembered])), (*notes, reason))
