@@ -319,7 +319,7 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | No
     """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
 
     Args:
-        last_message: the reason that helm-run printed at its end: a full disk may have kept the event from being written.
+        last_message: what helm-run printed at its end: a full disk may have kept the event from being written.
     """
     for event in events:
         if event["event"] == event_names.FATAL:
