@@ -18,17 +18,9 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.tables import Table, screen
 from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
+from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout, load_framework
-from eval_factory.tasks.run_entry import (
-    OURS,
-    PATH_PARAMETERS,
-    for_every_run_spec,
-    is_run_entry,
-    near_name,
-    prefix_of,
-    signature,
-)
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
     KEY,
@@ -60,15 +52,15 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Re
     """Everything about one of HELM's run specs."""
     return {
         "name": name,
-        "type": f"{prefix_of(framework)}{name}",
+        "type": f"{run_entry.prefix_of(framework)}{name}",
         "description": spec.description,
         "parameters": {
             parameter: {"required": "default" not in known, **known}
             for parameter, known in spec.known_parameters.items()
-            if parameter not in OURS
+            if parameter not in run_entry.OURS
         },
         "any_parameter": spec.any_parameter,
-        "arguments_of_every_run_spec": for_every_run_spec(load_index()),
+        "arguments_of_every_run_spec": run_entry.for_every_run_spec(load_index()),
         "main_metric": spec.main_metrics[0] if spec.main_metrics else None,
         "main_metrics": list(spec.main_metrics),
         "main_split": spec.main_split,
@@ -92,8 +84,8 @@ def record_of(name: str, framework: Framework) -> Record:
     Raises:
         ConfigError: there is none of that name.
     """
-    if is_run_entry(name, framework):
-        short = name.removeprefix(prefix_of(framework)).partition(":")[0]
+    if run_entry.is_run_entry(name, framework):
+        short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
         specs = load_index().run_specs
         if short not in specs:
             raise ConfigError(
@@ -104,7 +96,7 @@ def record_of(name: str, framework: Framework) -> Record:
         return {**record, "judge_prompt": prompt, "example": run_spec_example(record) if record["runs"] else None}
     task = framework.task(name)
     if task is None:
-        near = near_name(name, framework)
+        near = run_entry.near_name(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
     return {**task_info(task).as_dict(), "judge_prompt": _judge_prompt_of(task), "example": task_example(task)}
 
@@ -191,7 +183,7 @@ def _example_value(name: str, rule: ScenarioParameter) -> str:
 
 
 def _example_argument(name: str, known: Record) -> str:
-    if name in PATH_PARAMETERS:
+    if name in run_entry.PATH_PARAMETERS:
         return f"/path/to/{name}"
     return _EXAMPLES.get(known.get("type", ""), f"<{name}>")
 
@@ -265,7 +257,7 @@ def _execution(record: Record) -> list[str]:
 
 def _parameter_lines(record: Record) -> Iterable[str]:
     if "any_parameter" in record:
-        yield from (signature(name, known) for name, known in record["parameters"].items())
+        yield from (run_entry.signature(name, known) for name, known in record["parameters"].items())
         if record["any_parameter"]:
             yield "any"
         return
@@ -308,7 +300,7 @@ def _size(megabytes: float | None) -> str:
 
 
 def _arguments(record: Record) -> str:
-    shown = [signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
+    shown = [run_entry.signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
     return ", ".join([*shown, *(["..."] if record["any_parameter"] else [])])
 
 
