@@ -219,22 +219,6 @@ def test_looking_imports_nothing_that_takes_long(arguments: list[str], heavy: se
     assert finished.returncode == 0, finished.stderr
 
 
-def test_the_program_says_how_often_to_look_for_garbage_before_it_imports_much() -> None:
-    code = (
-        "import gc, sys\n"
-        "from eval_factory.__main__ import main\n"
-        "assert 'click' not in sys.modules\n"
-        "sys.argv = ['eval-factory', '--version']\n"
-        "try: main()\n"
-        "finally: assert gc.get_threshold()[0] >= 100_000\n"
-    )
-    finished = subprocess.run(
-        [sys.executable, "-c", code], env=program_environment(), capture_output=True, text=True, check=False
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == run("--version").stdout
-
-
 def test_every_command_that_we_show_dry_runs(root: Path) -> None:
     text = (root / "commands.sh").read_text("utf-8").replace("\\\n", " ")
     commands = [line for line in text.splitlines() if line.startswith("eval-factory ")]
