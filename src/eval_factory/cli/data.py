@@ -23,7 +23,7 @@ _TO = click.option(
 )
 
 
-class _DataCommand(click.Command):
+class _DataGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """A folder that may not be written to, a full disk: the file system's own words, and which path."""
         try:
@@ -33,10 +33,6 @@ class _DataCommand(click.Command):
         except OSError as error:
             paths = " -> ".join(str(path) for path in (error.filename, error.filename2) if path is not None)
             raise PrerequisiteError(f"{paths or 'file system'}: {error.strerror or error}") from error
-
-
-class _DataGroup(click.Group):
-    command_class = _DataCommand
 
 
 @click.group("data", cls=_DataGroup)

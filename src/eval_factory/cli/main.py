@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,9 +26,6 @@ from eval_factory.core.errors import (
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
-
-if TYPE_CHECKING:
-    from eval_factory.core.secrets import Redactor
 
 PROGRAM = "eval-factory"
 
@@ -211,25 +208,22 @@ def _code_of(error: OSError) -> int:
 
 def _say(message: str) -> None:
     """To standard error, redacted: an error may quote what it stumbled over."""
-    lines = own_lines(_redactor().text(message)).rstrip("\n").split("\n")
+    from eval_factory.core.secrets import Redactor
+
+    lines = own_lines(Redactor.from_environment(os.environ).text(message)).rstrip("\n").split("\n")
     screen = lasting(sys.stderr)
     for line in lines:
         text = line if line.startswith("  ") else f"{PROGRAM}: {line}"
         screen.write((wrapped(text, columns(screen)) if screen.isatty() else text) + "\n")
 
 
-def _redactor() -> Redactor:
-    from eval_factory.core.secrets import Redactor as Known
-    from eval_factory.core.secrets import names_a_secret
-
-    return Known.from_environment(os.environ, filter(names_a_secret, os.environ))
-
-
 def _report_defect(error: Exception) -> int:
     import tempfile
     import traceback
 
-    text = _redactor().text("".join(traceback.format_exception(error)))
+    from eval_factory.core.secrets import Redactor
+
+    text = Redactor.from_environment(os.environ).text("".join(traceback.format_exception(error)))
     descriptor, name = tempfile.mkstemp(prefix="eval-factory-defect-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(own_lines(text))

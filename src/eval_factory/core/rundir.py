@@ -260,7 +260,7 @@ class RunDir:
             ) from error
 
     @contextmanager
-    def locked(self, say: Callable[[str], None] = lambda _text: None) -> Iterator[Lock]:
+    def locked(self, say: Callable[[str], object] = lambda _text: None) -> Iterator[Lock]:
         """Hold the folder. The operating system drops the lock when the last process that has it has ended.
 
         Where the eval-factory that took it was killed, its helm-run gets time to end, and `say` reports it.
@@ -287,7 +287,7 @@ class RunDir:
         finally:
             lock.release()
 
-    def _wait_for(self, descriptor: int, say: Callable[[str], None]) -> None:
+    def _wait_for(self, descriptor: int, say: Callable[[str], object]) -> None:
         started, reported = time.monotonic(), False
         while not self._try(descriptor):
             holder, waited = Holder.written_in(self.lock_holder), time.monotonic() - started

@@ -147,8 +147,13 @@ class Redactor:
             self.learn(value)
 
     @classmethod
-    def from_environment(cls, env: Mapping[str, str], names: Iterable[str]) -> Redactor:
-        """Knows the values of the named variables, unless they are paths, and the passwords in proxy addresses."""
+    def from_environment(cls, env: Mapping[str, str], names: Iterable[str] | None = None) -> Redactor:
+        """Knows the values of variables, unless they are paths, and the passwords in proxy addresses.
+
+        Args:
+            names: of the variables; if not given, all whose names are those of secrets.
+        """
+        names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
         for name, value in env.items():
             if name.lower().endswith("_proxy"):

@@ -8,6 +8,7 @@ import json
 import math
 import shutil
 import statistics
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -185,7 +186,7 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
             raise ConfigError(f"{', '.join(map(str, files))}: no row has a rating, so there is nothing to import")
         both = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
         changed = [rundir.ratings, *(rundir.root / name for name in MADE_AGAIN)]
-        with _given_back_on_failure(rundir, changed):
+        with _restored_on_failure(rundir, changed):
             before = _listed(rundir)
             forget_checksums(rundir)
             write_atomic(rundir.ratings, both.as_lines(), mode=PRIVATE)
@@ -245,26 +246,20 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
 
 
 @contextmanager
-def _given_back_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[None]:
+def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[None]:
     """What an import changes is as it was where it cannot be finished."""
     files = [*changed, rundir.run_state, rundir.attestation, rundir.checksums]
-    before = rundir.annotations / ".before-import"
-    shutil.rmtree(before, ignore_errors=True)
-    before.mkdir(mode=PRIVATE_FOLDER)
-    there = [file for file in files if file.is_file()]
-    for file in there:
-        shutil.copy2(file, before / file.name)
-    try:
-        yield
-    except BaseException:
-        for file in files:
-            if file in there:
-                shutil.copy2(before / file.name, file)
-            else:
-                file.unlink(missing_ok=True)
-        raise
-    finally:
-        shutil.rmtree(before, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=rundir.annotations) as folder:
+        copies = {file: shutil.copy2(file, folder) for file in files if file.is_file()}
+        try:
+            yield
+        except BaseException:
+            for file in files:
+                if file in copies:
+                    shutil.copy2(copies[file], file)
+                else:
+                    file.unlink(missing_ok=True)
+            raise
 
 
 def plan_of(folder: Path, half_width: float | None) -> list[str]:

@@ -17,7 +17,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.secrets import Redactor
 
 if TYPE_CHECKING:
     from eval_factory.core.helm_run_settings import SharedLimitsSettings
@@ -107,7 +107,7 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
         message = f"a defect in eval-factory ({type(error).__name__})"
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):
         message = "interrupted"
-    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+    redactor = Redactor.from_environment(os.environ)
     described = {"type": type(error).__name__, "message": own_lines(redactor.text(message or str(error)))}
     return {"event": "end", "exit_code": code, "error": described}
 

@@ -193,5 +193,5 @@ def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
     """A line a score of either, the main one first."""
     for name in dict.fromkeys([*then.scores, *now.scores]):
         scores = [result.scores.get(name) for result in (then, now)]
-        old, new = (formats.significant(one and one.value, 6, missing="absent") for one in scores)
+        old, new = ("absent" if one is None else formats.significant(one.value, 6) for one in scores)
         yield f"{name}: {old} then, {new} now ({'the same' if old == new else 'differs'})"

@@ -74,7 +74,7 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     assert "corrected by clinicians = " in folder.report_md.read_text("utf-8")
     assert 'id="clinicians"' in folder.report_html.read_text("utf-8")
     assert stat.S_IMODE(folder.ratings.stat().st_mode) == stat.S_IMODE(folder.report_html.stat().st_mode) == 0o600
-    assert not (folder.annotations / ".before-import").exists()
+    assert [path.name for path in folder.annotations.iterdir() if path.is_dir()] == []
 
 
 def before_names(before: dict[str, bytes], folder: RunDir) -> set[str]:
