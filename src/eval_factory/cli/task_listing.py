@@ -20,7 +20,7 @@ from eval_factory.core.tables import Table, screen
 from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
-from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout, load_framework
+from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
     KEY,
@@ -147,7 +147,7 @@ def _judge_prompt_of_benchmark(benchmark: Benchmark) -> str | None:
 def task_example(task: Task) -> str:
     """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
     extra = {
-        name: task.default_of(name) or _example_value(name, rule)
+        name: task.default_of(name) or (rule.allowed[0] if rule.allowed else _example_value(name, is_path=rule.path))
         for name, rule in task.helm.parameters.items()
         if rule.required or (rule.allowed and task.default_of(name))
     }
@@ -156,7 +156,11 @@ def task_example(task: Task) -> str:
 
 def run_spec_example(record: Record) -> str:
     needed = {name: known for name, known in record["parameters"].items() if known["required"]}
-    arguments = ",".join(f"{name}={_example_argument(name, known)}" for name, known in needed.items())
+    values = {
+        name: _EXAMPLES.get(known.get("type", "")) or _example_value(name, is_path=name in run_entry.PATH_PARAMETERS)
+        for name, known in needed.items()
+    }
+    arguments = ",".join(f"{name}={value}" for name, value in values.items())
     return _example(f"{record['type']}:{arguments}" if arguments else record["type"], {}, folder=record["name"])
 
 
@@ -176,16 +180,8 @@ def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _example_value(name: str, rule: ScenarioParameter) -> str:
-    if rule.allowed:
-        return rule.allowed[0]
-    return f"/path/to/{name}" if rule.path else f"<{name}>"
-
-
-def _example_argument(name: str, known: Record) -> str:
-    if name in run_entry.PATH_PARAMETERS:
-        return f"/path/to/{name}"
-    return _EXAMPLES.get(known.get("type", ""), f"<{name}>")
+def _example_value(name: str, *, is_path: bool) -> str:
+    return f"/path/to/{name}" if is_path else f"<{name}>"
 
 
 def details(record: Record) -> str:
