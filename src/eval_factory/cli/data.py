@@ -132,8 +132,8 @@ def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) ->
     from eval_factory.data.pull import LEADERBOARDS, pull
     from eval_factory.data.sources import load_sources
 
-    given = dict(origin.partition("=")[::2] for origin in origins)
-    sources = load_sources().with_origins(given)
+    mirrors = dict(origin.partition("=")[::2] for origin in origins)
+    sources = load_sources().with_origins(mirrors)
     names = [*sources.tasks, LEADERBOARDS] if "all" in tasks else [name.removeprefix("helm.") for name in tasks]
     pull(names, target, sources, _say)
 

@@ -171,7 +171,7 @@ def export_sheets(
         f"sheet {made.sample.id}: {len(made.sample.answers)} of {made.answers} answers, {asked} ratings a rater",
         *(f"  {in_strata[number]} answers of: {name}" for number, name in enumerate(made.sample.strata)),
         f"  for the raters: {out} (a form and a table each; one of them is enough)",
-        f"  not for them: {made.kept}, which says what the codes stand for",
+        f"  not for them: {made.sample_file}, which says what the codes stand for",
         f"  what comes back: eval-factory annotate import {folder} FILE...",
     ]
     click.echo(own_lines("\n".join(lines)))

@@ -156,7 +156,7 @@ def print_schema(name: str) -> None:
 
 
 def main() -> None:
-    """The one place where errors end and exit codes are made."""
+    """All errors end here, and exit codes are made here."""
     os.environ.setdefault(*NO_PLUGINS)
     make_streams_ready()
     interrupt_on_signals()

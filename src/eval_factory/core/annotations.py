@@ -78,7 +78,7 @@ class SampledAnswer:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sheet that was given to raters."""
+    """A sheet for raters."""
 
     id: str
     kind: str
@@ -176,8 +176,8 @@ class Annotations:
             samples: by id; every returned rating is of one of them.
         """
         again = {(one.sheet, one.rater) for one in returned}
-        kept = [one for one in self.ratings if (one.sheet, one.rater) not in again]
-        ratings = sorted([*kept, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number))
+        others = [one for one in self.ratings if (one.sheet, one.rater) not in again]
+        ratings = sorted([*others, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number))
         known = {one.id: one for one in self.samples}
         used = dict.fromkeys([*known, *(one.sheet for one in returned)])
         return Annotations(tuple(known.get(name) or samples[name] for name in used), tuple(ratings))
@@ -324,8 +324,8 @@ class Asked:
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
         """What a rater's values make of an answer, on the main metric's scale."""
         if self.kind == CRITERIA_SHEET:
-            whole = sum(one.points for one in questions if one.points > 0)
-            return sum(one.points * value for one, value in zip(questions, values, strict=True)) / whole
+            total = sum(one.points for one in questions if one.points > 0)
+            return sum(one.points * value for one, value in zip(questions, values, strict=True)) / total
         return statistics.fmean(values)
 
 
@@ -370,8 +370,8 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
     low, high = scale
     if (low, high) == (0.0, 1.0) and set(values) <= {0.0, 1.0}:
         return YES_NO
-    whole = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MAX_STEPS
-    steps = int(high - low) if whole else _PARTS
+    by_ones = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MAX_STEPS
+    steps = int(high - low) if by_ones else _PARTS
     values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
     return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
 

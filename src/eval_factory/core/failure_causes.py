@@ -91,10 +91,10 @@ def line_of(cause: FailureCause) -> str:
 
 
 def short_cause(cause: str) -> str:
-    whole = cause.strip()
-    if whole.endswith(".") and not whole.endswith(VARIES):
-        whole = whole[:-1]
-    return whole if len(whole) <= _MAX_SHOWN else f"{whole[:_MAX_SHOWN].rstrip()} ..."
+    text = cause.strip()
+    if text.endswith(".") and not text.endswith(VARIES):
+        text = text[:-1]
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN].rstrip()} ..."
 
 
 @cache

@@ -107,21 +107,21 @@ def _without(line: str, prompt: Iterable[str]) -> str:
 
 
 def _without_one(line: str, prompt: str) -> str:
-    """Any stretch in common that is long enough holds one of the line's pieces whole: only these are looked for."""
+    """Any stretch in common that is long enough contains one of the line's pieces: only these are looked for."""
     if len(prompt) < SHORTEST_QUOTE:
         return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
-    at, kept, parts = 0, 0, []
+    at, copied, parts = 0, 0, []
     while at + _PIECE <= len(line):
         if line[at : at + _PIECE] not in prompt:
             at += _PIECE
             continue
-        start, end = _grown(line, at, at + _PIECE, kept, prompt)
+        start, end = _grown(line, at, at + _PIECE, copied, prompt)
         if end - start >= SHORTEST_QUOTE:
             quote = line[start:end]
-            parts += [line[kept:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
-            kept = start + len(quote.rstrip())
+            parts += [line[copied:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
+            copied = start + len(quote.rstrip())
         at = max(end, at + _PIECE)
-    return "".join([*parts, line[kept:]])
+    return "".join([*parts, line[copied:]])
 
 
 def _grown(line: str, start: int, end: int, first: int, prompt: str) -> tuple[int, int]:

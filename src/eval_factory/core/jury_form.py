@@ -1,6 +1,6 @@
 """What a jury may say: the ratings there are, and the criteria that a benchmark names itself. Pure.
 
-One place for both: the judge's prompt, the check of its answer, the score's scale and the clinicians' sheet follow it.
+Both are here: the judge's prompt, the check of its answer, the score's scale and the clinicians' sheet follow it.
 HELM's metric is the mean of the ratings, which it takes as whole numbers and neither clips nor scales.
 """
 
@@ -67,7 +67,7 @@ class JuryForm:
         return {str(value), f"{value}.0"} | words | {label for label, known in self.labels.items() if known == value}
 
     def filled(self, prompt: str) -> str:
-        """A judges' prompt with its scale and criteria; places that the benchmark does not fill stay."""
+        """A judges' prompt with its scale and criteria; placeholders that the benchmark does not fill stay."""
         if self.own_scale:
             prompt = prompt.replace(f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)")
         if self.criteria:

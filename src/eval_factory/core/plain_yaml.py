@@ -1,4 +1,4 @@
-"""The one place that reads YAML, and how documents are written.
+"""All YAML is read here, and how documents are written.
 
 What a user wrote is YAML as a configuration needs it: mappings, lists, texts, numbers, true, false and null, and no
 more of them than somebody writes. Aliases can make a file of ten lines mean more than a machine holds. What this
@@ -40,7 +40,7 @@ except AttributeError:  # PyYAML built without libyaml
 
 
 class YamlError(ValueError):
-    """What is wrong with a document, with its place where that is known."""
+    """What is wrong with a document, with its line where that is known."""
 
 
 class YamlSyntaxError(YamlError):

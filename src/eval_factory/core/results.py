@@ -483,7 +483,7 @@ class AskedEndpoint:
     sampling: tuple[Mapping[str, Any], ...]
     """Each set of fields with which requests were answered, beside model and question; the most frequent first."""
     answers: int
-    """Kept answers that the result is made of; equal requests have one."""
+    """Cached answers that the result is made of; equal requests have one."""
     stated_models: Mapping[str, int]
     """What answers call the model themselves -> how many of them; the most frequent first."""
     other_model: int
@@ -498,7 +498,7 @@ class AskedEndpoint:
 
     @property
     def days(self) -> int:
-        """Whole days between the first and the last answer; 0 where they are not known."""
+        """Full days between the first and the last answer; 0 where they are not known."""
         try:
             first, last = (datetime.strptime(one or "", UTC_FORMAT) for one in (self.first_answer, self.last_answer))
         except ValueError:
@@ -601,8 +601,8 @@ class InstanceRecord:
     def lowest_score(self) -> float | None:
         """Of a rubric's case, whose highest one is 1: with nothing but negative points; None where it has no rubric."""
         points = [float(one["points"]) for one in self.criteria]
-        whole = sum(one for one in points if one > 0)
-        return sum(one for one in points if one < 0) / whole if whole else None
+        total = sum(one for one in points if one > 0)
+        return sum(one for one in points if one < 0) / total if total else None
 
 
 @dataclass(frozen=True)
@@ -664,6 +664,6 @@ class ResponseStatistics:
     """Of the responses."""
     status_codes: Mapping[int, int]
     finish_reasons: Mapping[str, int]
-    """Of the answers that are kept."""
+    """Of the cached answers."""
     runs: tuple[RequestSpan, ...]
     """Each helm-run that sent requests, the first one first."""

@@ -1,4 +1,4 @@
-"""Files that stay whole, and files that somebody else may have made.
+"""Files that are never incomplete, and files that somebody else may have made.
 
 A reader finds a file of ours old or new and never in part: it is written beside, synchronized, then renamed. A folder
 with results may come from anybody: a link in it could show a file of the reader's own, and a FIFO or a device could
@@ -52,7 +52,7 @@ def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
 
 
 def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) -> None:
-    """Write `text`, whole or in parts, as `atomic_file` does."""
+    """Write `text`, in one piece or several, as `atomic_file` does."""
     with atomic_file(path, mode=mode) as file:
         file.writelines([text] if isinstance(text, str) else text)
 
@@ -196,7 +196,7 @@ def _readable(value: Any) -> Any:
 
 
 _MAX_NAME, _MAX_PATH = 255, 4095
-"""In bytes: what Linux takes of a part of a path, and of a whole one."""
+"""In bytes: what Linux takes of a name, and of a path."""
 
 
 def expanded(text: str) -> str:
@@ -217,5 +217,7 @@ def expanded(text: str) -> str:
 
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
-    given = Path(env.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache") / "eval-factory"
+    configured = Path(env.get("XDG_CACHE_HOME", ""))
+    return (
+        configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
+    ) / "eval-factory"

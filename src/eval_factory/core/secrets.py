@@ -78,14 +78,14 @@ _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z"
 
 
 def looks_like_key(text: str) -> bool:
-    """Whether `text`, given where the NAME of a variable belongs, is more likely the key itself."""
+    """Whether `text`, where the NAME of a variable belongs, is more likely the key itself."""
     return _without(_KEYS, text) != text or bool(_LONG_MIXED.match(text))
 
 
 def is_place(value: str) -> bool:
     """Whether a value is the path of something that is there: `SERVICE_CREDENTIALS=/etc/service.json` names a file.
 
-    Replacing it would blind every message about that place, and protect nothing.
+    Replacing it would blind every message about that path, and protect nothing.
     """
     return os.sep in value and os.path.exists(value)  # noqa: PTH110 - Path.exists raises where a name is too long
 
@@ -103,8 +103,8 @@ def _in_base64(value: str) -> set[str]:
     found = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
-        whole = (before + len(value.encode())) * 8 // 6  # digits that hold no bit of what comes behind
-        core = encoded[-(-before * 8 // 6) : whole]
+        end = (before + len(value.encode())) * 8 // 6  # digits that hold no bit of what comes behind
+        core = encoded[-(-before * 8 // 6) : end]
         found |= {core, core.replace("+", "-").replace("/", "_")}
     return found
 
@@ -205,12 +205,12 @@ class Redactor:
         if not self._is_spread_in(read):
             return text
         letters = _squeezed(read)
-        places = [place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()]
+        positions = [place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()]
         taken: list[tuple[int, int]] = []
         for form in self._spread:
             at = letters.find(form)
             while at >= 0:
-                taken.append((places[at], places[at + len(form) - 1] + 1))
+                taken.append((positions[at], positions[at + len(form) - 1] + 1))
                 at = letters.find(form, at + 1)
         parts, end = [], 0
         for begin, behind in sorted(taken):

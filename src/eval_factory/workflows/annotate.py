@@ -58,7 +58,7 @@ class Exported:
 
     sample: Sample
     files: tuple[Path, ...]
-    kept: Path
+    sample_file: Path
     """What links codes to answers."""
     answers: int
     """That could have been drawn."""
@@ -115,18 +115,18 @@ def export_sheets(
         )
     draw = Draw(count, seed, names, stored.result.provenance.run_identity)
     sample, shown = _chosen(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
-    kept = rundir.sample(sample.id)
+    sample_file = rundir.sample(sample.id)
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        write_atomic(kept, json.dumps(sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
+        write_atomic(sample_file, json.dumps(sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
         if before := _listed(rundir):
-            _write_checksums_of(rundir, [kept], before, stored.result.provenance)
+            _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
     for name in names:
         order = rater_order([one.code for one in sample.answers], sample.id, name)
         for ending, write in (("csv", csv_sheet), ("html", rater_form)):
             text = write(sample, name, order, shown, with_reference=with_reference)
             write_atomic(out / f"rater_{name}.{ending}", text, mode=PRIVATE)
-    return Exported(sample, tuple(files), kept, len(sample.stratum_of))
+    return Exported(sample, tuple(files), sample_file, len(sample.stratum_of))
 
 
 def _chosen(

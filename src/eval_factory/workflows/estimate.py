@@ -334,7 +334,7 @@ def _time(
 
 @dataclass(frozen=True)
 class KeptFigures:
-    """Means of kept answers; None where not all of them say it."""
+    """Means of cached answers; None where not all of them say it."""
 
     answers: int
     prompt_tokens: float | None

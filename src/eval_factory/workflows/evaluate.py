@@ -36,7 +36,7 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.workflows import resume
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
-from eval_factory.workflows.helm_run import EndedHelmRun, blocked_places, raise_for_failure, run_helm
+from eval_factory.workflows.helm_run import EndedHelmRun, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
 
@@ -112,8 +112,8 @@ def evaluate(
             plan.rundir.run_state.unlink(missing_ok=True)
             ended = run_helm(context, evaluation, argv, settings)
             ran = checked_runs(context, plan, ended, shared=options.limits is not None)
-        elif (kept := as_it_stands(context, plan, ran, before)) is not None:
-            return kept
+        elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
+            return unchanged
         with not_to_be_hung_up():
             return collect_and_report(context, plan, argv, ran, read)
 
@@ -209,8 +209,8 @@ def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: 
         EvalFactoryError: as `raise_for_failure`; or it did nothing.
     """
     raise_for_failure(plan, run, context.log, shared=shared)
-    for place in blocked_places(run.events):
-        context.show(f"warning: offline: something wanted {place}; it was not contacted")
+    for host in blocked_hosts(run.events):
+        context.show(f"warning: offline: something wanted {host}; it was not contacted")
     folders = run.finished_runs(plan.rundir.helm)
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")

@@ -130,8 +130,8 @@ def run_helm(
 
         context.redactor.learn(sign_in.cached_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
-    for place in blocked_places(ended.events):
-        context.log.warning("offline: something wanted %s; it was not contacted", place)
+    for host in blocked_hosts(ended.events):
+        context.log.warning("offline: something wanted %s; it was not contacted", host)
     return EndedHelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
 
 
@@ -325,7 +325,7 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | No
         if event["event"] == event_names.FATAL:
             message = event["message"]
             # the guard, and no network, kept the endpoint that the message names from being reached
-            if hosts := [one for one in blocked_places(events) if (one.rpartition(":")[0] or one) in message]:
+            if hosts := [one for one in blocked_hosts(events) if (one.rpartition(":")[0] or one) in message]:
                 refused = f"it was eval-factory that refused {', '.join(hosts)}, which is no host of an endpoint"
                 message = f"{message}\n  offline: {refused}"
             log.error(message)
@@ -337,7 +337,7 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | No
         raise PrerequisiteError(last_message)
 
 
-def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
+def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Hosts that an offline run wanted and did not get."""
     return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
 
@@ -359,7 +359,7 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
             phase = event["phase"]
         elif event["event"] == event_names.RUN_FAILED:
             log.error(event["error"])
-            blocked = blocked_places(run.events)
+            blocked = blocked_hosts(run.events)
             if blocked and not any(one.get("stopped") for one in run.events):
                 from eval_factory.data.run_data import how_to_get  # knows where all data are from
 

@@ -125,9 +125,9 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
 
 
 _UNFINISHED = re.compile(r".+\.(part|tmp)")
-"""Names of files that are not whole yet: ours, HELM's output as our patch writes it, and HELM's downloads."""
+"""Names of files that are not complete yet: ours, HELM's output as our patch writes it, and HELM's downloads."""
 _PART_OF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
-"""What `write_atomic` names a file until it is whole."""
+"""What `write_atomic` names a file until it is complete."""
 
 
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:

@@ -109,10 +109,10 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
     """
     document, _ = without_shards(stored_document(rundir))
     env = dict.fromkeys(variables_in(document), "unknown")
-    given = {name: document[name] for name in ("config", "target")}
+    stored_values = {name: document[name] for name in ("config", "target")}
     path = _extra(document).get(BENCHMARK_KEY)
     own, missing = _benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else (None, ())
-    evaluation = build_evaluation(Request(flags=given), load_framework(), env, benchmark=own)
+    evaluation = build_evaluation(Request(flags=stored_values), load_framework(), env, benchmark=own)
     return evaluation, missing
 
 
@@ -221,7 +221,7 @@ def _collected(
         config["config"]["params"]["extra"] = {name: extra[name] for name in dict.fromkeys([*_extra(document), *extra])}
     # which values were set, and which are defaults, stands nowhere else; every value that differs is found
     then = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
-    given = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
+    set_by_user = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
     write_metrics(result, response_statistics(shadow.cache_db), shadow)
     try:
         write_reports(
@@ -231,7 +231,7 @@ def _collected(
             command=str(document.get("command", "")),
             redactor=Redactor(),
             responses=read_answers_by_role(shadow.cache_db),
-            given=given,
+            given=set_by_user,
         )
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives a result that none can be: {error.message}") from error
@@ -254,13 +254,13 @@ def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
     return provenance.Remembered(stored.result.provenance, stored.result.validity.notes, sources)
 
 
-def values_at(part: Any, whole: Any) -> Any:
-    """The values of `whole` at the keys of `part`; of a list of judges, at the keys of each."""
-    if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
-        return [values_at(one, other) for one, other in zip(part, whole, strict=True)]
-    if not isinstance(part, Mapping) or not isinstance(whole, Mapping):
-        return whole
-    return {name: values_at(part[name], whole[name]) for name in part if name in whole}
+def values_at(part: Any, full: Any) -> Any:
+    """The values of `full` at the keys of `part`; of a list of judges, at the keys of each."""
+    if isinstance(part, list) and isinstance(full, list) and len(part) == len(full):
+        return [values_at(one, other) for one, other in zip(part, full, strict=True)]
+    if not isinstance(part, Mapping) or not isinstance(full, Mapping):
+        return full
+    return {name: values_at(part[name], full[name]) for name in part if name in full}
 
 
 def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:

@@ -51,7 +51,7 @@ class Reproduction:
     needs: tuple[str, ...]
     """What has to be set, or put in place, before it can run."""
     file: Path | None
-    """Where the run config was written; None where no folder was given."""
+    """Where the run config was written; None without a folder."""
 
     def lines(self) -> list[str]:
         """What a reader has to know before a run."""
@@ -74,7 +74,7 @@ class Reran:
 
 
 def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) -> Reproduction:
-    """Write the run config, where a folder is given for it, and look at what it needs.
+    """Write the run config, where there is a folder for it, and look at what it needs.
 
     Raises:
         PrerequisiteError: there is no result.

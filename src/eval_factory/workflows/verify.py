@@ -52,7 +52,7 @@ class Finding:
     file: str
     """Path in the output folder."""
     field: str
-    """Where in the file; empty where it is the whole file."""
+    """Where in the file; empty where it is the file itself."""
     message: str
 
     def __str__(self) -> str:

@@ -47,11 +47,11 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     before = contents(folder)
     made = exported(folder, tmp_path / "sheet")
     assert sorted(one.name for one in made.files) == ["rater_1.csv", "rater_1.html", "rater_2.csv", "rater_2.html"]
-    assert {stat.S_IMODE(one.stat().st_mode) for one in (*made.files, made.kept)} == {0o600}
-    assert made.kept == folder.root / "annotations" / f"sample-{made.sample.id}.json"
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (*made.files, made.sample_file)} == {0o600}
+    assert made.sample_file == folder.root / "annotations" / f"sample-{made.sample.id}.json"
     assert (len(made.sample.answers), made.answers) == (40, ANSWERS)
     assert verify(folder.root).notes == ()
-    assert f"annotations/{made.kept.name}" in read_checksums(folder.checksums)
+    assert f"annotations/{made.sample_file.name}" in read_checksums(folder.checksums)
 
     files = [filled_in(made, rater, people_say) for rater in "12"]
     found = import_sheets(folder.root, files)
@@ -225,7 +225,7 @@ def test_an_altered_sheet_and_a_comment_are_found_whoever_makes_the_checksums_ag
 ) -> None:
     made = exported(folder, tmp_path / "sheet")
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
-    for file in (made.kept, folder.ratings):
+    for file in (made.sample_file, folder.ratings):
         before = file.read_text("utf-8")
         file.write_text(before.replace('"rater": "1"', '"rater": "3"', 1) if file == folder.ratings else before + " ")
         write_checksums(
