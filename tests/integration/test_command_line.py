@@ -154,17 +154,6 @@ def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
     )
 
 
-def test_ls_of_one_task_is_a_config_to_begin_with(tmp_path: Path) -> None:
-    for name in ("medec", "helm:mmlu"):
-        (tmp_path / "my_test.yml").write_text(run("ls", name).stdout)
-        finished = run("run_eval", "--run_config", "my_test.yml", "--dry_run", cwd=tmp_path)
-        assert finished.returncode == 0, finished.stderr
-    wrong = run("ls", "medek")
-    assert wrong.returncode == 2
-    assert "did you mean 'medec'?" in wrong.stderr
-    assert len(run("ls", "--all").stdout.splitlines()) > 300
-
-
 HEAVY = {"helm", "torch", "scipy", "numpy", "pandas", "datasets", "requests", "jsonschema", "asyncio", "filelock"}
 RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_factory.tasks.custom_benchmark"}
 """What a run needs, and takes long to import."""

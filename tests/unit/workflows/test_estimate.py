@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,25 +159,6 @@ def test_criteria_that_nobody_counted_are_not_guessed(tmp_path: Path) -> None:
     found = of(tmp_path, look=False, **JUDGED_BY_TWO)
     assert [one.requests for one in found.roles] == [5000, None, None]
     assert found.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
-
-
-@pytest.mark.parametrize(("at_once", "requests", "looks"), [(None, 30, 0), (1, 30, 0), (2, 17, 1)])
-def test_the_criteria_of_the_result_of_this_very_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int | None, requests: int, looks: int
-) -> None:
-    """A result tells criteria; how many requests they were, the data tell."""
-    validity = SimpleNamespace(judgements=SimpleNamespace(due=60))
-    stored = SimpleNamespace(result=SimpleNamespace(validity=validity))
-    sizes = [PromptSizes(5, 400, 5, judge_requests=17)]
-    monkeypatch.setattr(module, "_asked_before", lambda _plan: 5)
-    monkeypatch.setattr(module, "load_result", lambda _root: stored)
-    monkeypatch.setattr(module, "prompt_sizes", lambda *_: sizes.pop())
-    monkeypatch.setattr(module, "_earlier", lambda *_: KeptFigures(4, 10.0, 1.0, 8.0, None))
-    asked: dict[str, Any] = {"config__params__parallelism": 1, "config__params__extra__criteria_per_request": at_once}
-    found = of(tmp_path, **JUDGED_BY_TWO, **asked)
-    assert [one.requests for one in found.roles] == [5, requests, requests]
-    assert len(sizes) == 1 - looks
-    assert found.roles[1].hours == pytest.approx(requests * 8.0 / 8 / 3600), "as many at once as the judge may be asked"
 
 
 def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:
