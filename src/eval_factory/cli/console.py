@@ -37,10 +37,6 @@ class Lasting(io.TextIOBase):
                 silence(self._stream)
         return len(text)
 
-    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
-        for line in lines:
-            self.write(line)
-
     @property
     def encoding(self) -> str:  # type: ignore[override]
         """The stream's: who writes to it looks which letters it can show."""

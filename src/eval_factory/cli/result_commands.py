@@ -20,7 +20,6 @@ from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.rundir import PRIVATE, SuiteDir
 
 if TYPE_CHECKING:
-    from eval_factory.analysis.comparison import Comparison
     from eval_factory.report.drawing import Drawing
 
 
@@ -261,28 +260,24 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     if len(results) == 1:
         return plots_of(results[0])
     from eval_factory import api  # imports scipy
+    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
 
     compared = api.compare(folders)
     if not compared.comparable:
         names = ", ".join(reason.name for reason in compared.reasons)
         more = "'eval-factory compare' with the same folders tells more"
         click.echo(f"warning: no plot of differences: the results cannot be compared ({names}); {more}", err=True)
-    each = {
+    plots = {
         f"{model.label.lower()}-{name}": drawing
         for model, result in zip(compared.models, results, strict=True)
         for name, drawing in plots_of(result).items()
     }
-    return each | {f"difference-{one.a.label}-{one.b.label}".lower(): _difference(one) for one in compared.comparisons}
-
-
-def _difference(one: Comparison) -> Drawing:
-    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
-
-    found = one.paired
-    names = (f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})")
-    return difference_plot(
-        f"{one.task}: {one.metric}, {one.b.name} minus {one.a.name}",
-        [PlottedValue(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
-        names=names, axis_label=f"{one.b.label} minus {one.a.label}", margin=one.margin,
-        higher_is_better=one.higher_is_better,
-    )  # fmt: skip
+    for one in compared.comparisons:
+        found = one.paired
+        plots[f"difference-{one.a.label}-{one.b.label}".lower()] = difference_plot(
+            f"{one.task}: {one.metric}, {one.b.name} minus {one.a.name}",
+            [PlottedValue(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
+            names=(f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})"),
+            axis_label=f"{one.b.label} minus {one.a.label}", margin=one.margin, higher_is_better=one.higher_is_better,
+        )  # fmt: skip
+    return plots
