@@ -313,11 +313,12 @@ class Corrections(Part):
     """By erratum: what its rule raised on answers that it cannot read; they do not count in the corrected value."""
 
     @classmethod
-    def of(cls, plan: Plan, metrics: Sequence[MetricValues]) -> Corrections:
+    def of(cls, plan: Plan, metrics: Iterable[MetricValues]) -> Corrections:
         """Those whose metric HELM computed."""
         known = load_errata()
-        helm = {metric.label: metric for metric in metrics}
         about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments)
+        wrong = {erratum.metric for erratum in about}
+        helm = {metric.label: metric for metric in metrics if metric.label in wrong}
         errata = [erratum for erratum in about if erratum.metric in helm]
         return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
 

@@ -21,8 +21,8 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, is_judged, mean_score
-from eval_factory.scoring.stated_models import same_family
 from eval_factory.scoring.tally import Tally
+from eval_factory.scoring.words import same_family
 
 BEYOND_BELIEF, _ENOUGH_TO_TELL = 0.98, 20
 """Krippendorff's alpha, and answers that two judges or more rated."""

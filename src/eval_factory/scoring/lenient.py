@@ -16,10 +16,11 @@ Before that, of JSON its field `answer` is taken, markup is taken out, and so is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.words import alternatives
 
 LENIENT = ".lenient"
 METRIC = "exact_match"
@@ -33,31 +34,13 @@ _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _IN_WORD = "0-9A-Za-zÀ-ɏ"
 _END = rf"(?![{_IN_WORD}])"
 
-_OPTION = r"(?:option|choice|letter|opci[oó]n|opção|letra|alternativa|buchstabe|lettre|lettera|选项)"
-_ANSWER = (
-    r"(?:answer|ans|solution|label|output|prediction|verdict|antwort|lösung|respuesta|resposta|réponse|risposta"
-    rf"|{_OPTION}|答案|答え|正解|정답)"
-)
-_IS = rf"(?:(?:is|are|be|ist|lautet|wäre|es|é|est|è){_END}|[是为は:=])"
-_ARE = rf"(?:is|are|was|were|would|could|seems?|ist|sind|es|son|est|sont|é|são){_END}"
-_NOT = r"(?:isn't|aren't|don't|do not|doesn't|does not|cannot|can't)"
-_AND = r"(?:and|or|und|oder|nor|y|o|u|et|ou|e|vs)"
-_REASON = (
-    r"(?:because|since|as|due to|given|based on|which|and|or|but|not|weil|denn|da|und|oder|porque|pues|ya que|y|o|pois"
-    rf"|já que|parce que|car|et|ou|perché){_END}"
-)
-_RIGHT = (
-    r"(?:is|ist|es|est|é) (?:(?:the|la|die|clearly|most) ){0,3}(?:correct[ao]?e?|corret[ao]|right|true|best|answer"
-    r"|richtig|korrekt|juste|bonne|most (?:likely|appropriate))"
-)
-_WRONG = (
-    r"(?:not|wrong|incorrect[ao]?e?s?|false|unlikely|less|inappropriate|contraindicated|excluded|ruled|falsch|fals[ao]"
-    rf"|faux|fausse|nicht|errad[ao]|incorret[ao]){_END}"
-)
-_DOUBT = (
-    r"(?:not|never|nor|neither|unlikely|doubt|if|unless|whether|than|instead of|unlike|rule out|exclude|eliminate|nicht"
-    r"|ob|wenn|\w{2,6}n't)"
-)
+_W = alternatives("option")
+_OPTION = _W["option"]
+_ANSWER = rf"(?:{_W['answer']}|{_OPTION}|{_W['signed_answer']})"
+_IS, _ARE = rf"(?:{_W['is']}{_END}|[是为は:=])", f"{_W['are']}{_END}"
+_NOT, _AND, _REASON = _W["not"], _W["and"], f"{_W['reason']}{_END}"
+_RIGHT = f"(?:is|ist|es|est|é) (?:(?:the|la|die|clearly|most) ){{0,3}}{_W['right']}"
+_WRONG, _DOUBT = f"{_W['wrong']}{_END}", _W["doubt"]
 _OPEN = r"['(\[]{0,3}"
 _JOINED = rf"[ \n]?[,;/&+.)\]:'’]{{0,3}}[ \n]?(?:{_AND} )?(?:(?:maybe|perhaps) )?(?:{_OPTION} )?{_OPEN}"  # noqa: RUF001
 _ONE = rf"(?:{_LABEL}(?!\)? {_ARE})|{_TEXT}(?= ?(?:$|[.!;\n。)]|\(?{_LABEL}|{_JOINED}{_ANY}|,? {_REASON})))"
@@ -191,7 +174,7 @@ def _last_line(text: str) -> set[int]:
     return _states(_OPENING.match(line)) if before and (label_alone or not _LISTED.search(before)) else set()
 
 
-def lenient_metrics(metrics: Sequence[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
+def lenient_metrics(metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
     """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not perturbed.
 
     Args:

@@ -21,7 +21,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
-from eval_factory.scoring.stated_models import same_family
+from eval_factory.scoring.words import same_family
 from eval_factory.tasks.rubric_case import (
     RUBRICS,
     TAGS,

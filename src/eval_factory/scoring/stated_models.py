@@ -37,27 +37,6 @@ _RELEASE = re.compile(
     rf"[-@:](?:20\d\d-{_MONTH}-{_DAY}|20\d\d{_MONTH}{_DAY}|{_MONTH}-20\d\d|{_MONTH}{_DAY}|2\d{_MONTH}|00\d|latest)\Z"
 )
 
-_WORD_ENDS = r"(?![a-z])"
-_FAMILIES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(rf"(?<![a-z])(?:{pattern})", re.IGNORECASE)
-    for name, pattern in {
-        "gpt": rf"(?<!cerebras-)(?:chat)?gpt(?!4all|-?j{_WORD_ENDS}|-?neo)|(?<!marco-)o[134](?![a-z0-9])|openai",
-        "claude": rf"claude{_WORD_ENDS}|anthropic|(?:opus(?!-mt)|sonnet|haiku){_WORD_ENDS}",
-        "llama": rf"(?:code|med)?llama{_WORD_ENDS}|nemotron",
-        "gemini": rf"(?:gemini|(?:code|med|pali|recurrent|shield|tx)?gemma|palm){_WORD_ENDS}",
-        "mistral": rf"(?:(?:bio)?mistral|mixtral|ministral|magistral|codestral|devstral|pixtral){_WORD_ENDS}",
-        "qwen": rf"(?:code)?(?:qwen|qwq|qvq){_WORD_ENDS}",
-        "deepseek": rf"deepseek{_WORD_ENDS}",
-        "phi": r"phi-?\d",
-        "command": rf"command(?:-(?:r7b|r|a|light|nightly)(?![a-z0-9])|$)|(?:cohere|c4ai|aya){_WORD_ENDS}",
-        "grok": rf"grok{_WORD_ENDS}",
-    }.items()
-}
-_DERIVED: Mapping[str, re.Pattern[str]] = {
-    "llama": re.compile(rf"(?<![a-z])(?:alpaca|meditron|vicuna){_WORD_ENDS}", re.IGNORECASE)
-}
-"""Models that were made of another family's, where their id does not name another one (`meditron3-qwen2.5`)."""
-
 
 def same_model(asked: str, stated: str) -> bool:
     """Whether an answer is of the model that was asked for, as far as names tell.
@@ -91,25 +70,6 @@ def _name_release_revision(model: str) -> tuple[str, str, str]:
 
 def _fixed(release: str) -> str:
     return "" if release in ("latest", "main") else release
-
-
-def family_of(model_id: str) -> str | None:
-    """The family of models that an id names, as far as ids tell; None where they do not.
-
-    The model's own name counts before what stands before it: `openai/` is also how gateways call an API.
-    """
-    provider, _, name = model_id.rpartition("/")
-    for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):
-        for family, pattern in families.items():
-            if pattern.search(text):
-                return family
-    return None
-
-
-def same_family(one: str, other: str) -> bool | None:
-    """None where an id does not tell."""
-    families = family_of(one), family_of(other)
-    return None if None in families else families[0] == families[1]
 
 
 @dataclass

@@ -303,7 +303,7 @@ def test_errata_of_the_run_spec_whose_metric_helm_computed_count() -> None:
     assert [one.id for one in found.errata] == ["medec-sentence"]
     assert found.version == load_errata().version
     assert found.helm[medec].values == context().values
-    assert set(found.helm) == {"other", medec}
+    assert set(found.helm) == {medec}
     assert set(found.rules) == {"medec-sentence"}
     assert found.rules["medec-sentence"](Case("p", "3", "3 Right.", None)) == 1.0
     assert Corrections.of(plan({"config.type": "medec"}), [context("other")]).errata == []

@@ -19,7 +19,7 @@ from eval_factory.scoring.jury import (
     score_of_all_judges,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.scoring.stated_models import family_of
+from eval_factory.scoring.words import family_of
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:
