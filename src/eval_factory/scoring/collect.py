@@ -125,7 +125,7 @@ class _Own:
             self.orders,  # its score over all orders: none that could be the main one
             LaterStep(_tell_requests),  # what failed comes before what is odd
             LaterStep(lambda draft: draft.notes.extend(notes_on_data(draft.plan, told))),  # what was never asked
-            LaterStep(readability.tell),  # the first reason against reporting: a setting may mend it
+            LaterStep(readability.report),  # the first reason against reporting: a setting may mend it
             LaterStep(jury.hold),  # the second: the same command may
             rubric and LaterStep(rubric.tell),  # no run has both, jury and rubric
             LaterStep(partial(_tell_changes, self.changes)),  # before what answered is told
