@@ -126,13 +126,13 @@ class _Own:
             LaterStep(_tell_requests),  # what failed comes before what is odd
             LaterStep(lambda draft: draft.notes.extend(notes_on_data(draft.plan, told))),  # what was never asked
             LaterStep(readability.report),  # the first reason against reporting: a setting may mend it
-            LaterStep(jury.hold),  # the second: the same command may
-            rubric and LaterStep(rubric.tell),  # no run has both, jury and rubric
+            LaterStep(jury.judgements),  # the second: the same command may
+            rubric and LaterStep(rubric.report),  # no run has both, jury and rubric
             LaterStep(partial(_tell_changes, self.changes)),  # before what answered is told
             LaterStep(partial(_tell_models, self.stated)),  # the last reason against reporting
             self.floors,  # finished scores are held against them
             LaterStep(_tell_labels),  # the other end: as high as labels allow
-            LaterStep(jury.tell),  # how far a score by judges can be trusted
+            LaterStep(jury.report),  # how far a score by judges can be trusted
             LaterStep(_tell_clusters),  # how large the sample is
             LaterStep(_group),  # of the main metric's values
             rubric and LaterStep(rubric.group),  # groups by tags: they take no name of a field's group

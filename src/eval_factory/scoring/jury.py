@@ -39,7 +39,8 @@ class Jury(Part):
 
     def __init__(self, plan: Plan, run: output.HelmRun, tally: Tally) -> None:
         self._plan, self._of_run, self._tally = plan, run.jury, tally
-        self.names = judge_names(plan, run.jury)
+        roles, jury = roles_by_deployment(plan.judges), {} if run.jury is None else run.jury.judges
+        self.names = {roles.get(deployment, name): name for name, deployment in jury.items()}
         """Judge's role -> its name in HELM's annotations."""
         self._asked, self._scored = dict.fromkeys(self.names, 0), dict.fromkeys(self.names, 0)
 
@@ -48,21 +49,20 @@ class Jury(Part):
         if self._of_run is None or has_failed(state):
             return
         tally, text = self._tally, text_of(state)
-        empty = says_nothing(text)
+        empty, rated = says_nothing(text), False
         tally.injected += bool(injection_signs(text))
         tally.ratings.lengths[key] = len(text)
-        heard = False
         for judge, name in self.names.items():
             ratings = output.ratings_of(state.annotations, self._of_run, name)
             self._asked[judge] += not empty
             self._scored[judge] += bool(ratings)
+            rated = rated or bool(ratings)
+            tally.ratings.add(judge, key, ratings)
             if not ratings and not empty:
                 tally.causes.add(judge, output.reason_of(state.annotations, self._of_run, name))
-            heard = heard or bool(ratings)
-            tally.ratings.add(judge, key, ratings)
         if empty:
             tally.ratings.rate_lowest(key)
-        elif not heard:  # HELM gives such an instance its default
+        elif not rated:  # HELM gives such an instance its default
             tally.unjudged.add(key)
 
     def complete(self, draft: Draft) -> None:
@@ -83,7 +83,7 @@ class Jury(Part):
             if judge in by_judge:  # a judge that failed at first is not the last one of the report
                 by_judge[judge] = by_judge.pop(judge)
 
-    def hold(self, draft: Draft) -> None:
+    def judgements(self, draft: Draft) -> None:
         """How many judgements came, and whether a judge left too many out."""
         tally, most = draft.tally, draft.plan.evaluation.run.config.params.extra.max_judge_failures
         judged = [one for one in draft.metrics if is_judged(one, draft.jury_metric)]
@@ -92,17 +92,11 @@ class Jury(Part):
         if draft.main_values in judged or any(one.label in draft.scores for one in judged):
             draft.not_reportable += judges_that_failed(tally.judges, most)
 
-    def tell(self, draft: Draft) -> None:
+    def report(self, draft: Draft) -> None:
         """The report of the ratings."""
         if self._of_run is not None:
             draft.jury = draft.tally.ratings.report()
             draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
-
-
-def judge_names(plan: Plan, jury: output.JuryNames | None) -> dict[str, str]:
-    """Judge's role -> its name in HELM's annotations."""
-    roles = roles_by_deployment(plan.judges)
-    return {} if jury is None else {roles.get(deployment, name): name for name, deployment in jury.judges.items()}
 
 
 def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
@@ -141,18 +135,13 @@ def judgements_of(ratings: Ratings, judges: Collection[str], requested: Collecti
     return Judgements(due=len(judges) * len(answers), given=given)
 
 
-def rated_by_all(ratings: Ratings, judges: Collection[str]) -> set[InstanceKey]:
-    """The instances that every judge rated."""
-    rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
-    return set.intersection(*rated) if rated else set()
-
-
 def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Score | None:
     """The score over the instances that every judge rated, answers with nothing in them among them (their mark needs
     no judge); None where it is the score itself, or no instance has all judgements."""
-    whole = rated_by_all(ratings, judges) & metric.values.keys()
-    kept = {key: value for key, value in metric.values.items() if key in whole | ratings.lowest}
-    return mean_score(metric, kept) if whole and len(kept) < len(metric.values) else None
+    rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
+    by_all = set.intersection(*rated) & metric.values.keys() if rated else set()
+    kept = {key: value for key, value in metric.values.items() if key in by_all | ratings.lowest}
+    return mean_score(metric, kept) if by_all and len(kept) < len(metric.values) else None
 
 
 def bounds_over_judgements(
@@ -163,19 +152,19 @@ def bounds_over_judgements(
     Judges rate the same criteria, so an instance's score is the mean of its judges' means.
     """
     low, high = metric.scale or ratings.form.scale
-    worst, best, known = {}, {}, set()
+    worst, best, known = {}, {}, []
     for key, value in metric.values.items():
         means = ratings.means_of(key)
         missing = 0 if key in ratings.lowest else len(judges) - len(means)
         if not missing:
             worst[key] = best[key] = value
-            known.add(key)
-            continue
-        if any(not low <= mean <= high for mean in means.values()):
+            known.append(value)
+        elif any(not low <= mean <= high for mean in means.values()):
             return None  # of an earlier version, which took ratings beyond the scale
-        total = sum(means.values())
-        worst[key], best[key] = (total + missing * low) / len(judges), (total + missing * high) / len(judges)
-    if len(known) == len(metric.values) or any(not low <= metric.values[key] <= high for key in known):
+        else:
+            total = sum(means.values())
+            worst[key], best[key] = (total + missing * low) / len(judges), (total + missing * high) / len(judges)
+    if len(known) == len(metric.values) or any(not low <= value <= high for value in known):
         return bounds_of(metric, set())
     return helm_mean(worst), helm_mean(best)
 
@@ -186,11 +175,11 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     judges_of = Counter(instance for rated in ratings.by_judge.values() for instance in rated)
     several = sum(count > 1 for count in judges_of.values())
     if alpha is not None and alpha > BEYOND_BELIEF and several >= _ENOUGH_TO_TELL:
+        coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"
         yield Note(
             Importance.DOUBTFUL,
-            "the judges agree more than different models do (Krippendorff's alpha"
-            f" {formats.coefficient(alpha)} over {several} answers): does one model, or a cache, answer for several of"
-            " them?",
+            f"the judges agree more than different models do ({coefficient}): does one model, or a cache, answer for"
+            " several of them?",
         )
     for judge, found in report.length_correlation.items():
         if found is None or found.count < _ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
