@@ -30,7 +30,7 @@ _Asked = tuple[str, int]
 
 @dataclass
 class ChoiceOrderCheck(Part):
-    """The answers of a run by question and order, told request by request."""
+    """The answers of a run by question and order, request by request."""
 
     wanted: int | None
     """None: the run has questions in one order only, and there is nothing to check."""
@@ -53,14 +53,11 @@ class ChoiceOrderCheck(Part):
         wanted = plan.evaluation.run.config.params.extra.shuffle_choices
         if wanted is None:
             return cls(None, None, ()), list(metrics)
-        original = [metric for metric in metrics if metric.perturbation is None]
-        others = [
-            metric for metric in metrics if metric.perturbation is not None and number_of_order(metric.perturbation)
-        ]
+        original = [one for one in metrics if one.perturbation is None]
+        others = [one for one in metrics if one.perturbation is not None and number_of_order(one.perturbation)]
         return cls(wanted, run.run_spec.adapter_spec.output_mapping_pattern, others), original
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request and its answer."""
         order = number_of_order(key[2])
         if self.wanted is None or order is None:
             return
@@ -78,7 +75,8 @@ class ChoiceOrderCheck(Part):
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Order -> the main metric's values in it."""
-        found = {number_of_order(metric.perturbation): metric for metric in self.by_order if _is_same(metric, main)}
+        same = [one for one in self.by_order if (one.name, one.split) == (main.name, main.split)]
+        found = {number_of_order(metric.perturbation): metric for metric in same}
         return {1: main, **{order: metric for order, metric in sorted(found.items(), key=str) if order is not None}}
 
     def complete(self, draft: Draft) -> None:
@@ -116,10 +114,6 @@ class ChoiceOrderCheck(Part):
             right_in_all=_share(_right_in_all(by_order, moved, missing), clusters),
             letters=dict(sorted(self.letters.items())),
         )
-
-
-def _is_same(metric: MetricValues, main: MetricValues) -> bool:
-    return (metric.name, metric.split) == (main.name, main.split)
 
 
 def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> MetricValues:

@@ -48,7 +48,7 @@ def _welch(values: Sequence[float], others: Sequence[float]) -> float | None:
     if total == 0:
         return None
     parts = (error**2 / (len(side) - 1) for error, side in zip(errors, (values, others), strict=True))
-    return _two_sided(_difference(values, others) / math.sqrt(total), total**2 / math.fsum(parts))
+    return _two_sided(values, others, total, total**2 / math.fsum(parts))
 
 
 def _clustered(group: _Sample, rest: _Sample) -> float | None:
@@ -65,16 +65,14 @@ def _clustered(group: _Sample, rest: _Sample) -> float | None:
     variance = number / (number - 1) * math.fsum(one * one for one in influence.values()) if number > 1 else 0.0
     if variance == 0 or degrees < 1:
         return None
-    return _two_sided(_difference(group[0], rest[0]) / math.sqrt(variance), degrees)
+    return _two_sided(group[0], rest[0], variance, degrees)
 
 
-def _difference(values: Sequence[float], others: Sequence[float]) -> float:
-    return statistics.fmean(values) - statistics.fmean(others)
-
-
-def _two_sided(statistic: float, degrees: float) -> float:
+def _two_sided(values: Sequence[float], others: Sequence[float], variance: float, degrees: float) -> float:
+    """Student's t of the difference of two means."""
     from scipy import special  # imported here: see scoring/intervals.py
 
+    statistic = (statistics.fmean(values) - statistics.fmean(others)) / math.sqrt(variance)
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
@@ -94,12 +92,9 @@ class Groups:
 
     def notes(self) -> Iterator[Note]:
         for name, sizes in self.hidden.items():
-            groups = "1 group holds" if len(sizes) == 1 else f"{len(sizes)} groups hold"
-            hidden = (
-                f"by {name}: {groups} fewer than {SMALLEST_GROUP} instances ({sum(sizes)} in all) and"
-                f" {'is' if len(sizes) == 1 else 'are'} not shown; results.jsonl has them"
-            )
-            yield Note(Importance.BACKGROUND, hidden)
+            groups, are = ("1 group holds", "is") if len(sizes) == 1 else (f"{len(sizes)} groups hold", "are")
+            hidden = f"by {name}: {groups} fewer than {SMALLEST_GROUP} instances ({sum(sizes)} in all)"
+            yield Note(Importance.BACKGROUND, f"{hidden} and {are} not shown; results.jsonl has them")
 
 
 def scores_by_group(
@@ -152,13 +147,11 @@ def _scores_by_value(
     values_that_count = with_missing_counted(
         metric.values, missing & metric.values.keys(), failed_as_zero=failed_as_zero
     )
-    values = {
-        value: {key: values_that_count[key] for key in keys if key in values_that_count}
-        for value, keys in sorted(by_value.items())
-    }
-    values = {value: kept for value, kept in values.items() if kept}
-    scores = {value: mean_score(metric, kept) for value, kept in values.items()}
-    return _tested(metric, scores, values)
+    values = {}
+    for value, keys in sorted(by_value.items()):
+        if kept := {key: values_that_count[key] for key in keys if key in values_that_count}:
+            values[value] = kept
+    return _tested(metric, {value: mean_score(metric, kept) for value, kept in values.items()}, values)
 
 
 def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[str, _Values]) -> dict[str, Score]:

@@ -74,8 +74,7 @@ class KeptAnswers:
         return () if list(messages) == alone else tuple(messages)
 
     def raw_to(self, state: output.RequestState) -> Raw | None:
-        answer = self.to(state)
-        return None if answer is None else answer.raw
+        return None if (answer := self.to(state)) is None else answer.raw
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class InstanceRecords:
             perturbation=key[2],
             prompt=prompt_of(state),
             references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
-            categories=self._categories(state, key),
+            categories={**({} if self.rubric is None else self.rubric.fields_of(key)), **categories_of(state.instance)},
             completion=None if failed or not result or not result.completions else result.completions[0].text,
             metrics={} if failed else self._metrics(key),
             finish_reason=finish_reason_of(state),
@@ -129,11 +128,6 @@ class InstanceRecords:
             criteria=() if self.rubric is None else self.rubric.criteria_in(state),
         )
 
-    def _categories(self, state: output.RequestState, key: InstanceKey) -> dict[str, Any]:
-        """With the tags of a case of a rubric, by which it is grouped."""
-        tags = {} if self.rubric is None else self.rubric.fields_of(key)
-        return {**tags, **categories_of(state.instance)}
-
     def _judges(self, key: InstanceKey) -> dict[str, float]:
         return self.tally.ratings.means_of(key) if self.rubric is None else self.rubric.scores_by_judge(key)
 
@@ -147,7 +141,7 @@ class InstanceRecords:
         if jury is None:
             return {}
         found = {judge: output.judgement_of(state.annotations, jury, name) for judge, name in self.judges.items()}
-        return {judge: said for judge, said in found.items() if said}
+        return {judge: judgement for judge, judgement in found.items() if judgement}
 
     def _metrics(self, key: InstanceKey) -> dict[str, float]:
         unjudged = key in self.tally.unjudged

@@ -12,7 +12,7 @@ from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
 
-LONGEST_CATEGORY = 80
+MAX_CATEGORY = 80
 
 
 def key_of(state: output.RequestState) -> InstanceKey:
@@ -59,7 +59,7 @@ def categories_of(instance: output.Instance) -> dict[str, Any]:
     return {
         name: value
         for name, value in (instance.extra_data or {}).items()
-        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= LONGEST_CATEGORY)
+        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_CATEGORY)
     }
 
 
