@@ -21,6 +21,7 @@ from eval_factory.data.bundle import (
     Manifest,
     compare_files,
     complete_tasks,
+    first_lines,
     interrupted,
     parse_manifest,
     read_manifest,
@@ -39,7 +40,6 @@ PAX_HEADERS = {"path", "size"}
 """What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
 _LARGEST_READ = 1 << 20
 """More than this tarfile asks for at once only where a header says so, to hold it in memory."""
-_SHOWN = 5
 
 
 def pack(root: Path, target: Path) -> int:
@@ -134,7 +134,7 @@ def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_L
         if differences:
             raise PrerequisiteError(_not_as_listed(source, differences.lines(), "nothing was unpacked"))
         tasks = sorted(complete_tasks(manifest, stage.folder, sources))
-        stage.commit_as(manifest, text)
+        stage.commit_as(manifest, text.decode())
     return manifest.model_copy(update={"tasks": tasks})
 
 
@@ -269,6 +269,4 @@ def _check_name(path: Path) -> None:
 
 
 def _not_as_listed(where: Path, lines: list[str], consequence: str) -> str:
-    shown = "\n".join(f"  {line}" for line in lines[:_SHOWN])
-    more = f"\n  and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return f"{where}: differs from its manifest; {consequence}\n{shown}{more}"
+    return f"{where}: differs from its manifest; {consequence}\n{first_lines(lines)}"

@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,18 +223,14 @@ class Fetcher:
             raise FetchError(f"{url}: {type(error).__name__}") from error
         if response.status_code != requests.codes.ok:
             response.close()
-            raise FetchError(f"{url}: HTTP {response.status_code}{_hint(response)}")
+            used_up = response.headers.get("X-RateLimit-Remaining") == "0"
+            hint = " (the limit of requests without an account is used up; try again in an hour)" if used_up else ""
+            raise FetchError(f"{url}: HTTP {response.status_code}{hint}")
         return response
 
     def _given_up_on(self, host: str) -> FetchError:
         message, unreachable = self._given_up[host]
         return FetchError(message, unreachable=unreachable)
-
-
-def _hint(response: requests.Response) -> str:
-    if response.headers.get("X-RateLimit-Remaining") == "0":
-        return " (the limit of requests without an account is used up; try again in an hour)"
-    return ""
 
 
 _AT_ONCE = 8
@@ -284,12 +280,10 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
 
 
 def _failure(name: str, error: Exception) -> str:
-    if isinstance(error, FetchError) and error.unreachable:
-        return (
-            f"{name}: not pulled, nothing was written: {error}; is there a network here? behind a proxy set"
-            " HTTPS_PROXY, with a mirror give --origin"
-        )
-    return f"{name}: not pulled, nothing was written: {error}"
+    failed = f"{name}: not pulled, nothing was written: {error}"
+    if not (isinstance(error, FetchError) and error.unreachable):
+        return failed
+    return f"{failed}; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
 
 
 def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> list[str] | None:
@@ -344,21 +338,33 @@ def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, 
     return [f"{len(found.files)} files"]
 
 
-def _stage_member(member: str, url: str, target: Path, kept: Path, fetcher: Fetcher) -> None:
+def _stage_member(member: str, url: str, target: Path, archives: Path, fetcher: Fetcher) -> None:
     """One file of a zip archive, which is downloaded once for all of its files."""
-    kept.mkdir(exist_ok=True)
-    archive = kept / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
+    archives.mkdir(exist_ok=True)
+    archive = archives / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
     if not archive.exists():
         fetcher.file(url, archive)
+    with _opened(archive, url) as members:
+        try:
+            info = members.getinfo(member)
+        except KeyError:
+            raise FetchError(f"{url}: the archive holds no {member}") from None
+        if info.file_size > LARGEST_MEMBER:
+            raise FetchError(f"{url}: {member} is larger than {LARGEST_MEMBER >> 20} MiB")
+        with members.open(info) as source, target.open("wb") as file:
+            shutil.copyfileobj(source, file)
+
+
+@contextlib.contextmanager
+def _opened(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
+    """
+    Raises:
+        FetchError: it is no zip file, or a damaged one, also where its members are read.
+    """
     try:
         with zipfile.ZipFile(archive) as members:
-            if members.getinfo(member).file_size > LARGEST_MEMBER:
-                raise FetchError(f"{url}: {member} is larger than {LARGEST_MEMBER >> 20} MiB")
-            with members.open(member) as source, target.open("wb") as file:
-                shutil.copyfileobj(source, file)
-    except KeyError:
-        raise FetchError(f"{url}: the archive holds no {member}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            yield members
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise FetchError(f"{url}: is no zip file that can be used: {error}") from None
 
 
@@ -414,18 +420,14 @@ def _stage_nltk(name: str, package: Nltk, sources: Sources, stage: Staging, fetc
     url = sources.url(package.url)
     archive = stage.folder / f"{name}.zip"
     fetcher.file(url, archive)
-    try:
-        with zipfile.ZipFile(archive) as members:
-            wanted = [
-                info for info in members.infolist()
-                if info.filename.startswith(package.members) and not info.is_dir()
-            ]  # fmt: skip
-            if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
-                raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
-            for info in wanted:
-                target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
-                with members.open(info) as source:
-                    target.write_bytes(source.read(LARGEST_NLTK))
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise FetchError(f"{url}: is no zip file that can be used: {error}") from None
+    with _opened(archive, url) as members:
+        wanted = [
+            info for info in members.infolist() if info.filename.startswith(package.members) and not info.is_dir()
+        ]
+        if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
+            raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
+        for info in wanted:
+            target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
+            with members.open(info) as source:
+                target.write_bytes(source.read(LARGEST_NLTK))
     archive.unlink()
