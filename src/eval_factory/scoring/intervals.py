@@ -46,10 +46,6 @@ class ClusteredMean:
     where all values are equal."""
 
 
-def normal_quantile() -> float:
-    return statistics.NormalDist().inv_cdf(1 - EACH_SIDE)
-
-
 @lru_cache(maxsize=4096)
 def t_quantile(degrees: float) -> float:
     """The 0.975 quantile of Student's t distribution; degrees need not be whole."""
@@ -66,7 +62,7 @@ def wilson(share: float, count: float, quantile: float | None = None) -> tuple[f
         count: how many values it is of; the effective number where they are clustered, which need not be whole.
         quantile: in place of the normal distribution's.
     """
-    z = normal_quantile() if quantile is None else quantile
+    z = statistics.NormalDist().inv_cdf(1 - EACH_SIDE) if quantile is None else quantile
     spread = z * z / count
     middle = (share + spread / 2) / (1 + spread)
     half = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
@@ -120,7 +116,7 @@ def end_weight(clusters: Sequence[Hashable]) -> float:
 
 
 def mean_end_weight(clusters: Sequence[Hashable]) -> float:
-    """The same of values other than 0/1: at least as many as a cluster has in the mean."""
+    """`end_weight` of values other than 0/1: at least as many as a cluster has in the mean."""
     return max(len(clusters) / len(set(clusters)), end_weight(clusters))
 
 
@@ -373,13 +369,12 @@ def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> li
     Args:
         unknown_count: whether those that are None, and stay so, count among them all the same.
     """
-    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
+    known = sorted((value, at) for at, value in enumerate(p_values) if value is not None)
     number = len(p_values) if unknown_count else len(known)
     corrected: list[float | None] = [None] * len(p_values)
     least = 0.0
-    for rank, (value, place) in enumerate(known):
-        least = max(least, min(1.0, (number - rank) * value))
-        corrected[place] = least
+    for rank, (value, at) in enumerate(known):
+        corrected[at] = least = max(least, min(1.0, (number - rank) * value))
     return corrected
 
 
@@ -411,29 +406,16 @@ def bca_of_ratio(
 
     Nothing where there are fewer than five instances or effective clusters, and where all resamples are equal.
     """
-    units = _by_cluster(numerators, denominators, clusters)
-    if (len(units) if clusters is None else effective_clusters(clusters)) < FEWEST:
+    clusters_of = range(len(numerators)) if clusters is None else clusters
+    sums: dict[Hashable, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for above, below, cluster in zip(numerators, denominators, clusters_of, strict=True):
+        sums[cluster] = sums[cluster][0] + above, sums[cluster][1] + below
+    if effective_clusters(clusters_of) < FEWEST or len({above / below for above, below in sums.values() if below}) < 2:
         return NO_INTERVAL
-    above, below = zip(*units, strict=True)
-    ratios = {one / other for one, other in units if other}
-    if len(ratios) < 2:
-        return NO_INTERVAL
-    low, high = _bca(above, below)
+    low, high = _bca(*zip(*sums.values(), strict=True))
     if not (math.isfinite(low) and math.isfinite(high)):
         return NO_INTERVAL
-    return Interval(low, high, BCA if clusters is None else f"{BCA}-clustered")
-
-
-def _by_cluster(
-    numerators: Sequence[float], denominators: Sequence[float], clusters: Sequence[Hashable] | None
-) -> list[tuple[float, float]]:
-    if clusters is None:
-        return list(zip(numerators, denominators, strict=True))
-    sums: dict[Hashable, tuple[float, float]] = {}
-    for above, below, cluster in zip(numerators, denominators, clusters, strict=True):
-        known = sums.get(cluster, (0.0, 0.0))
-        sums[cluster] = known[0] + above, known[1] + below
-    return list(sums.values())
+    return Interval(low, high, BCA if clusters is None else f"{BCA}{CLUSTERED}")
 
 
 def _bca(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:

@@ -124,10 +124,10 @@ def corrected_mean(strata: Sequence[Stratum], scale: tuple[float, float]) -> Cor
     if not low <= value <= high:
         power = 0.0
         value = min(high, max(low, _estimate(merged, shares, power, judge_mean)))
-    variance = clustering.answers * _people_variance(merged, shares) / answers + sum(
-        share**2 * one.left * _residual_variance(one, power) / len(one.rated)
-        for one, share in zip(merged, shares, strict=True)
-    )
+    variance = clustering.answers * _people_variance(merged, shares) / answers
+    for one, share in zip(merged, shares, strict=True):
+        residuals = [people - power * judge for people, judge in one.rated]
+        variance += share**2 * one.left * variance_of(residuals) / len(one.rated)
     interval = _interval(value, variance, rated, answers, clustering, scale)
     return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
 
@@ -244,8 +244,8 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
         correlation: of the judge's scores with the people's; 0 where nothing is known of it.
     """
     counts = range(min(LEAST_RATED, expected.answers), expected.answers + 1)
-    place = bisect_left(counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation))
-    return counts[place] if place < len(counts) else None
+    at = bisect_left(counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation))
+    return counts[at] if at < len(counts) else None
 
 
 def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
@@ -267,10 +267,6 @@ def _estimate(strata: Sequence[Stratum], shares: Sequence[float], power: float, 
         share * statistics.fmean(people - power * judge for people, judge in one.rated)
         for one, share in zip(strata, shares, strict=True)
     )
-
-
-def _residual_variance(one: Stratum, power: float) -> float:
-    return variance_of([people - power * judge for people, judge in one.rated])
 
 
 def _people_variance(strata: Sequence[Stratum], shares: Sequence[float]) -> float:

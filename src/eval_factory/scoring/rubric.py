@@ -14,7 +14,7 @@ from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.agreement import ordinal_alpha, weighted_kappa
+from eval_factory.scoring.agreement import ordinal_alpha
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.jury import judges_that_failed
 from eval_factory.scoring.notes import Importance, Note
@@ -161,12 +161,14 @@ def _of_judge(judge: str, cases: Cases, votes: Iterable[Votes]) -> RubricVotes:
 def _agreement_of(votes: Iterable[Votes], one: str, other: str) -> PairAgreement | None:
     """Over the criteria that both judges decided; None where there is none."""
     said = ((votes_of[one], votes_of[other]) for votes_of in votes)
-    pairs = [(float(first), float(second)) for first, second in said if first is not None and second is not None]
+    pairs = [(first, second) for first, second in said if first is not None and second is not None]
     if not pairs:
         return None
-    return PairAgreement(
-        len(pairs), sum(first == second for first, second in pairs) / len(pairs), weighted_kappa(pairs)
-    )
+    same = sum(first == second for first, second in pairs) / len(pairs)
+    # Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960)
+    yes, others_yes = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    by_chance = yes * others_yes + (1 - yes) * (1 - others_yes)
+    return PairAgreement(len(pairs), same, None if by_chance == 1 else (same - by_chance) / (1 - by_chance))
 
 
 def agreement_on(votes: Votes) -> float | None:
