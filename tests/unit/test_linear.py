@@ -60,7 +60,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "squeezing": judge_output.squeezed,
     "reasoning": ADAPTER.without_reasoning,
     "reasoning that was cut off": lambda text: ADAPTER.without_reasoning(text, cut_off=True),
-    "refusals": lambda text: words.is_refusal(text[: words.LONGEST_REFUSAL]),
+    "refusals": lambda text: words.is_refusal(text[: words.MAX_REFUSAL]),
     "labels": lambda text: lenient.label_in(text, {"A": "one", "B": "a a", "C": "C", "D": "answer"}),
     "queries": lambda text: readability._FORMS["sql"].reads(STATE, text),
     "durations": lambda text: readability._FORMS["value"].reads(STATE, text),

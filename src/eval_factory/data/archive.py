@@ -35,7 +35,7 @@ SUFFIXES = (".tar.gz", ".tgz")
 DEFAULT_LIMIT = 20 << 30
 """Bytes that an archive may unpack to."""
 LARGEST_MANIFEST = 64 << 20
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 PAX_HEADERS = {"path", "size"}
 """What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
 _LARGEST_READ = 1 << 20
@@ -212,7 +212,7 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
 
 
 def _looked_through(source: Path, limit: int) -> tuple[Manifest, bytes, int]:
-    """The manifest, its text, and how many bytes the whole is: every member is a file that it lists, of that size."""
+    """The manifest, its text, and how many bytes it unpacks to: every member is a file that it lists, of that size."""
     members = _members(source, limit)
     with contextlib.closing(members):
         archive, member = next(members, (None, None))
@@ -226,8 +226,8 @@ def _looked_through(source: Path, limit: int) -> tuple[Manifest, bytes, int]:
         _copy(source, archive, member, held)
         text = held.getvalue()
         manifest = parse_manifest(text, f"{source}: {MANIFEST}")
-        if len(manifest.files) > MOST_FILES:
-            raise PrerequisiteError(f"{source}: lists more than {MOST_FILES} files; nothing was unpacked")
+        if len(manifest.files) > MAX_FILES:
+            raise PrerequisiteError(f"{source}: lists more than {MAX_FILES} files; nothing was unpacked")
         sizes = {file.path: file.size for file in manifest.files}
         for _, member in members:
             if sizes.pop(member.name, None) != member.size:

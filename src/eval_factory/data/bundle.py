@@ -424,7 +424,7 @@ def _check_targets(root: Path, names: list[str]) -> None:
 
 
 def _finish(root: Path) -> None:
-    """Do the rest of a commit. It may have been begun, and interrupted anywhere, any number of times.
+    """Do the rest of a commit. It may have been started, and interrupted anywhere, any number of times.
 
     Raises:
         PrerequisiteError: a file cannot be moved; the next call goes on there.
@@ -477,7 +477,7 @@ def settle(root: Path) -> None:
 
 
 def interrupted(root: Path) -> bool:
-    """Whether a change was begun and not finished: some of the files are the new ones, the manifest is the old one."""
+    """Whether a change was started and not finished: some files are the new ones, the manifest is the old one."""
     return (root / COMMIT / MANIFEST).is_file()
 
 

@@ -118,28 +118,28 @@ def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> 
     workspace.mkdir(parents=True, exist_ok=True)
     here = str(workspace.resolve())
     homes = dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"), here)
-    kept = {name: os.environ[name] for name in SEEN_BY_SCRIPTS if name in os.environ}
+    passed = {name: os.environ[name] for name in SEEN_BY_SCRIPTS if name in os.environ}
     question = json.dumps([str(repository.resolve()), dataset.config, here])
     argv = [sys.executable, "-m", "eval_factory.data.script_process", question]
     python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
     path = [str(Path(place).resolve()) for place in sys.path if place]
     readable = [*READ_BY_SCRIPTS, *python, *path, str(repository.resolve())]
-    env = {**kept, **homes, "PYTHONSAFEPATH": "1"}
+    env = {**passed, **homes, "PYTHONSAFEPATH": "1"}
     try:
         allowed = sandbox.Allowed(readable, processes=True, network=True)
         done = sandbox.run(argv, workspace, allowed, env=env, seconds=SCRIPT_LIMIT_S)
     except PrerequisiteError as error:
         raise PrerequisiteError(f"{dataset.id}: its loading script is run in a sandbox only\n  {error}") from None
     try:
-        told = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
+        made = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        told = {"error": f"the process that ran its script ended with {done.returncode}"}
-    folder = Path(told.get("folder", ""))
-    if "error" not in told and not folder.resolve().is_relative_to(here):
-        told = {"error": "its script made another folder than the one it was given"}
-    if "error" in told:
-        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {told['error']}")
-    return folder, str(told["config"]), str(told["version"])
+        made = {"error": f"the process that ran its script ended with {done.returncode}"}
+    folder = Path(made.get("folder", ""))
+    if "error" not in made and not folder.resolve().is_relative_to(here):
+        made = {"error": "its script made another folder than the one it was to make"}
+    if "error" in made:
+        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {made['error']}")
+    return folder, str(made["config"]), str(made["version"])
 
 
 def _forget_where_it_was_made(info: Path) -> None:
@@ -168,7 +168,7 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
     """Download at the pinned revision, or at the newest, and stage it. Returns the revision that was taken.
 
     The newest also where the Hub has the pinned one no more (authors replace whole histories), and where that has a
-    loading script, which is not run: of the Hub's own conversions only the newest revision's is kept.
+    loading script, which is not run: of the Hub's own conversions only the newest revision's is there.
 
     Raises:
         FetchError: the Hub did not give it.

@@ -115,7 +115,7 @@ _KINDS: dict[str, Callable[[Path], str | None]] = {
     ".zip": _zip_problem, ".docx": _zip_problem, ".xlsx": _zip_problem,
     ".json": _json_problem, ".sqlite": _sqlite_problem,
 }  # fmt: skip
-"""By a file's suffix. Files of the Hub are read whole by the `datasets` package when they are prepared."""
+"""By a file's suffix. Files of the Hub are read in full by the `datasets` package when they are prepared."""
 
 
 _TIMEOUT_S = (10.0, 60.0)
@@ -131,7 +131,7 @@ RETRIES = Retry(
 
 
 class Fetcher:
-    """Downloads over connections that are kept; safe among threads. A host that was not there is not tried again."""
+    """Downloads over connections that stay open; safe among threads. A host that was not there is not tried again."""
 
     def __init__(self, *, connections: int = 8) -> None:
         """
@@ -154,7 +154,7 @@ class Fetcher:
         """GET `url` into `target`. Where neither hash is known, its content has to be of the kind that its name says.
 
         Raises:
-            FetchError: it did not come whole, or is something else. `target` is then not there.
+            FetchError: it did not come in full, or is something else. `target` is then not there.
         """
         partial = target.with_name(f"{target.name}.part")
         try:

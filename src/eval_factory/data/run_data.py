@@ -107,10 +107,10 @@ def _reads_the_same(task: Task, entry: Task) -> bool:
     if entry.helm.run_spec != task.helm.run_spec and entry.helm.scenario != task.helm.scenario:
         return False
     for name, rule in task.helm.parameters.items():
-        given = entry.helm.arguments.get(name)
-        if rule.fixed is not None and given != rule.fixed:
+        value = entry.helm.arguments.get(name)
+        if rule.fixed is not None and value != rule.fixed:
             return False
-        if rule.allowed and given is not None and given not in rule.allowed:
+        if rule.allowed and value is not None and value not in rule.allowed:
             return False
     return True
 
@@ -249,7 +249,7 @@ def _replace_links(helm: Path, target: Path) -> None:
     if helm.is_symlink():
         raise PrerequisiteError(
             f"{helm}: is a link, and files of a data bundle are not placed through one\n"
-            "  link the whole output folder instead, or choose another with --output_dir"
+            "  link the output folder itself instead, or choose another with --output_dir"
         )
     for folder in reversed([target, *target.parents]):
         if folder.is_relative_to(helm) and folder.is_symlink():
@@ -278,7 +278,7 @@ def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
 
 
 def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> HelmRunSettings:
-    """The same, told where the bundle's files are.
+    """The same, with where the bundle's files are.
 
     Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the run reads is the
     user's own, or is downloaded unless it is offline.
@@ -395,7 +395,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
 
 
 def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
-    """The same, told that it is offline, and which proxy leads where."""
+    """The same for an offline run: the hosts that it may ask, and which proxy leads where."""
     from eval_factory.endpoint.http_wire import proxy_from_environment  # imports requests
 
     urls = urls_of(plan, env)
@@ -426,12 +426,14 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
     """
     known = _read(rundir)
     signs = {name: _signs(path) for name, path in files.items()}
-    anew = [name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)]
-    size = sum(files[name].stat().st_size for name in anew)
+    changed = [
+        name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)
+    ]
+    size = sum(files[name].stat().st_size for name in changed)
     if size >= TAKES_LONG:
         say(f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file")
     records = {
-        name: {**signs[name], "sha256": sha256_of(path) if name in anew else known[name]["sha256"]}
+        name: {**signs[name], "sha256": sha256_of(path) if name in changed else known[name]["sha256"]}
         for name, path in files.items()
     }
     if records != known:
@@ -440,7 +442,7 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
 
 
 def hashes_of(rundir: RunDir) -> dict[str, str]:
-    """What the last run of this folder was told of its own data."""
+    """What the last run of this folder found of its own data."""
     return {name: str(record["sha256"]) for name, record in _read(rundir).items()}
 
 

@@ -33,7 +33,7 @@ def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:
     Fractions up to the last division: the order of units or raters changes no digit.
 
     Args:
-        units: of each thing that was rated, the ratings that it was given; a missing one is left out.
+        units: of each thing that was rated, its ratings; a missing one is left out.
 
     None where alpha is not defined: no unit has two ratings, or those that have were all given the same rating.
     """
@@ -79,9 +79,9 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     column_means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
     of_rows = raters * sum((mean - center) ** 2 for mean in row_means)
     of_columns = count * sum((mean - center) ** 2 for mean in column_means)
-    whole = sum((value - center) ** 2 for row in rows for value in row)
+    total = sum((value - center) ** 2 for row in rows for value in row)
     rows_square, columns_square = of_rows / (count - 1), of_columns / (raters - 1)
-    error_square = max(0.0, whole - of_rows - of_columns) / ((count - 1) * (raters - 1))
+    error_square = max(0.0, total - of_rows - of_columns) / ((count - 1) * (raters - 1))
     below = rows_square + (raters - 1) * error_square + raters * (columns_square - error_square) / count
     return (rows_square - error_square) / below if below > 0 else None
 
@@ -114,7 +114,7 @@ def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | N
         AC1 = (p_a - p_e) / (1 - p_e)
 
     Args:
-        units: of each thing the ratings that it was given.
+        units: of each thing its ratings.
         categories: that there are, used or not.
 
     None where nothing was rated twice, or there is only one category.

@@ -85,13 +85,17 @@ class ChoiceOrderCheck(Part):
         draft.choice_orders = self.report(main, missing)
         if self.wanted is None or main is None:
             return
-        whole = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
-        metric = _of_questions(main, with_missing_counted(whole, missing & whole.keys(), failed_as_zero=draft.as_zero))
+        all_values = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
+        metric = _of_questions(
+            main, with_missing_counted(all_values, missing & all_values.keys(), failed_as_zero=draft.as_zero)
+        )
         score = score_of(metric, set(), failed_as_zero=draft.as_zero) if metric.values else None
         if score is None:
             return
         draft.scores[metric.label] = score
-        ends = [_of_questions(main, {**whole, **dict.fromkeys(missing & whole.keys(), end)}) for end in PROPORTION]
+        ends = [
+            _of_questions(main, {**all_values, **dict.fromkeys(missing & all_values.keys(), end)}) for end in PROPORTION
+        ]
         low, high = (bounds_of(one, set()) for one in ends)
         if low is not None and high is not None:
             draft.bounds[metric.label] = (low[0], high[1])

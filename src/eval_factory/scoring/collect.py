@@ -1,6 +1,6 @@
 """HELM's output and the request journal -> one typed result with its validity: the list of parts, in their order.
 
-Files that grow with the instances are gone through entry by entry; each request is told to every part.
+Files that grow with the instances are gone through entry by entry; every part sees each request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eval_factory.scoring.notes import Importance, is_reportable
 from eval_factory.scoring.parts import Draft, LaterStep, Part
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
 from eval_factory.scoring.readability import Readability
-from eval_factory.scoring.records import InstanceRecords, KeptAnswers
+from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_labels
@@ -68,7 +68,7 @@ def collect(
     stated = StatedModels(
         plan.endpoints, response_cache.used_keys(cache_db, run_id), response_cache.read_servers(cache_db)
     )
-    answers = KeptAnswers.of(plan, stated.add)
+    answers = StoredAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
     floors = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
@@ -113,7 +113,7 @@ class _Own:
         parts: list[Part | None] = [
             LaterStep(jury.count),  # notes, reasons and causes name who failed to judge
             rubric,  # cases that nobody decided are no values; tags make groups
-            LaterStep(_keep_places),  # in HELM's metrics alone, and before others are made of them
+            LaterStep(_keep_slots),  # in HELM's metrics alone, and before others are made of them
             corrections,  # before the jury's marks: corrected values of a jury's metric get them too
             readability,  # its lenient metrics stand after the corrected ones
             jury,  # marks of empty answers: the last change of a value
@@ -139,8 +139,8 @@ class _Own:
         return [part for part in parts if part is not None]
 
 
-def _keep_places(draft: Draft) -> None:
-    """A metric that raises on an empty answer too gives no value at all; its place is kept for 0 and the bounds."""
+def _keep_slots(draft: Draft) -> None:
+    """A metric that raises on an empty answer too gives no value at all; its slot stays, for 0 and the bounds."""
     for key, split in draft.tally.split_of_unscorable.items():
         for metric in draft.metrics:
             label = output.score_label(output.MetricName(name=metric.name, split=split), draft.main_split)

@@ -38,7 +38,7 @@ from eval_factory.tasks.known_scores import known_floors
 
 MISSING_FLOORS = "floors are missing for "
 LATE = "corrected and lenient scores"
-NOT_WHOLE = "floors are not whole: "
+INCOMPLETE_FLOORS = "floors are not whole: "
 
 
 class _Strategy:
@@ -192,7 +192,7 @@ class FloorScores(Part):
             yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
         if self._failed is not None:
             kind = type(self._failed).__name__
-            yield Note(Importance.BACKGROUND, f"{NOT_WHOLE}{kind} while trivial answers were scored")
+            yield Note(Importance.BACKGROUND, f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored")
         late = [*(trivial.left_out if trivial is not None else ()), *([LATE] if self._late else ())]
         if late:
             yield Note(

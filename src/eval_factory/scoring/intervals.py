@@ -107,7 +107,7 @@ def _totals(values: Sequence[float], clusters: Sequence[Hashable], mean: float) 
 
 def end_weight(clusters: Sequence[Hashable]) -> float:
     """How many values a pseudo-cluster has: half of a cluster where all are of one size, as Jeffreys' prior adds half a
-    success and half a failure, and up to a whole effective cluster where few are large.
+    success and half a failure, and up to a full effective cluster where few are large.
 
     Where a few clusters hold all that differ, the sample alone says far too little: one pseudo-cluster stands at each
     end of the scale. benchmarks/interval_coverage.py shows what that does.
@@ -398,7 +398,7 @@ def bca_of_ratio(
 
     So are precision and recall made of counts, and every metric of HELM's that counts some instances more than once.
     The resampling is `scipy.stats.bootstrap`'s, and its seed is fixed: the same values give the same interval. Clusters
-    are drawn whole.
+    are drawn uncut.
 
     Args:
         numerators, denominators: of each instance.

@@ -113,8 +113,8 @@ def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: T
     found = {}
     for metric in metrics:
         if metric.name == jury_metric and metric.helm_mean is not None and tally.failed | tally.unjudged | tally.silent:
-            whole = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
-            found[f"{metric.label}.helm"] = metric.score(metric.helm_mean, whole)
+            stats = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
+            found[f"{metric.label}.helm"] = metric.score(metric.helm_mean, stats)
     return found
 
 
@@ -131,8 +131,8 @@ def missing_judgements(
 def judgements_of(ratings: Ratings, judges: Collection[str], requested: Collection[InstanceKey]) -> Judgements:
     """How many judgements the requests to the model asked for, and how many came."""
     answers = set(requested) - ratings.lowest
-    given = sum(len(answers & ratings.by_judge.get(judge, {}).keys()) for judge in judges)
-    return Judgements(due=len(judges) * len(answers), given=given)
+    came = sum(len(answers & ratings.by_judge.get(judge, {}).keys()) for judge in judges)
+    return Judgements(due=len(judges) * len(answers), given=came)
 
 
 def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Score | None:
@@ -140,8 +140,8 @@ def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collecti
     no judge); None where it is the score itself, or no instance has all judgements."""
     rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
     by_all = set.intersection(*rated) & metric.values.keys() if rated else set()
-    kept = {key: value for key, value in metric.values.items() if key in by_all | ratings.lowest}
-    return mean_score(metric, kept) if by_all and len(kept) < len(metric.values) else None
+    counted = {key: value for key, value in metric.values.items() if key in by_all | ratings.lowest}
+    return mean_score(metric, counted) if by_all and len(counted) < len(metric.values) else None
 
 
 def bounds_over_judgements(

@@ -25,7 +25,7 @@ from eval_factory.scoring.words import alternatives
 LENIENT = ".lenient"
 METRIC = "exact_match"
 
-_LABELS, _WITH_TEXT, _TEXTS, _MOST = 0xE000, 0xE080, 0xE100, 0x80
+_LABELS, _WITH_TEXT, _TEXTS, _MAX_OPTIONS = 0xE000, 0xE080, 0xE100, 0x80
 """An option's label becomes the sign with the option's number from the first of these on, its label and text one from
 the second on, its text alone one from the third on. They are Unicode's for private use."""
 _LABEL, _TEXT, _ANY = "[\ue000-\ue0ff]", "[\ue100-\ue1ff]", "[\ue000-\ue1ff]"
@@ -85,7 +85,7 @@ _LISTED = re.compile(rf"^\(?({_LABEL})(?! ?{_ARE})|[ (]({_LABEL})[.):] ", re.MUL
 
 
 def answer_field(text: str) -> str:
-    """What the answer's field says, where the text is JSON that has one, whole or cut off; else the text."""
+    """What the answer's field says, where the text is JSON that has one, complete or cut off; else the text."""
     found = [next(filter(None, match), "") for match in _FIELD.findall(text)]
     return "\n".join(found) if found else text
 
@@ -152,15 +152,15 @@ def _labels_of(labels: tuple[str, ...], texts_known: bool) -> re.Pattern[str]:
 def _states(*matches: re.Match[str] | None) -> set[int]:
     """The numbers of the options that these state."""
     stated = "".join("".join(filter(None, match.groups())) for match in matches if match)
-    return {ord(sign) % _MOST for sign in re.findall(_ANY, stated)}
+    return {ord(sign) % _MAX_OPTIONS for sign in re.findall(_ANY, stated)}
 
 
 def _opening(text: str) -> set[int]:
     """Where the options are listed, A and then B, or each in a line, the first of them is no answer."""
     lines = text.split("\n")
     if all(re.fullmatch(_ALONE, line) for line in lines):
-        return {ord(sign) % _MOST for sign in re.findall(_ANY, text)}
-    places = {ord(match[1] or match[2]) % _MOST: match.start() for match in reversed([*_LISTED.finditer(text)])}
+        return {ord(sign) % _MAX_OPTIONS for sign in re.findall(_ANY, text)}
+    places = {ord(match[1] or match[2]) % _MAX_OPTIONS: match.start() for match in reversed([*_LISTED.finditer(text)])}
     listed = sorted(places, key=places.__getitem__)
     in_order = listed[:2] == [0, 1] and text[: places[1]].rstrip()[-1:] != ":"
     is_list = in_order or (len(lines) > 1 and all(map(_LISTED.match, lines)))

@@ -227,7 +227,7 @@ class Remembered:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others."""
     unread: int = 0
-    """Data files that are not here, or are kept outside of the folder; `completed` counts them."""
+    """Data files that are not here, or are stored outside of the folder; `completed` counts them."""
 
     def clock(self) -> Clock:
         """With which floors come as far as they came then: whoever collects again may have more or less time."""
@@ -253,7 +253,7 @@ def clock_of(remembered: Remembered | None) -> Clock:
 def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:
     """The hashes made now, with the stored ones of data that are not here any more, and how many these are.
 
-    Data sets of the Hub lie in a cache which other programs prepare anew; those of the package have its version.
+    Data sets of the Hub lie in a cache which other programs prepare again; those of the package have its version.
     """
     unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith(ELSEWHERE)}
     counted = sum(made.get(name) != digest for name, digest in unread.items())

@@ -180,7 +180,7 @@ _FORMS = {
 
 
 MAX_IDENTICAL, _ENOUGH_TO_TELL = 0.1, 20
-"""Share of the answers that may be equal without a note, and answers from which a share is told."""
+"""Share of the answers that may be equal without a note, and answers from which on a share says something."""
 
 REFUSAL_REASON = "refusal"
 """What some gateways give as the reason why an answer ended."""
@@ -200,10 +200,10 @@ class Raw:
 
 def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
     """Of an answer as the endpoint gave it, with what the model thought before it answered: between the markers, or in
-    a field of its own; None: not given."""
+    a field of its own; None: nothing."""
     try:
         choice = openai_api.read_answer(response, model.endpoint_type)[0]
-    except openai_api.UnusableAnswer:  # kept by an older version
+    except openai_api.UnusableAnswer:  # stored by an older version
         return Raw(), None
     cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
@@ -222,9 +222,9 @@ class EqualAnswers:
     """Answers that are the same to different questions, but for case and white space. Only hashes are stored."""
 
     times: Counter[int] = field(default_factory=Counter)
-    """Hash of an answer -> how often it was given."""
+    """Hash of an answer -> how often it came."""
     question: dict[int, int] = field(default_factory=dict)
-    """The same -> hash of the first question that it was given to."""
+    """The same -> hash of the first question with it."""
     shared: set[int] = field(default_factory=set)
     """Of answers to different questions: the same question may be asked several times, and stand in the data twice."""
 

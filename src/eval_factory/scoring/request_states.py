@@ -78,7 +78,7 @@ BETWEEN = "\x1f"
 
 @dataclass
 class RepeatedRows:
-    """Goes through instances in their order. Of a text its hash is kept, never the text."""
+    """Goes through instances in their order. Of a text its hash is stored, never the text."""
 
     repeated: set[str] = field(default_factory=set)
     """Ids of instances of which an earlier one has the same question and the same gold answer."""

@@ -76,7 +76,7 @@ class JudgedCase:
         """Over the criteria with this tag alone, as HealthBench's axes are computed.
 
         Args:
-            failed_as_zero: 0 where the answer did not come, as in the score of the whole.
+            failed_as_zero: 0 where the answer did not come, as in the score of all instances.
         """
         shares = [0.0] * len(self.criteria) if failed_as_zero and self.votes is None else self.shares()
         pairs = [(one, share) for one, share in zip(self.criteria, shares, strict=True) if tag in one.tags]
@@ -243,10 +243,10 @@ class RubricTally(Part):
 
     def publish(self, draft: Draft) -> None:
         """The published score in the place of HELM's mean, which stands beside it; bounds over open criteria."""
-        whole = draft.scores.get(self.metric)
-        if whole is not None:
-            draft.scores[self.metric] = clipped(whole)
-            draft.scores[self.metric + UNCLIPPED] = replace(whole, metric=self.metric + UNCLIPPED, scale=None)
+        mean = draft.scores.get(self.metric)
+        if mean is not None:
+            draft.scores[self.metric] = clipped(mean)
+            draft.scores[self.metric + UNCLIPPED] = replace(mean, metric=self.metric + UNCLIPPED, scale=None)
         found = bounds_over_criteria(self.cases)
         if found is not None:
             draft.bounds[self.metric] = found

@@ -29,7 +29,7 @@ class MetricValues:
     name: str
     helm_mean: float | None
     merged: bool
-    """Whether HELM has no mean of the whole: it kept sub-splits apart, or these are not its own values."""
+    """Whether HELM has no mean of all: it has sub-splits apart, or these are not its own values."""
     scale: Scale | None = None
     """The least and the greatest value that there can be, where that is known."""
     values: dict[InstanceKey, float] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:
-    """Each metric with its values, HELM's order kept."""
+    """Each metric with its values, in HELM's order."""
     found = _metrics_of(run, main_split)
     applied = _add_values(found, run, main_split)
     # HELM writes worst cases of a family that was not applied all the same; they repeat the plain scores
@@ -183,8 +183,8 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
         return metric.score(value, _stats(metric, metric.values, value))
     if not is_mean:
         return None
-    kept = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
-    return mean_score(metric, kept) if kept else None
+    counted = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
+    return mean_score(metric, counted) if counted else None
 
 
 def with_missing_counted(

@@ -39,7 +39,7 @@ _RELEASE = re.compile(
 
 
 def same_model(asked: str, stated: str) -> bool:
-    """Whether an answer is of the model that was asked for, as far as names tell.
+    """Whether an answer is of the model that was asked for, as far as names say.
 
     Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`), nor a release or a
     revision at its end where one of the two names none (`-2024-08-06`, `@20250219`, `-0613`, `-002`; `-latest` and

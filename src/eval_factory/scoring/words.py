@@ -8,7 +8,7 @@ from importlib import resources
 
 from eval_factory.core.plain_yaml import parse_own
 
-LONGEST_REFUSAL = 400
+MAX_REFUSAL = 400
 """Characters. What goes on for longer says something beside: that it is no physician, and then what to do."""
 
 _WORDS = parse_own(resources.files("eval_factory.scoring").joinpath("words.yml").read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ _REFUSAL = re.compile(
 def is_refusal(answer: str) -> bool:
     """Whether an answer begins by declining, in English, German, Spanish, Portuguese or French, and says no more."""
     text = answer.strip().strip("\"'*").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    return len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text) is not None
+    return len(text) <= MAX_REFUSAL and _REFUSAL.match(text) is not None
 
 
 def family_of(model_id: str) -> str | None:
@@ -57,6 +57,6 @@ def family_of(model_id: str) -> str | None:
 
 
 def same_family(one: str, other: str) -> bool | None:
-    """None where an id does not tell."""
+    """None where an id names no family."""
     families = family_of(one), family_of(other)
     return None if None in families else families[0] == families[1]
