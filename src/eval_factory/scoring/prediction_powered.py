@@ -196,7 +196,7 @@ def _clustering(strata: Sequence[Stratum], scale: tuple[float, float]) -> _Clust
     of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
     sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
     of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(LEAST_SHARING, of_them) - 1)
-    return _Clustering(min(sharing, max(1.0, of_answers)), of_rated, effective)
+    return _Clustering(min(sharing, of_answers), of_rated, effective)
 
 
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
