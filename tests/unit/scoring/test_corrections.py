@@ -230,12 +230,6 @@ def test_repeated_instances_count_once() -> None:
     assert again(Case("a", "", "x", 4.0)) == 4.0
 
 
-def test_a_case_knows_nothing_beside_it_unless_it_is_told() -> None:
-    one, other = Case("p", "c", "g", None), Case("p", "c", "g", None)
-    assert (one.extra, one.annotations) == ({}, {})
-    assert one.extra is not other.extra
-
-
 def test_every_rule_of_the_list_is_known_and_no_other() -> None:
     rules = {entry.rule for entry in load_errata().errata} - {None}
     assert rules == {

@@ -17,7 +17,6 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.rubric import (
     JudgedCase,
     RubricTally,
-    agreement_on,
     bounds_over_criteria,
     clipped,
     field_of,
@@ -136,17 +135,6 @@ def test_the_report_counts_what_judges_said() -> None:
     assert found.agreement == {"a/b": PairAgreement(4, 0.75, near(0.5))}
     assert found.unanimous == 0.75
     assert found.krippendorff_alpha == near(1 - 7 * 2 / (2 * 3 * 5))
-
-
-@pytest.mark.parametrize(
-    ("votes", "agreement"),
-    [
-        ({"a": True}, None), ({"a": True, "b": None}, None), ({"a": True, "b": True}, 1.0),
-        ({"a": True, "b": False, "c": True}, near(1 / 3)),
-    ],
-)  # fmt: skip
-def test_agreement_on_one_criterion(votes: dict[str, bool | None], agreement: float | None) -> None:
-    assert agreement_on(votes) == agreement
 
 
 RUBRICS = [
