@@ -409,18 +409,14 @@ def _check_targets(root: Path, names: list[str]) -> None:
     Raises:
         PrerequisiteError: a file cannot be put into its place.
     """
-    looked_at: set[Path] = set()
     for name in names:
         if (root / name).is_dir() and not (root / name).is_symlink():
             raise PrerequisiteError(f"{root / name}: is a folder where a file is to be; nothing was changed")
-        for folder in (root / name).parents:
-            if folder in looked_at or folder == root.parent:
-                break
-            looked_at.add(folder)
-            if folder != root and folder.is_symlink():
-                raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
-            if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-                raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
+    for folder in {folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}:
+        if folder != root and folder.is_symlink():
+            raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
+        if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
 
 
 def _finish(root: Path) -> None:
@@ -504,7 +500,7 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
     from filelock import FileLock, Timeout
 
     try:
-        made = first_missing(root)
+        new = [folder for folder in (root, *root.parents) if not folder.exists()]
         _refuse_other_things(root)
         root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(root / LOCK, mode=PRIVATE)
@@ -524,8 +520,9 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
         lock.release()
         if not (root / MANIFEST).exists() and not (root / COMMIT).exists():
             (root / LOCK).unlink(missing_ok=True)
-            if made is not None:
-                _remove_empty(root, made)
+            with contextlib.suppress(OSError):  # one of them holds something
+                for folder in new:
+                    folder.rmdir()
 
 
 def _refuse_other_things(root: Path) -> None:
@@ -547,20 +544,3 @@ def refuse_inside(root: Path, path: Path, what: str) -> None:
     """
     if path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(f"{path}: {what} cannot be inside the data bundle {root}; name another place")
-
-
-def first_missing(path: Path) -> Path | None:
-    """The topmost folder of a path that does not exist yet."""
-    missing = None
-    while not path.exists():
-        missing, path = path, path.parent
-    return missing
-
-
-def _remove_empty(folder: Path, up_to: Path) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            folder.rmdir()
-            if folder == up_to:
-                return
-            folder = folder.parent

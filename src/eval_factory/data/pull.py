@@ -144,8 +144,8 @@ class Fetcher:
         adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=connections)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        self._given_up: dict[str, tuple[str, bool]] = {}
-        """Host -> why, and whether it was not there at all."""
+        self._given_up: dict[str, FetchError] = {}
+        """Host -> why."""
 
     def close(self) -> None:
         self._session.close()
@@ -209,16 +209,17 @@ class Fetcher:
     def _get(self, url: str) -> requests.Response:
         host = urlsplit(url).netloc
         if host in self._given_up:
-            raise self._given_up_on(host)
+            raise self._given_up[host]
         proxy_from_environment(url)  # raises where requests would only say that it knows no such proxy
         try:
             response = self._session.get(url, timeout=_TIMEOUT_S, stream=True)
         except requests.exceptions.SSLError as error:
-            self._given_up[host] = (f"{host}: TLS failed, its certificate is not trusted\n{certificates_hint()}", False)
-            raise self._given_up_on(host) from error
+            untrusted = f"{host}: TLS failed, its certificate is not trusted\n{certificates_hint()}"
+            self._given_up[host] = FetchError(untrusted)
+            raise self._given_up[host] from error
         except (requests.ConnectionError, requests.Timeout) as error:
-            self._given_up[host] = (f"{host} cannot be reached", True)
-            raise self._given_up_on(host) from error
+            self._given_up[host] = FetchError(f"{host} cannot be reached", unreachable=True)
+            raise self._given_up[host] from error
         except requests.RequestException as error:
             raise FetchError(f"{url}: {type(error).__name__}") from error
         if response.status_code != requests.codes.ok:
@@ -227,10 +228,6 @@ class Fetcher:
             hint = " (the limit of requests without an account is used up; try again in an hour)" if used_up else ""
             raise FetchError(f"{url}: HTTP {response.status_code}{hint}")
         return response
-
-    def _given_up_on(self, host: str) -> FetchError:
-        message, unreachable = self._given_up[host]
-        return FetchError(message, unreachable=unreachable)
 
 
 _AT_ONCE = 8

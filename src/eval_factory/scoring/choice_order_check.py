@@ -109,11 +109,15 @@ class ChoiceOrderCheck(Part):
         changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
         clusters = None if main is None else main.clusters
         by_order = {} if main is None else self.values_of(main)
+        asked = {
+            order: [value for key, value in metric.values.items() if key[:2] in set(moved) and key not in missing]
+            for order, metric in by_order.items()
+        }
         return ChoiceOrders(
             orders=self.wanted,
             questions=len(moved),
             kept=dict(sorted(Counter(self.kept.values()).items())),
-            by_order={str(order): mean for order, mean in _means(by_order, set(moved), missing).items()},
+            by_order={str(order): statistics.fmean(values) if values else None for order, values in asked.items()},
             changed=_share(changed, clusters),
             right_in_all=_share(_right_in_all(by_order, moved, missing), clusters),
             letters=dict(sorted(self.letters.items())),
@@ -129,16 +133,6 @@ def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> Me
     name = main.name + ALL_ORDERS
     label = name + main.label.removeprefix(main.name)
     return replace(main, label=label, name=name, helm_mean=None, merged=True, values=means, counts={})
-
-
-def _means(
-    by_order: Mapping[int, MetricValues], moved: set[_Asked], missing: set[InstanceKey]
-) -> dict[int, float | None]:
-    found: dict[int, float | None] = {}
-    for order, metric in by_order.items():
-        values = [value for key, value in metric.values.items() if key[:2] in moved and key not in missing]
-        found[order] = statistics.fmean(values) if values else None
-    return found
 
 
 def _right_in_all(

@@ -147,7 +147,15 @@ class Tally:
         if self.is_quasi:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
             self.nothing_right += any(map(becomes_nothing, right))
-        (_count_failure if has_failed(state) else _count_answer)(self, key, state)
+        if has_failed(state):
+            _count_failure(self, key, state)
+            return
+        if was_filtered(state):
+            self.filtered.add(key)
+        elif not text_of(state).strip():
+            self.empty.add(key)
+        if finish_reason_of(state) == openai_api.CUT_OFF:
+            self.truncated.add(key)
 
     @property
     def something_to_ask(self) -> bool:
@@ -204,15 +212,6 @@ def _count_failure(tally: Tally, key: InstanceKey, state: output.RequestState) -
         tally.split_of_unscorable[key] = state.instance.split
 
 
-def _count_answer(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
-    if was_filtered(state):
-        tally.filtered.add(key)
-    elif not text_of(state).strip():
-        tally.empty.add(key)
-    if finish_reason_of(state) == openai_api.CUT_OFF:
-        tally.truncated.add(key)
-
-
 def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None) -> list[Note]:
     """What a reader has to know of the main score's sample; `labels`: of each instance its source."""
     if rule is None:
@@ -227,9 +226,8 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
     effect = None if main is None else main.stats.design_effect
     if main is not None and effect is not None and effect > LARGE:
         asked = main.stats.count
-        large = (
-            f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances say"
-            f" as much as {formats.decimals(asked / effect, 0)} independent ones; its interval allows for that"
-        )
-        notes.append(Note(Importance.BACKGROUND, large))
+        alone = formats.decimals(asked / effect, 0)
+        large = f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances"
+        as_much = f"say as much as {alone} independent ones; its interval allows for that"
+        notes.append(Note(Importance.BACKGROUND, f"{large} {as_much}"))
     return notes
