@@ -27,7 +27,7 @@ from scripts.validity.our_runs import ACCEPTED, place  # noqa: E402
 from eval_factory.core.rundir import RunDir  # noqa: E402
 from eval_factory.helm.trivial_answers import read_trivial_scores  # noqa: E402
 from eval_factory.report.reader import load_result  # noqa: E402
-from eval_factory.scoring.floors import MISSING_FLOORS, INCOMPLETE_FLOORS  # noqa: E402
+from eval_factory.scoring.floors import INCOMPLETE_FLOORS, MISSING_FLOORS  # noqa: E402
 from eval_factory.tasks.errata import load_errata  # noqa: E402
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
 from eval_factory.tasks.known_scores import FILE_NAME, KnownFloors, KnownSet  # noqa: E402
