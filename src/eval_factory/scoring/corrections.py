@@ -319,7 +319,7 @@ class Corrections(Part):
         known = load_errata()
         about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments)
         wrong = {erratum.metric for erratum in about}
-        helm = {metric.label: metric for metric in metrics if metric.label in wrong}
+        helm = {metric.label: metric for metric in (metrics if wrong else ()) if metric.label in wrong}
         errata = [erratum for erratum in about if erratum.metric in helm]
         return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
 

@@ -195,10 +195,8 @@ class FloorScores(Part):
             yield Note(Importance.BACKGROUND, f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored")
         late = [*(trivial.left_out if trivial is not None else ()), *([LATE] if self._late else ())]
         if late:
-            yield Note(
-                Importance.BACKGROUND,
-                f"{MISSING_FLOORS}{', '.join(late)}: a tenth of the run's time was not enough to compute them",
-            )
+            why = "a tenth of the run's time was not enough to compute them"
+            yield Note(Importance.BACKGROUND, f"{MISSING_FLOORS}{', '.join(late)}: {why}")
 
 
 def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:
@@ -218,11 +216,11 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
     if main in scores and main in floors and floors[main].assumed:
-        yield Note(
-            Importance.BACKGROUND,
-            f"the floor of {main}, {floors[main].value:g}, is assumed: it is the mark of an answer with nothing in it."
-            " No judge was asked what a text gets that fits every question",
+        assumed = (
+            f"the floor of {main}, {floors[main].value:g}, is assumed: it is the mark of an answer with nothing in it"
         )
+        not_asked = "No judge was asked what a text gets that fits every question"
+        yield Note(Importance.BACKGROUND, f"{assumed}. {not_asked}")
 
 
 def _is_above(score: Score, floor: Floor) -> bool:
