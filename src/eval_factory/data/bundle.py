@@ -412,7 +412,7 @@ def _check_targets(root: Path, names: list[str]) -> None:
     for name in names:
         if (root / name).is_dir() and not (root / name).is_symlink():
             raise PrerequisiteError(f"{root / name}: is a folder where a file is to be; nothing was changed")
-    for folder in {folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}:
+    for folder in sorted({folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}):
         if folder != root and folder.is_symlink():
             raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
         if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):

@@ -184,13 +184,11 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     for judge, found in report.length_correlation.items():
         if found is None or found.count < _ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
             continue
-        yield Note(
-            Importance.DOUBTFUL,
-            f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks: the rank correlation"
-            f" of mark and length is {formats.mean_rating(found.rho)} (95 % interval"
-            f" {formats.mean_rating(found.ci_low)} .. {formats.mean_rating(found.ci_high)}) over {found.count}"
-            " answers. It does not show that the judge read them",
-        )
+        rho, low, high = map(formats.mean_rating, (found.rho, found.ci_low, found.ci_high))
+        better = f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks"
+        correlation = f"the rank correlation of mark and length is {rho} (95 % interval {low} .. {high})"
+        seen = f"over {found.count} answers. It does not show that the judge read them"
+        yield Note(Importance.DOUBTFUL, f"{better}: {correlation} {seen}")
 
 
 def judges_that_failed(judges: Mapping[str, JudgeCounts], most: float, judged: str = "answers") -> tuple[str, ...]:

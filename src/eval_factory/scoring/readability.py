@@ -371,9 +371,7 @@ def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
     for label, score in scores.items():
         helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
         if helm is not None and helm.value != score.value:
-            yield Note(
-                Importance.INCOMPLETE,
-                f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}: a gap of"
-                f" {formats.score_change(score.value - helm.value)} for answers that state the option in other words or"
-                ' signs ("B.", "(B)", "The answer is B")',
-            )
+            values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
+            gap = f"a gap of {formats.score_change(score.value - helm.value)} for answers that state the option"
+            how = 'in other words or signs ("B.", "(B)", "The answer is B")'
+            yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")

@@ -223,8 +223,8 @@ class RubricTally(Part):
             if metric.name == self.metric:
                 metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
         tally.judges = self._counts()
-        for judge, reasons in self.errors.items():
-            for reason in reasons:
+        for judge in self.judges:
+            for reason in self.errors.get(judge, ()):
                 tally.causes.add(judge, reason)
         for key, case in self.cases.items():
             if case.votes is not None and case.score() is None:
