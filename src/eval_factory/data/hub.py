@@ -85,27 +85,22 @@ def prepare_cache(
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
     from datasets import load_dataset_builder
 
-    scripts = _scripts(repository)
-    folder = repository
-    if scripts:  # the package would run one of the data set's name, and ask for nothing else
-        folder = workspace.with_name(f"{workspace.name}-data") / repository.name
+    scripts, program = _scripts(repository), ""
+    copy = workspace.with_name(f"{workspace.name}-data") / repository.name
     try:
-        if scripts:
-            shutil.copytree(repository, folder, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
-        builder = load_dataset_builder(str(folder), dataset.config, cache_dir=str(workspace), trust_remote_code=False)
+        if scripts:  # the package would run one of the data set's name, and ask for nothing else
+            shutil.copytree(repository, copy, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
+            instead = "put the data set's files as Parquet, CSV or JSON there"
+            program = f"\n  {scripts[0]} is a program and is not executed; {instead}"
+        folder = str(copy if scripts else repository)
+        builder = load_dataset_builder(folder, dataset.config, cache_dir=str(workspace), trust_remote_code=False)
         builder.download_and_prepare()
     except Exception as error:  # whatever a data set's files make the package raise
         cause = error.__cause__ or error
-        program = (
-            f"\n  {scripts[0]} is a program and is not executed; put the data set's files as Parquet, CSV or JSON there"
-            if scripts
-            else ""
-        )
         reason = f"{type(cause).__name__}: {cause}{program}"
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {reason}") from error
     finally:
-        if scripts:
-            shutil.rmtree(folder.parent, ignore_errors=True)
+        shutil.rmtree(copy.parent, ignore_errors=True)
     return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
 
 

@@ -374,30 +374,28 @@ def _pull_listing(
     try:
         texts = [entry for entry in answer if entry["name"].endswith(".txt")][:LIST_LIMIT]
         blobs = {entry["name"]: Blob(int(entry["size"]), str(entry["sha"])) for entry in texts}
-        names = list(blobs)
-        for text in names:
-            if "/" in relative_path(text):
-                raise ValueError(text)
+        if any("/" in relative_path(text) for text in blobs):
+            raise ValueError("a path")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FetchError(f"{url}: the answer is no list of files") from None
-    if len(names) < listing.count:
-        raise FetchError(f"{url}: lists {len(names)} files, {listing.count} are known")
-    stage.path(f"{FILE_LISTS}/{scenario}.json", url).write_text(file_list_text(names, url), encoding="utf-8")
+    if len(blobs) < listing.count:
+        raise FetchError(f"{url}: lists {len(blobs)} files, {listing.count} are known")
+    stage.path(f"{FILE_LISTS}/{scenario}.json", url).write_text(file_list_text(list(blobs), url), encoding="utf-8")
     base = sources.url(listing.files)
-    targets = {text: stage.path(f"{SCENARIOS}/{scenario}/{text}", base + quote(text)) for text in names}
-    say(f"{name}: {len(names)} files to download")
+    say(f"{name}: {len(blobs)} files to download")
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        jobs = [
-            threads.submit(fetcher.file, base + quote(text), target, blob=blobs[text])
-            for text, target in targets.items()
-        ]
+        jobs = []
+        for text, blob in blobs.items():
+            source = base + quote(text)
+            target = stage.path(f"{SCENARIOS}/{scenario}/{text}", source)
+            jobs.append(threads.submit(fetcher.file, source, target, blob=blob))
         try:
             for job in jobs:
                 job.result()
         except BaseException:
             threads.shutdown(wait=True, cancel_futures=True)
             raise
-    return f"{len(names)} files"
+    return f"{len(blobs)} files"
 
 
 def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
