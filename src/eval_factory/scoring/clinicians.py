@@ -70,13 +70,16 @@ def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
     return _read(result, annotations, _alike(annotations), score).people()
 
 
+_ByRater = dict[str, dict[int, float]]
+"""Rater -> number of the question, from 0 -> rating."""
+
+
 @dataclass
 class RatedAnswer:
     """An answer that was rated, with what everybody says of it."""
 
     questions: tuple[Question, ...]
-    by_rater: dict[str, dict[int, float]] = field(default_factory=dict)
-    """Rater -> number of the question, from 0 -> rating."""
+    by_rater: _ByRater = field(default_factory=dict)
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Judge -> the same."""
 
@@ -202,10 +205,10 @@ def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample
 
 def _given(
     annotations: Annotations, samples: Sequence[Sample]
-) -> dict[AnswerKey, list[tuple[SampledAnswer, dict[str, dict[int, float]]]]]:
+) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
     """Answer -> of each sheet what was drawn, and rater -> number of the question, from 0 -> rating."""
     drawn = {(sample.id, one.code): one for sample in samples for one in sample.answers}
-    given: dict[tuple[str, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    given: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
     for one in annotations.ratings:
         if (one.sheet, one.code) in drawn:
             given[one.sheet, one.code][one.rater][one.number - 1] = one.value

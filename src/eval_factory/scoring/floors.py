@@ -109,8 +109,8 @@ class FloorScores(Part):
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None,
-        clock: Clock = time.thread_time,
-    ) -> FloorScores:  # fmt: skip
+        clock: Clock = time.thread_time
+) -> FloorScores:  # fmt: skip
         """`metrics`: HELM's own. `form`: of the answers, where they have one."""
         trivial = read_trivial_scores(plan.rundir.helm)
         if trivial is None or trivial.run != run.run_spec.name:

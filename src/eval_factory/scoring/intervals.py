@@ -19,6 +19,8 @@ from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
 EACH_SIDE = (1 - CONFIDENCE) / 2
+Ends = tuple[float, float]
+"""The least and the greatest: of a scale, or of an interval."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def t_quantile(degrees: float) -> float:
     return float(special.stdtrit(degrees, 1 - EACH_SIDE))
 
 
-def wilson(share: float, count: float, quantile: float | None = None) -> tuple[float, float]:
+def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
     Args:
@@ -120,7 +122,7 @@ def mean_end_weight(clusters: Sequence[Hashable]) -> float:
     return max(len(clusters) / len(set(clusters)), end_weight(clusters))
 
 
-def design_effect(values: Sequence[float], scale: tuple[float, float], clusters: Sequence[Hashable]) -> float:
+def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable]) -> float:
     """Of clustered values on a scale, with a pseudo-cluster at each end; at least 1."""
     (low, high), size = scale, end_weight(clusters)
     total = len(values) + 2 * size
@@ -132,7 +134,7 @@ def design_effect(values: Sequence[float], scale: tuple[float, float], clusters:
     return max(1.0, variance * total * (total - 1) / squares)
 
 
-def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
+def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends | None:
     """The Wilson interval of clustered 0/1 values, on their effective number; None of fewer than two clusters.
 
     The effective number is count / design effect, and no more than count; t with the effective number of clusters less
@@ -147,7 +149,7 @@ def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> t
     return wilson(statistics.fmean(values), count, t_quantile(effective - 1))
 
 
-def cluster_robust(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
+def cluster_robust(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends | None:
     """Student's t interval with the cluster-robust variance and the effective number of clusters less one as its
     degrees of freedom.
 
@@ -166,16 +168,14 @@ def variance_of(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def student_t(values: Sequence[float]) -> tuple[float, float]:
+def student_t(values: Sequence[float]) -> Ends:
     """Student's t interval of the mean of two values or more."""
     mean = statistics.fmean(values)
     half = t_quantile(len(values) - 1) * math.sqrt(variance_of(values) / len(values))
     return mean - half, mean + half
 
 
-def on_a_scale(
-    values: Sequence[float], scale: tuple[float, float], clusters: Sequence[Hashable] | None = None
-) -> tuple[float, float] | None:
+def on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable] | None = None) -> Ends | None:
     """Student's t interval of a mean on a scale with ends, from the values and one pseudo-value at each end.
 
     Where nearly all values stand at one end, the few that do not are often in no sample, and its spread says too
@@ -217,7 +217,7 @@ def _sum_of_squares(values: Iterable[float]) -> float:
     return math.fsum(value * value for value in values)
 
 
-def of_equal_values(value: float, count: float, scale: tuple[float, float]) -> tuple[float, float]:
+def of_equal_values(value: float, count: float, scale: Ends) -> Ends:
     """What can be said of the mean where all values are equal: how many other values there can be at most.
 
     With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
@@ -246,7 +246,7 @@ are in no smaller sample."""
 def describe(
     values: Sequence[float],
     mean: float | None = None,
-    scale: tuple[float, float] | None = None,
+    scale: Ends | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
 ) -> Stats:
@@ -285,7 +285,7 @@ def describe(
 def interval_of_mean(
     values: Sequence[float],
     mean: float | None = None,
-    scale: tuple[float, float] | None = None,
+    scale: Ends | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
 ) -> Interval:
@@ -327,9 +327,7 @@ def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashabl
     return clusters is not None and len(set(clusters)) < len(clusters)
 
 
-def _ends_of(
-    values: Sequence[float], scale: tuple[float, float] | None, lowest: Sequence[float] | None
-) -> tuple[float, float] | None:
+def _ends_of(values: Sequence[float], scale: Ends | None, lowest: Sequence[float] | None) -> Ends | None:
     """Of the scale; None where values leave it."""
     low, high = scale or PROPORTION
     if lowest is not None and min(lowest) < low:
@@ -337,12 +335,7 @@ def _ends_of(
     return (low, high) if low <= min(values) and max(values) <= high else None
 
 
-def _interval(
-    ends: tuple[float, float] | None,
-    method: str,
-    moved: float = 0.0,
-    scale: tuple[float, float] = (-math.inf, math.inf),
-) -> Interval:
+def _interval(ends: Ends | None, method: str, moved: float = 0.0, scale: Ends = (-math.inf, math.inf)) -> Interval:
     """`moved`: how far the mean that is reported lies from that of the values."""
     if ends is None:
         return NO_INTERVAL
@@ -407,7 +400,7 @@ def bca_of_ratio(
     Nothing where there are fewer than five instances or effective clusters, and where all resamples are equal.
     """
     clusters_of = range(len(numerators)) if clusters is None else clusters
-    sums: dict[Hashable, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    sums: dict[Hashable, Ends] = defaultdict(lambda: (0.0, 0.0))
     for above, below, cluster in zip(numerators, denominators, clusters_of, strict=True):
         sums[cluster] = sums[cluster][0] + above, sums[cluster][1] + below
     if effective_clusters(clusters_of) < FEWEST or len({above / below for above, below in sums.values() if below}) < 2:
@@ -418,7 +411,7 @@ def bca_of_ratio(
     return Interval(low, high, BCA if clusters is None else f"{BCA}{CLUSTERED}")
 
 
-def _bca(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
+def _bca(above: Sequence[float], below: Sequence[float]) -> Ends:
     import numpy as np  # imported here: few scores are no mean, and SciPy's statistics take half a second
     from scipy import stats
 

@@ -17,6 +17,7 @@ from eval_factory.helm.judge_output import injection_signs, says_nothing
 from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
+from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of
@@ -144,9 +145,7 @@ def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collecti
     return mean_score(metric, counted) if by_all and len(counted) < len(metric.values) else None
 
 
-def bounds_over_judgements(
-    metric: MetricValues, ratings: Ratings, judges: Collection[str]
-) -> tuple[float, float] | None:
+def bounds_over_judgements(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Ends | None:
     """The jury's score if every missing judgement were the lowest mark, and if every one were the highest.
 
     Judges rate the same criteria, so an instance's score is the mean of its judges' means.

@@ -40,7 +40,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eval_factory.core import formats
-from eval_factory.scoring.intervals import LEAST_SOURCES, design_effect, effective_clusters, t_quantile, variance_of
+from eval_factory.scoring.intervals import (
+    LEAST_SOURCES,
+    Ends,
+    design_effect,
+    effective_clusters,
+    t_quantile,
+    variance_of,
+)
 
 LEAST_RATED = 20
 """Answers that have to be rated before a score is corrected, where there are as many."""
@@ -99,7 +106,7 @@ class TooFewSourcesError(ValueError):
     """What was rated comes from fewer than two effective sources."""
 
 
-def corrected_mean(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corrected:
+def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     """The mean of what the people would have said of all answers, with its 95 % interval.
 
     Args:
@@ -132,7 +139,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: tuple[float, float]) -> Cor
     return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
 
 
-def bias_of_judge(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corrected:
+def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     """The mean of what the judge says more than the people, with its 95 % interval.
 
     Its own scale begins where the people would give the greatest score to the answer that the judge likes least, and
@@ -156,9 +163,7 @@ def bias_of_judge(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corr
     return corrected_mean(apart, (min(judged) - high, max(judged) - low))
 
 
-def _interval(
-    value: float, variance: float, rated: int, answers: int, clustering: _Clustering, scale: tuple[float, float]
-) -> tuple[float, float]:
+def _interval(value: float, variance: float, rated: int, answers: int, clustering: _Clustering, scale: Ends) -> Ends:
     """As the head of this module has it."""
     low, high = scale
     weight = END_WEIGHT * clustering.rated
@@ -183,7 +188,7 @@ class _Clustering(NamedTuple):
     """How many clusters of equal size the rated answers come from."""
 
 
-def _clustering(strata: Sequence[Stratum], scale: tuple[float, float]) -> _Clustering:
+def _clustering(strata: Sequence[Stratum], scale: Ends) -> _Clustering:
     """From the people's scores: a judge who always says the same hides that answers are alike. A source's answers that
     were not rated are taken to be as alike as those that were, so that the design effect grows with their number."""
     sources = [source for one in strata for source in one.sources]
@@ -230,7 +235,7 @@ class Expected:
     mean: float
     """Of the people's scores, as is the standard deviation."""
     stddev: float
-    scale: tuple[float, float]
+    scale: Ends
     design_effect: float = 1.0
     """If all answers were rated."""
     sharing: float = 1.0

@@ -217,6 +217,10 @@ def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
     return raw, "\n\n".join(part for part in thoughts if part) or None
 
 
+LookUp = Callable[[output.RequestState], "Raw | None"]
+"""The stored answer to a request; None: it is not there any more."""
+
+
 @dataclass
 class EqualAnswers:
     """Answers that are the same to different questions, but for case and white space. Only hashes are stored."""
@@ -248,8 +252,7 @@ class Readability(Part):
     """What was read from the answers of a run, counted request by request."""
 
     form: AnswerForm | None
-    look_up: Callable[[output.RequestState], Raw | None]
-    """The stored answer to a request; None: it is not there any more."""
+    look_up: LookUp
     signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
     nothing: set[InstanceKey] = field(default_factory=set)
     """Empty where something had to be said, and not because of unfinished thinking."""
@@ -259,13 +262,7 @@ class Readability(Part):
     """In whose answers the lenient readings find one option."""
 
     @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        run: output.HelmRun,
-        metrics: Sequence[MetricValues],
-        look_up: Callable[[output.RequestState], Raw | None],
-    ) -> Readability:
+    def of(cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], look_up: LookUp) -> Readability:
         entry = plan.evaluation.task.helm
         main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])
         return cls(answer_form_of(entry, run, main), look_up)

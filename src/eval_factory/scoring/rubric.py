@@ -16,6 +16,7 @@ from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import ordinal_alpha
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
+from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.jury import judges_that_failed
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
@@ -60,7 +61,7 @@ class JudgedCase:
         decided = [one.get(judge) for one in self.votes or [{}] * len(self.criteria)]
         return case_score(self.criteria, [None if met is None else float(met) for met in decided])
 
-    def bounds(self) -> tuple[float, float] | None:
+    def bounds(self) -> Ends | None:
         ranges = [(0.0, 1.0)] * len(self.criteria) if self.votes is None else [
             range_met(list(one.values())) for one in self.votes
         ]  # fmt: skip
@@ -98,7 +99,7 @@ def _in_range(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def bounds_over_criteria(cases: Cases) -> tuple[float, float] | None:
+def bounds_over_criteria(cases: Cases) -> Ends | None:
     """The benchmark's score, clipped, if every criterion without a decision were judged against the answer, and if
     every one for it; None where no case has a score."""
     found = {key: bounds for key, case in cases.items() if (bounds := case.bounds()) is not None}
