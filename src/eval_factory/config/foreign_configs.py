@@ -1,4 +1,4 @@
-"""Configurations of nemo-evaluator-launcher and EvalFactory: read as ours (`run_eval`), and made ours (`import_config`).
+"""Configurations of nemo-evaluator-launcher and EvalFactory: read as ours (`run_eval`), made ours (`import_config`).
 
 `run_eval` accepts keys that change no result. What would change one, were it followed, is a mistake: a score of other
 requests than the configuration speaks of is worse than none.
