@@ -37,7 +37,8 @@ class Gate:
 
     free: int
     """Answers that wait for nothing."""
-    answered: int = 0
+    waited: int = 0
+    """Answers that have waited, whoever is still there for them."""
     opened: threading.Event = field(default_factory=threading.Event)
     endpoint: ScriptedEndpoint = field(init=False)
 
@@ -46,8 +47,8 @@ class Gate:
 
     def _answer(self, prompt: str) -> str:
         if len(self.endpoint.requests) > self.free:
+            self.waited += 1
             self.opened.wait(PATIENCE_S)
-        self.answered += 1
         return varied_answer(prompt)
 
     @property

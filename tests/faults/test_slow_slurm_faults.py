@@ -182,7 +182,7 @@ def test_two_kills_of_everything_and_a_lost_node_change_no_number(cluster: Virtu
             until(lambda: opens.asked > opens.free)
             node = next(node for _, state, node in cluster.tasks() if state == "RUNNING")
             cluster.do("node-kill", node)
-            in_flight = opens.asked - opens.answered
+            in_flight = opens.waited
             opens.opened.set()
             done = end_of(last)
         cluster.do("node-start", node)

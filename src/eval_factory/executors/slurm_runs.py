@@ -461,6 +461,12 @@ class SlurmRuns:
 _MOST_NAMED = 3
 
 
+def some_of(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
     """
     Args:
@@ -492,10 +498,9 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
     queued = _in_slurm(folder, slurm)
     found = [f"{queued[name].job_name} ({name}, {queued[name].state})" for name in cells if name in queued]
     if found:
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         named = shlex.quote(str(folder.named))
         raise BusyError(
-            f"{folder.named}: in Slurm already: {', '.join(found[:_MOST_NAMED])}{more}\n"
+            f"{folder.named}: in Slurm already: {some_of(found)}\n"
             f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
             f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
         )
