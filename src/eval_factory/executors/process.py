@@ -176,11 +176,7 @@ def start_python(arguments: Sequence[str], *, said: str) -> int:
     return process.pid
 
 
-@dataclass(frozen=True)
-class Captured:
-    returncode: int
-    stdout: str
-    stderr: str
+Captured = subprocess.CompletedProcess[str]
 
 
 def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
@@ -190,7 +186,7 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
         FileNotFoundError: it is not there.
     """
     try:
-        done = subprocess.run(
+        return subprocess.run(
             list(argv),
             env=dict(env),
             stdin=subprocess.DEVNULL,
@@ -203,8 +199,7 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Captured(-signal.SIGKILL, "", f"no answer in {timeout_s:.0f} s")
-    return Captured(done.returncode, done.stdout, done.stderr)
+        return Captured(argv, -signal.SIGKILL, "", f"no answer in {timeout_s:.0f} s")
 
 
 def git_hash(folder: Path) -> str | None:
@@ -212,18 +207,10 @@ def git_hash(folder: Path) -> str | None:
 
     git is told neither keys nor of another repository (GIT_DIR).
     """
+    env = {name: os.environ[name] for name in GIT_SEES if name in os.environ}
     try:
-        found = subprocess.run(
-            ["git", "-c", f"safe.directory={folder}", "rev-parse", "HEAD"],
-            cwd=folder,
-            env={name: os.environ[name] for name in GIT_SEES if name in os.environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        found = run_captured(["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"], env, 10)
+    except OSError:
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
 

@@ -72,6 +72,8 @@ class Catalogue(StrictModel):
 
     output_dir: str
     """Where results go unless the user says: {name} is the leaderboard's."""
+    several: dict[str, dict[str, tuple[int, ...]]]
+    """Argument -> value that stands for several runs -> the value of each."""
     leaderboards: tuple[Leaderboard, ...]
 
 
@@ -174,15 +176,6 @@ def _download(address: str) -> str:
 # Confs name models in three ways: a group (`model=text`), somebody's model (`model=openai/gpt-4o,model_deployment=...`,
 # an entry for each), or not at all. Here no entry names one: the target of each run does.
 _MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
-SEVERAL = {
-    "max_train_instances": {
-        "all": (0, 1, 2, 4, 8, 16),
-        "big_bench_few_shot_setting": (0, 1, 2, 3),
-        "vhelm": (0, 1, 2, 4, 8),
-        "melt": (0, 1, 5),
-    }
-}
-"""Argument -> value that stands for several runs -> the value of each, as HELM's run expander has them."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +290,7 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
 
 def _single(entry: Entry) -> Iterator[Entry]:
     """An entry for each of the runs that it stands for."""
-    for name, values in SEVERAL.items():
+    for name, values in load_catalogue().several.items():
         given = entry.argument(name)
         if given in values:
             for value in values[given]:
