@@ -60,12 +60,8 @@ _ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
 
 
-_INTERCEPTORS, _TASK, _COMMAND, _FRAMEWORK = (
-    f"{ADAPTER}.interceptors",
-    "config.params.task",
-    "command",
-    "framework_name",
-)
+_INTERCEPTORS, _TASK = f"{ADAPTER}.interceptors", "config.params.task"
+_COMMAND, _FRAMEWORK = "command", "framework_name"
 _OTHERS = (_INTERCEPTORS, _TASK, _COMMAND, _FRAMEWORK)
 _PATHS = (*(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys), *ONLY, *_OTHERS)
 Foreign = dict[str, Any]
@@ -94,10 +90,8 @@ def take_keys(layers: Sequence[Layer]) -> Foreign:
 def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> Iterator[str]:
     """What the configuration asks for and does not get."""
     for path, value in foreign.items():
-        only = ONLY.get(path)
-        if only is not None and not any(
-            value is one or (value == one and isinstance(value, str)) for one in only["values"]
-        ):
+        only = ONLY.get(path, {"values": [value]})
+        if not any(value is one or (value == one and isinstance(value, str)) for one in only["values"]):
             yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
     yield from _interceptor_problems(foreign.get(_INTERCEPTORS, []))
     names = () if task is None else (task.name, f"{framework.framework.name}.{task.name}", task.helm.run_spec)

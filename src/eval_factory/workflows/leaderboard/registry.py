@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -18,12 +17,12 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.helm.names import conf_entries
+from eval_factory.helm.packages import installed
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
 from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 
 _FILE_NAME = "leaderboards.yml"
 _ORGANIZATION = "{organization}"
-STATIC_FOLDER = ("benchmark", "static")
 BUNDLE_FOLDER = "presentation"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
 _TIMEOUT_S = 20.0
@@ -112,12 +111,7 @@ def helm_version() -> str:
 
 def schema_path(row: Leaderboard) -> Path | None:
     """The schema in the installed HELM, which is not imported; None where it does not have it."""
-    spec = importlib.util.find_spec("helm")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder).joinpath(*STATIC_FOLDER, row.schema_file)
-        if path.is_file():
-            return path
-    return None
+    return installed("benchmark", "static", row.schema_file)
 
 
 def conf_of(
