@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from eval_factory.config import foreign_keys, run_executor
+from eval_factory.config import foreign_configs, run_executor
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Source, ValueSources, merge
 from eval_factory.config.model import RunConfig
@@ -152,16 +152,16 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    foreign = foreign_keys.take_keys(user_layers)
+    foreign = foreign_configs.take_keys(user_layers)
     executor = run_executor.take_executor(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [(Source.FRAMEWORK, defaults), (Source.TASK, _task_layer(task)), *user_layers]
     for _, tree in layers:
         canonical_names(tree, problems)
-    problems += foreign_keys.problems_of(foreign, task, framework)
+    problems += foreign_configs.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
-    foreign_keys.without_unused_prompt(merged, foreign)
+    foreign_configs.without_unused_prompt(merged, foreign)
     run = _validated(merged, sources, request, problems)
     if run is not None and task is not None:
         if BENCHMARK_KEY in task.helm.parameters:
@@ -173,7 +173,7 @@ def build_evaluation(
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
     task = without_examples(task, run.config.params.extra)
-    warning = foreign_keys.warning_of(foreign)
+    warning = foreign_configs.warning_of(foreign)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
 
 
@@ -259,7 +259,7 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
         return f"{where}{UNKNOWN_KEY}{path}{run_executor.OF_A_SUITE}"
     parent, _, name = path.rpartition(".")
     known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *run_executor.KEYS]
-    return f"{where}{unknown_key(path, name, known, foreign_keys.known_in(parent))}"
+    return f"{where}{unknown_key(path, name, known, foreign_configs.known_in(parent))}"
 
 
 def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:

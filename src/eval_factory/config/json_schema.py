@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from eval_factory.config import foreign_keys
+from eval_factory.config import foreign_configs
 from eval_factory.config.model import DEMO_URLS, RunConfig
 from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
@@ -107,7 +107,7 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
         properties[name] = _field(field, where, models, default, needed=name in required)
         if name == "api_key":
             properties["api_key_name"] = {**properties[name], "description": "The same as api_key."}
-    for name in foreign_keys.known_in(path):
+    for name in foreign_configs.known_in(path):
         properties[name] = {"description": "Accepted, without an effect here."}
     needed = {"required": required} if _in_suite(path) else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.config.evaluation import Request, task_named
+from eval_factory.config.evaluation import Request, build_evaluation, task_named
 from eval_factory.config.model import DEMO_URLS, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
 from eval_factory.config.run_executor import slurm_of
@@ -348,3 +348,15 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         slurm={target["name"]: slurm_of(whole["slurm"], target.get("slurm")) for target in section["targets"]},
         document={TOP: whole},
     )
+
+
+def load_as_a_run(document: Mapping[str, Any], framework: Framework) -> None:
+    """Load a run config or a suite that was translated.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    if TOP in document:
+        build_suite(None, document=document, env={})
+    else:
+        build_evaluation(Request(document=document), framework, {})
