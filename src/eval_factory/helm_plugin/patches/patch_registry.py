@@ -175,15 +175,6 @@ _QUICKER = (
         "speed:import_only_the_run_specs_that_are_asked", "helm.benchmark.run_spec:discover_run_spec_functions",
     ),
     _speed(
-        "speed:credentials_parsed_where_there_are_any",
-        "helm.common.local_context:get_credentials", "helm.benchmark.annotation_executor:get_credentials",
-    ),
-    _speed("speed:files_that_are_there_need_no_lock", _DOWNLOAD),
-    _speed(
-        "speed:requests_made_in_one_thread",
-        f"{_ADAPTERS}.in_context_learning_adapter:InContextLearningAdapter._adapt_trial_index",
-    ),
-    _speed(
         "speed:import_metrics_without_what_few_runs_use",
         f"{_METRICS}.basic_metrics", _REFERENCES, f"{_SCENARIOS}.math_scenario",
         when=_loads_no_data_set_of_math,
@@ -195,24 +186,10 @@ _QUICKER = (
         stage=_SCORING,
     ),
     _speed(
-        "speed:rouge_scorers_when_used",
-        f"{_REFERENCES}:get_rouge_function", f"{_REFERENCES}:get_chinese_rouge_function",
-        stage=_SCORING,
-    ),
-    _speed("speed:normal_texts_kept", f"{_REFERENCES}:normalize_text", stage=_SCORING),
-    _speed(
-        "speed:worst_case_without_perturbations", f"{_METRICS}.metric:compute_worst_case_metrics", stage=_SCORING,
-    ),
-    _speed(
         "slim_scoring:pack_statistics",
         f"{_METRICS}.metric:Processor.process", f"{_METRICS}.metric:Metric.evaluate",
-        f"{_METRICS}.metric_name:MetricName", f"{_METRICS}.reference_metric:parallel_map",
-        f"{_METRICS}.basic_metrics:_has_non_zero_valued_logprobs",
-        "helm.benchmark.runner:remove_per_instance_stats_nans", "helm.benchmark.runner:asdict_without_nones",
-        stage=_SCORING,
-    ),
-    _speed(
-        "speed:output_files_in_one_pass",
+        f"{_METRICS}.metric:compute_worst_case_metrics", f"{_METRICS}.metric_name:MetricName",
+        f"{_METRICS}.statistic:Stat", "helm.benchmark.runner:remove_per_instance_stats_nans",
         "helm.benchmark.runner:json", "helm.benchmark.runner:asdict_without_nones", "helm.benchmark.runner:write",
         stage=_SCORING,
     ),
