@@ -23,7 +23,7 @@ from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import confined_worker, sql_execution
-from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
+from eval_factory.helm_plugin.patches.patch_registry import run_specs_of
 from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
 
 _START_LIMIT_S = 60.0
@@ -97,16 +97,16 @@ def _import_path() -> list[str]:
     return [str(place) for place in places if place.exists() and place != home and place not in home.parents]
 
 
-def _asked_of(run_specs: frozenset[str]) -> frozenset[str]:
-    """Those of a patch that this helm-run asks for; all where nobody knows."""
-    return run_specs & names.asked_run_specs(sys.argv) or run_specs
+def _asked_of(patch: str) -> frozenset[str]:
+    """Those run specs of a patch that this helm-run asks for; all where nobody knows."""
+    return run_specs_of(patch) & names.asked_run_specs(sys.argv) or run_specs_of(patch)
 
 
 def confine_python() -> None:
     """HumanEval's and APPS's checks."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
-    code_execution.begin(_asked_of(PYTHON), CONFINED_BY)
+    code_execution.begin(_asked_of("confine_python"), CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
@@ -155,7 +155,7 @@ def confine_cpp() -> None:
     """The programs of CodeInsights, and their compiler."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-    code_execution.begin(_asked_of(CODEINSIGHTS), CONFINED_BY)
+    code_execution.begin(_asked_of("confine_cpp"), CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
@@ -194,7 +194,7 @@ def confine_bird_sql() -> None:
     """Queries of Bird and Spider."""
     from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
 
-    code_execution.begin(_asked_of(BIRD_SQL), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of("confine_bird_sql"), [BY_SQL_WORKERS])
     BirdSQLAnnotator.annotate = annotate_by_rows
 
 
@@ -202,7 +202,7 @@ def confine_czech_bank_sql() -> None:
     """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
     from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
-    code_execution.begin(_asked_of(CZECH_BANK), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of("confine_czech_bank_sql"), [BY_SQL_WORKERS])
     make = CzechBankQAAnnotator.__init__
 
     def without_connection(self: Any, file_storage_path: str) -> None:

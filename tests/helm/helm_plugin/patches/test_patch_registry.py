@@ -130,8 +130,3 @@ def test_reading_the_list_imports_nothing_of_helm() -> None:
         [sys.executable, "-c", STARTS_QUICKLY], capture_output=True, text=True, timeout=60, check=True
     )
     assert finished.stdout.split() == []
-
-
-def test_what_is_executed_is_known_to_the_registry() -> None:
-    confining = [patch for patch in PATCHES if patch.name.startswith("confine_")]
-    assert frozenset().union(*(patch.run_specs or () for patch in confining)) == patch_registry.CONFINED
