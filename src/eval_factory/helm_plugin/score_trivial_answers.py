@@ -2,7 +2,7 @@
 
 No request is sent: only metrics are computed that look at one answer and its references, of those that are known to
 ask nobody, load no model and execute nothing. Juries and annotators are never asked; ehr_sql's queries are executed as
-the model's are. It is done within a tenth of the run's time, or said which answers were not scored.
+the model's are. It takes a tenth of the run's time at most; what was not scored by then is named.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 
-_LONGEST_LABEL = 80
+_MAX_LABEL_LENGTH = 80
 LARGE = 2.0
 """A design effect beyond which a reader who takes the count for the sample's size is badly misled."""
 
@@ -98,7 +98,7 @@ def _records(path: Path) -> list[Mapping[str, Any]]:
 def _label(text: str) -> str:
     """On one line; of a long text the hash, for it may be a patient's note."""
     line = " ".join(text.split())
-    if len(line) <= _LONGEST_LABEL:
+    if len(line) <= _MAX_LABEL_LENGTH:
         return line
     return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -84,7 +84,7 @@ def _run(
     settings = {"path": path, "int_digits": digits, "argv": list(argv), "seconds": seconds}
     worker = [os.path.realpath(sys.executable), "-I", "-S", confined_worker.__file__, json.dumps(settings)]
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
-    libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
+    libraries = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")]
     allowed = sandbox.Allowed([*sorted(prefixes), *path, *libraries], processes=processes)
     seconds += 0 if argv else _START_LIMIT_S
     return sandbox.run(worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given)
@@ -93,8 +93,8 @@ def _run(
 def _import_path() -> list[str]:
     """Absolute, because the worker has another working directory; without folders that hold more than packages."""
     home = Path.home()
-    places = [Path(place).absolute() for place in sys.path if place]
-    return [str(place) for place in places if place.exists() and place != home and place not in home.parents]
+    paths = [Path(path).absolute() for path in sys.path if path]
+    return [str(path) for path in paths if path.exists() and path != home and path not in home.parents]
 
 
 def _asked_of(patch: str) -> frozenset[str]:
@@ -126,7 +126,7 @@ def check_correctness(
 
 
 class AppsProcess:
-    """In place of multiprocessing's Process in HELM's APPSMetric."""
+    """Instead of multiprocessing's Process in HELM's APPSMetric."""
 
     exitcode = 0
 
@@ -140,7 +140,7 @@ class AppsProcess:
             "seconds": APPS_LIMIT_S,
         }  # fmt: skip
         found = check_answer(question, APPS_LIMIT_S)
-        # The answer can write what it likes in place of results: HELM's metric must not stumble over it.
+        # The answer can write anything instead of results: HELM's metric must not fail on it.
         if isinstance(found, list) and found and all(isinstance(result, bool | int) for result in found):
             self._results.append(found)
 

@@ -69,7 +69,7 @@ class Patch:
     function: str
     """`module:name`, the module under `eval_factory.helm_plugin`."""
     targets: tuple[str, ...] = ()
-    """What is replaced: `module:attribute`, or a whole `module`. Targets outside HELM are named and not checked."""
+    """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
     otherwise: Otherwise = Otherwise.SKIP
     stage: Stage = Stage.START
     run_specs: frozenset[str] | None = None
@@ -95,7 +95,7 @@ class Patch:
         return tuple(target for target in self.targets if target.startswith("helm."))
 
     def is_asked_for(self, run_specs: set[str], argv: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Whether a helm-run of these run specs wants it; none are given where nobody knows which."""
+        """Whether a helm-run of these run specs wants it; none where they are unknown."""
         known = self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
         return known and self.when(argv, env)
 
