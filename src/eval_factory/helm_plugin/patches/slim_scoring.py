@@ -27,6 +27,9 @@ from helm.benchmark.metrics import metric
 from helm.benchmark.metrics.metric_name import MetricContext
 from helm.benchmark.metrics.statistic import Stat, merge_stat
 
+TOGETHER = 1_000
+"""Instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte."""
+
 
 def pack_statistics() -> None:
     """In metrics that look at one answer after the other, and where HELM writes the output files."""
@@ -98,8 +101,11 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
         of_all: dict[Any, Any] = {}
         per_instance: list[Any] = []
         for trial in range(spec.num_train_trials):
-            asked = [scenario_state.get_request_states(trial, one, None) for one in instances]
-            computed = metric.parallel_map(processor.process, asked, parallelism=parallelism)
+            computed: list[Any] = []
+            for first in range(0, len(instances), TOGETHER):
+                some = instances[first : first + TOGETHER]
+                asked = [scenario_state.get_request_states(trial, one, None) for one in some]
+                computed += metric.parallel_map(processor.process, asked, parallelism=parallelism)
             found = dict(zip(instances, computed, strict=True))
             for stat in _totals(self, found).values():
                 merge_stat(of_all, stat.take_mean())
@@ -215,7 +221,7 @@ def write_json(tree: Any, file: TextIO) -> None:
         _write_value(tree, "\n", file)
         return
     lead = "{"
-    for name, key in _fields(type(tree)) or ():
+    for name, key in _fields(type(tree)) or ():  # type: ignore[arg-type]
         if (value := getattr(tree, name)) is not None:
             file.write(f"{lead}\n  {key}")
             _write_value(value, "\n  ", file)
@@ -238,7 +244,7 @@ def _text(value: Any, newline: str) -> str:
     if (plain := _PLAIN.get(type(value))) is not None:
         return plain(value)
     inner = newline + "  "
-    if (fields := _fields(type(value))) is not None:
+    if (fields := _fields(type(value))) is not None:  # type: ignore[arg-type]
         members = ((key, getattr(value, name)) for name, key in fields)
         parts = [key + _text(member, inner) for key, member in members if member is not None]
         return _enclosed("{", parts, "}", newline)

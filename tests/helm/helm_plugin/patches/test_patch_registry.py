@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from eval_factory.helm import names, packages
+from eval_factory.helm import packages
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, Patch, Stage
 from eval_factory.tasks.errata import load_errata
@@ -26,7 +26,7 @@ print(*sorted(name for name in sys.modules if name.partition(".")[0] in ("helm",
 """
 
 SUMMARIES = "helm.benchmark.metrics.summarization_metrics"
-OTHERS = {names.CONFIGURABLE_RUN_SPEC, CONVERSATION_RUN_SPEC}
+OTHERS = {"medhelm_configurable_benchmark", CONVERSATION_RUN_SPEC}
 """Run specs that the index does not list: of custom benchmarks."""
 
 
