@@ -72,7 +72,7 @@ class _Reply:
 
 
 class _KeyedRequest:
-    """A request's body with its keys. Each key is made once: it takes a hash of the whole prompt."""
+    """A request's body with its keys. Each key is made once: it takes a hash of the prompt."""
 
     def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
         self.body = JsonBody(body)
@@ -157,9 +157,9 @@ class Endpoint:
         return _failure(message)
 
     def _unexpected(self, key: str, error: Exception) -> str:
-        """Tell of a defect of ours by its type and place; its own text may hold a prompt."""
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
+        """Report a defect of ours by its type and line; its own text may hold a prompt."""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"unexpected {type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
         self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
         self._cache.journal(self._now(key, AttemptState.FAILED, message, number=1))
         return message
@@ -383,7 +383,7 @@ def _demo_url() -> str:
     with _demo_lock:
         if _demo_server is None:
             _demo_server = DemoServer().__enter__()
-            guard, place = network_guard.guard(), place_of(_demo_server.base_url)
-            if guard is not None and place is not None:
-                guard.allow(*place)
+            guard, address = network_guard.guard(), place_of(_demo_server.base_url)
+            if guard is not None and address is not None:
+                guard.allow(*address)
         return _demo_server.base_url

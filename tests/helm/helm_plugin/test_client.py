@@ -441,7 +441,7 @@ def test_at_a_limit_nothing_is_sent_and_what_is_kept_is_given(
     endpoint, judge = endpoint_at(server, tmp_path), endpoint_at(server, tmp_path, role="gpt")
     here.clients.update(model=endpoint, gpt=judge)
     assert endpoint.make_request(REQUEST).success
-    here.tell_limit()
+    here.report_limit()
     assert judge.make_request(dataclasses.replace(REQUEST, prompt="judge it")).success  # from one purse
     other = dataclasses.replace(REQUEST, prompt="other")
     for asked in (endpoint, judge):
@@ -451,7 +451,7 @@ def test_at_a_limit_nothing_is_sent_and_what_is_kept_is_given(
     assert endpoint.make_request(REQUEST).cached
     assert len(server.requests) == 2
     assert at("max_requests", tmp_path) == []  # a run may end well without what was refused
-    here.tell_limit()
+    here.report_limit()
     (told,) = at("max_requests", tmp_path)
     assert told["countable"] is True
     assert told["answered"] == {"model": 2, "gpt": 1}
@@ -480,5 +480,5 @@ def test_an_answer_whose_cost_nobody_knows_is_the_last(
     assert endpoint.make_request(REQUEST).success
     with pytest.raises(EndpointStopped, match="max_cost"):
         endpoint.make_request(dataclasses.replace(REQUEST, prompt="other"))
-    here.tell_limit()
+    here.report_limit()
     assert at("max_cost", tmp_path)[0]["countable"] is False

@@ -132,7 +132,7 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
             assert self.daemon
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    monkeypatch.setattr(session, "BEGUN", 100.0)
+    monkeypatch.setattr(session, "STARTED", 100.0)
     monkeypatch.setattr("eval_factory.helm_plugin.session.time.monotonic", lambda: 103.0)
     for seconds in (10.0, 2.0, 1e12):
         spending(tmp_path, max_wall_s=seconds)[0].watch(print)
