@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from eval_factory.config import foreign_keys, run_executor
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
-from eval_factory.config.merge import Source, ValueSources, merge
+from eval_factory.config.merge import Source, ValueSources, leaves, merge, put
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
@@ -131,7 +131,11 @@ class Evaluation:
     def as_given(self) -> dict[str, Any]:
         """The same without the defaults, but for what no run is without."""
         given = {path for path, source in self.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)}
-        return _part_of(self.run.model_dump(mode="json", exclude_unset=True), given | NEVER_LEFT_OUT, "")
+        tree: dict[str, Any] = {}
+        for path, value in leaves(self.run.model_dump(mode="json", exclude_unset=True)).items():
+            if ".".join(path) in given | NEVER_LEFT_OUT:
+                put(tree, path, value)
+        return tree
 
 
 def build_evaluation(
@@ -205,20 +209,18 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
 def _task_layer(task: Task | None) -> dict[str, Any]:
     if task is None:
         return {}
-    config = {key: value for key, value in task.defaults["config"].items() if key != "supported_endpoint_types"}
-    return {"config": config}
+    return {
+        "config": {key: value for key, value in task.defaults["config"].items() if key != "supported_endpoint_types"}
+    }
 
 
 def _chosen_name(layers: list[tuple[Source, dict[str, Any]]], problems: list[str]) -> str | None:
-    name: Any = None
-    for _, tree in layers:
+    for _, tree in reversed(layers):
         config = tree.get("config")
         if isinstance(config, dict) and config.get("type") is not None:
-            name = config["type"]
-    if name is None:
-        problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
-        return None
-    return name if isinstance(name, str) else None  # the shape check says so
+            return config["type"] if isinstance(config["type"], str) else None  # the shape check reports it
+    problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
+    return None
 
 
 def task_named(name: str | None, framework: Framework, problems: list[str]) -> Task | None:
@@ -260,18 +262,6 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
     parent, _, name = path.rpartition(".")
     known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *run_executor.KEYS]
     return f"{where}{unknown_key(path, name, known, foreign_keys.known_in(parent))}"
-
-
-def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:
-    """What stands at these dotted paths, and the mappings that hold it."""
-    found = {}
-    for name, value in tree.items():
-        path = f"{prefix}{name}"
-        if path in paths:
-            found[name] = value
-        elif isinstance(value, dict) and (part := _part_of(value, paths, f"{path}.")):
-            found[name] = part
-    return found
 
 
 def _origin(path: str, sources: ValueSources, request: Request) -> str:

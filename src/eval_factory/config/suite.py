@@ -12,15 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config.evaluation import Request, task_named
+from eval_factory.config.merge import leaves, with_defaults
 from eval_factory.config.model import DEMO_URLS, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
-from eval_factory.config.run_executor import slurm_of
 from eval_factory.config.suite_layers import (
     DEFAULT_VARIANT,
     HANDED,
     TOP,
     SuiteLayer,
-    leaves,
     merged,
     name_with_variant,
     normal_form,
@@ -29,12 +28,12 @@ from eval_factory.config.suite_layers import (
     problems_of_values,
     read_layers,
 )
-from eval_factory.config.suite_model import problems_of_serve, serve_of, served_target
+from eval_factory.config.suite_model import problems_of_serve, served_target
 from eval_factory.config.wrong_values import UNKNOWN_KEY
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
-from eval_factory.endpoint.openai_api import API_PATHS
+from eval_factory.endpoint.openai_api import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework
 
@@ -175,13 +174,8 @@ def group_of_url(url: str) -> str:
     """One name for all ways to write an endpoint's URL: base or full, with or without a query or a slash."""
     if url in DEMO_URLS:
         return url
-    parts = urlsplit(url)
-    path = parts.path.rstrip("/")
-    for ending in sorted(API_PATHS.values(), key=len, reverse=True):
-        if path.endswith(ending):
-            path = path.removesuffix(ending)
-            break
-    return f"{parts.netloc.lower()}{path}"
+    parts = urlsplit(base_of(url))
+    return f"{parts.netloc.lower()}{parts.path}"
 
 
 def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -194,11 +188,7 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
         (f"variant {one.variant['name']}", one.variant),
     ]
     for who, entry in strongest_last:
-        for path in leaves(entry.get("params") or {}):
-            value: Any = entry["params"]
-            for name in path:
-                value = value[name]
-            found[".".join(path)] = (who, value)
+        found |= {".".join(path): (who, value) for path, value in leaves(entry.get("params") or {}).items()}
     return {path: said for path, said in found.items() if said[1] is not None}
 
 
@@ -330,7 +320,7 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         cells.append(Cell(one.target["name"], one.name, _document_of(one, section, own, framework), own))
     said = {key: value for key, value in section.items() if value is not None}
     whole = {**framework.defaults.suite, **said}
-    whole["slurm"] = slurm_of(framework.defaults.suite["slurm"], section.get("slurm"))
+    whole["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
     return Suite(
         folder=folder,
         cells=tuple(cells),
@@ -340,11 +330,11 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         max_outage_s=float(whole["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},
         serve={
-            target["name"]: serve_of(framework.defaults.serve, target["serve"])
+            target["name"]: with_defaults(framework.defaults.serve, target["serve"])
             for target in section["targets"]
             if target.get("serve")
         },
         executor=whole["executor"],
-        slurm={target["name"]: slurm_of(whole["slurm"], target.get("slurm")) for target in section["targets"]},
+        slurm={target["name"]: with_defaults(whole["slurm"], target.get("slurm")) for target in section["targets"]},
         document={TOP: whole},
     )

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
 from eval_factory.config.load import interpolate, nested, parse_overrides
-from eval_factory.config.merge import Source, merge
+from eval_factory.config.merge import Source, leaves, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.wrong_values import explained_finding
+from eval_factory.config.wrong_values import problems_with
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
@@ -44,10 +44,7 @@ _GIVEN_ELSEWHERE = (("url",), ("model_id",))
 
 def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the section itself; what stands in `params` and endpoints is not looked at."""
-    try:
-        SuiteSection.model_validate(tree)
-    except ValidationError as error:
-        yield from (explained_finding(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
+    yield from problems_with(tree, TOP, SuiteSection)
 
 
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
@@ -91,12 +88,7 @@ def _problems_of(
     for (name,) in _GIVEN_ELSEWHERE if model is ApiEndpoint else ():
         if whole.get(name) is None:
             whole.pop(name, None)
-    try:
-        model.model_validate(whole)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
-                yield explained_finding(where, detail, model)
+    yield from problems_with(whole, where, model, _GIVEN_ELSEWHERE)
 
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
@@ -383,14 +375,6 @@ def _by_name(base: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, A
         key = entry["name"].lower()
         known[key] = over(known.get(key), entry)
     return list(known.values())
-
-
-def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The way to each value that is no mapping."""
-    found: list[tuple[str, ...]] = []
-    for name, value in tree.items():
-        found += leaves(value, (*above, name)) if isinstance(value, Mapping) and value else [(*above, name)]
-    return found
 
 
 def _take_back(whole: Mapping[str, Any], paths: Sequence[tuple[str, ...]]) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
+from eval_factory.config.merge import with_defaults
 from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, VariableName
 from eval_factory.core.rundir import RESERVED_NAMES
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
@@ -279,11 +280,6 @@ class SuiteSection(StrictModel):
     max_wall_s: UpToAYear | None = None
 
 
-def serve_of(defaults: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
-    """Every key with its value. A null leaves the default."""
-    return {**defaults, **{key: value for key, value in section.items() if value is not None}}
-
-
 def problems_of_serve(target: Mapping[str, Any], where: str, env: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with a target that is served, when all files are merged."""
     serve = target["serve"]
@@ -304,7 +300,7 @@ def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     """The target with the URL of what its command serves; another target as it is."""
     if not target.get("serve"):
         return dict(target)
-    serve = serve_of(defaults, target["serve"])
+    serve = with_defaults(defaults, target["serve"])
     endpoint = {"api_key": None, **(target.get("api_endpoint") or {})}  # it gets a key only where one is named
     endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
     return {**target, "api_endpoint": endpoint}
