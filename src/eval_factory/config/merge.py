@@ -21,6 +21,7 @@ class Source(str, enum.Enum):
 ValueSources = dict[str, Source]
 Layer = tuple[Source, dict[str, Any]]
 Path = tuple[Any, ...]
+_Leaves = dict[Path, tuple[Any, Source | None]]
 
 
 def is_credential(name: str) -> bool:
@@ -61,21 +62,18 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     That of a credential stays: the default would send a key to a host that the user wants to send none to.
     Returns the merged tree and, for each leaf's dotted path, the layer that decided it.
     """
-    merged: dict[Path, tuple[Any, Source | None]] = {}
-    defaults: dict[Path, tuple[Any, Source | None]] = {}
+    merged: _Leaves = {}
+    defaults: _Leaves = {}
     for source, tree in layers:
         is_default = source in (Source.FRAMEWORK, Source.TASK)
         for path, value in leaves(tree).items():
-            new: dict[Path, tuple[Any, Source | None]] = {path: (value, source)}
+            new: _Leaves = {path: (value, source)}
             if value is None and not is_default and not is_credential(str(path[-1])):
-                below = {known: default for known, default in defaults.items() if known[: len(path)] == path}
-                new = below or {path: (None, None)}
-            elif value == {} and any(
-                known[: len(path)] == path and (known != path or old == {}) for known, (old, _) in merged.items()
-            ):
-                continue  # an empty mapping adds nothing to a mapping
+                new = _below(defaults, path) or {path: (None, None)}
+            elif value == {} and merged.get(path, (value,))[0] == {}:
+                new = _below(merged, path) or new  # an empty mapping adds nothing to a mapping
             for known in [known for known in merged if known not in new and known[: len(path)] == path[: len(known)]]:
-                del merged[known]  # above it or below it
+                del merged[known]  # above the path or below it
             merged |= new
         if is_default:
             defaults = dict(merged)
@@ -83,3 +81,7 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     for path, (value, _) in merged.items():
         put(whole, path, deepcopy(value))
     return whole, {".".join(map(str, path)): source for path, (_, source) in merged.items() if source is not None}
+
+
+def _below(found: _Leaves, path: Path) -> _Leaves:
+    return {known: leaf for known, leaf in found.items() if known[: len(path)] == path}
