@@ -62,7 +62,6 @@ NEVER_LEFT_OUT = frozenset(
     {"config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id",
      "target.api_endpoint.type"}
 )  # fmt: skip
-"""Of a configuration that is shown without its defaults."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,6 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     """What of the configuration has no effect."""
     executor: RunExecutor = field(default_factory=RunExecutor)
-    """Where it is done."""
 
     @property
     def output_dir(self) -> Path:
@@ -119,7 +117,6 @@ class Evaluation:
         return [variable_of(service, name) for service in self.oauth_services() for name in OAUTH_SETTINGS]
 
     def oauth_services(self) -> list[str]:
-        """The services whose tokens the configuration asks for."""
         judges = self.run.config.params.extra.judges or []
         services = [self.run.target.api_endpoint.oauth, *(judge.oauth for judge in judges)]
         return [service for service in dict.fromkeys(services) if service]
@@ -285,7 +282,6 @@ def _how_to_give(path: str) -> str:
 def _with_benchmark(
     run: RunConfig, sources: ValueSources, request: Request, problems: list[str]
 ) -> tuple[RunConfig, Benchmark | None]:
-    """The run with the benchmark's absolute path, and the benchmark itself where it is one."""
     given = run.config.params.extra.benchmark
     if given is None:
         return run, None

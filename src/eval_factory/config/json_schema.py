@@ -51,7 +51,6 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 
 
 def run_config_schema(framework: Framework) -> _Schema:
-    """What a run config may hold."""
     whole = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     schema = _mapping(whole, "", whole["$defs"], defaults)
@@ -76,7 +75,6 @@ def _executor(framework: Framework) -> _Schema:
 
 
 def _types(framework: Framework) -> _Schema:
-    """Names of tasks, `helm.` before them or not, and run entries."""
     names = [task.name for task in framework.evaluations]
     name = framework.framework.name
     known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}
@@ -85,7 +83,6 @@ def _types(framework: Framework) -> _Schema:
 
 
 def _of_tasks(framework: Framework) -> dict[str, str]:
-    """A parameter of scenarios -> the tasks that have it, with what it may be."""
     found: dict[str, list[str]] = {}
     for task in framework.evaluations:
         for name, rule in task.helm.parameters.items():
@@ -154,7 +151,6 @@ def _holds_no_variable(option: _Schema) -> bool:
 
 
 def suite_schema(framework: Framework) -> _Schema:
-    """What a suite's file may hold."""
     whole = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
     shared = {

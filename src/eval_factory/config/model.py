@@ -240,12 +240,9 @@ NO_SHARDS = (
 
 
 ExecutorName = Literal["local", "slurm"]
-"""Where a run happens."""
 
 
 class Extra(StrictModel):
-    """`config.params.extra`."""
-
     data_path: PathText | None
     benchmark: PathText | None
     data_dir: PathText | None
@@ -290,8 +287,6 @@ class Extra(StrictModel):
 
 
 class Params(StrictModel):
-    """`config.params`."""
-
     limit_samples: Positive | None
     parallelism: Parallelism
     max_new_tokens: Positive | None
@@ -303,8 +298,6 @@ class Params(StrictModel):
 
 
 class RunSection(StrictModel):
-    """`config`."""
-
     type: OneLineText
     output_dir: PathText
     params: Params
@@ -351,7 +344,6 @@ class ApiEndpoint(StrictModel):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Of each server."""
         return urls_in(self.url)
 
     @property
@@ -360,8 +352,6 @@ class ApiEndpoint(StrictModel):
 
 
 class TargetSection(StrictModel):
-    """`target`."""
-
     api_endpoint: ApiEndpoint
 
 

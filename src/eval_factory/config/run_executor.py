@@ -25,8 +25,6 @@ OF_A_SUITE = (
 
 @dataclass(frozen=True)
 class RunExecutor:
-    """What was chosen."""
-
     name: str = "local"
     slurm: Mapping[str, Any] = field(default_factory=dict)
     """Every key of `SlurmSection`."""

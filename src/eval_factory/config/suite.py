@@ -38,7 +38,6 @@ from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework
 
 _MAX_NAMED = 8
-"""Names that a message has."""
 _ANY = "*"
 _PATTERN = frozenset("*?[")
 _NAMELESS_VARIANT = {"name": DEFAULT_VARIANT}
@@ -54,7 +53,6 @@ class Combination:
 
     @property
     def name(self) -> str:
-        """Of the evaluation's cells."""
         return name_with_variant(self.evaluation["name"], self.variant)
 
     def fits(self, pattern: Mapping[str, Any]) -> bool:
@@ -198,8 +196,6 @@ MAX_DEFAULT_PROCESSES = 8
 
 @dataclass(frozen=True)
 class Cell:
-    """One evaluation of one target."""
-
     target: str
     evaluation: str
     document: Mapping[str, Any]
@@ -222,7 +218,6 @@ class Suite:
     folder: SuiteDir
     cells: tuple[Cell, ...]
     budget: Budget
-    """Of all cells together."""
     max_processes: int
     """Cells that run at once: bounds memory, for each is a helm-run."""
     max_attempts: int
@@ -234,7 +229,6 @@ class Suite:
     document: Mapping[str, Any]
     """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
     executor: str
-    """`local` or `slurm`."""
     slurm: Mapping[str, Mapping[str, Any]]
     """Target -> what its cells ask of Slurm: every key of `SlurmSection`."""
     serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -293,7 +287,6 @@ def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
-    """What all layers together do not say."""
     if not section.get("output_dir"):
         yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
     if not section.get("evaluations"):

@@ -109,14 +109,12 @@ class SuiteLayer:
     tree: dict[str, Any]
     """What stands under `suite`, variables filled in."""
     folder: Path | None = None
-    """Of its file."""
     is_preset: bool = False
     wins: bool = False
     """A flag or an override: its lists replace those of files, its `params` hold for every cell."""
 
     @property
     def begin(self) -> str:
-        """What stands before a problem of it."""
         return f"{self.origin}: " if self.origin else ""
 
 
@@ -148,7 +146,6 @@ def read_layers(
 
 
 def preset_names() -> list[str]:
-    """The suites that come with eval-factory."""
     return sorted(path.stem for path in _PRESETS.glob("*.yml"))
 
 
@@ -247,7 +244,6 @@ def name_of_type(task_type: str, framework: Framework) -> str:
 
 
 def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:
-    """The name of the evaluation's cells."""
     plain = variant["name"] == DEFAULT_VARIANT or not variant.get("params")
     return evaluation if plain else f"{evaluation}_{variant['name']}"
 

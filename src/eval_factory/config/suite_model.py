@@ -178,8 +178,6 @@ class RunExecutorSection(StrictModel):
 
 
 class ServeSection(StrictModel):
-    """A target's `serve`."""
-
     command: CommandWords | None = None
     replicas: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
     machine_options: CommandWords | None = None
@@ -202,8 +200,6 @@ class Selection(StrictModel):
 
 
 class EvaluationEntry(StrictModel):
-    """One of `evaluations`."""
-
     type: OneLineText | None = None
     select: Selection | None = None
     name: FolderName | None = None
@@ -219,8 +215,6 @@ class EvaluationEntry(StrictModel):
 
 
 class TargetEntry(StrictModel):
-    """One of `targets`."""
-
     name: TargetName
     api_endpoint: _Tree | None = None
     params: _Tree | None = None
@@ -230,8 +224,6 @@ class TargetEntry(StrictModel):
 
 
 class VariantEntry(StrictModel):
-    """One of `variants`."""
-
     name: FolderName
     params: _Tree | None = None
 
@@ -318,7 +310,6 @@ def health_url(serve: Mapping[str, Any]) -> str:
 
 
 def variables_of(serve: Mapping[str, Any]) -> list[str]:
-    """Names of the variables that a server gets from who starts it."""
     return [entry for entry in serve["env"] if "=" not in entry]
 
 

@@ -247,8 +247,6 @@ class OAuthService(_Part):
 
 @dataclass(frozen=True)
 class Task(_Part):
-    """One entry of `evaluations`."""
-
     name: str
     description: str
     defaults: dict[str, Any]
@@ -277,8 +275,6 @@ class _Defaults(_Part):
 
 @dataclass(frozen=True)
 class Framework(_Part):
-    """The whole file."""
-
     framework: FrameworkInfo
     defaults: _Defaults
     judges: dict[str, JudgeDefault]

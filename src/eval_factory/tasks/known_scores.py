@@ -19,8 +19,6 @@ FILE_NAME = "known_floors.json"
 
 @dataclass(frozen=True)
 class KnownSet:
-    """One data set."""
-
     task: str
     floors: Mapping[str, Floor]
     """By the label of the score."""
@@ -107,8 +105,6 @@ class LeaderboardEntry(StrictModel):
 
 
 class MedhelmLeaderboard(StrictModel):
-    """The whole file."""
-
     helm: str
     """The version of HELM whose run specs it tells of."""
     max_eval_instances: int
@@ -131,6 +127,5 @@ class MedhelmLeaderboard(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_medhelm_leaderboard() -> MedhelmLeaderboard:
-    """Read and check the file once per process."""
     text = (resources.files("eval_factory.tasks") / FILE_NAME_OF_MEDHELM_LEADERBOARD).read_text(encoding="utf-8")
     return MedhelmLeaderboard.model_validate(parse_own(text))

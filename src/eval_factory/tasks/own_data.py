@@ -40,7 +40,6 @@ def one_of(values: Sequence[str]) -> str:
 
 
 def _kind_of(file: Path, entry: FileLayout) -> str:
-    """The name of a format: what the layout says, else the suffix."""
     suffixes = [suffix.lower().lstrip(".") for suffix in file.suffixes]
     if suffixes[-1:] == ["gz"] and entry.read_by == "pandas":
         suffixes.pop()
@@ -293,7 +292,6 @@ _Values = Mapping[str, str | None]
 
 
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> list[str]:
-    """The layout, a line a file; parameters that have no value yet stay in braces."""
     return [_line(entry.named(values)) for entry in layout if entry.may_apply(values)]
 
 

@@ -43,8 +43,6 @@ class Criterion:
 
 @dataclass(frozen=True)
 class RubricCase:
-    """One line of a rubric file that was checked."""
-
     id: str
     messages: tuple[Mapping[str, str], ...]
     """Each with `role` and `content`; the last is the user's."""

@@ -78,7 +78,6 @@ class RunSpecIndex:
 
 @lru_cache(maxsize=1)
 def load_index() -> RunSpecIndex:
-    """Read the file once per process."""
     content = json.loads(Path(__file__).with_name("helm_index.json").read_bytes())
     return RunSpecIndex(
         helm=content["helm"],
@@ -132,7 +131,6 @@ def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
 
 
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
-    """A sentence on what is executed, and where."""
     places = "; ".join(f"{what}, in HELM's {place}" for what, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
         return f"executes what a model answers ({places}) in processes that only read and are ended after a time"

@@ -20,7 +20,6 @@ _ABOUT = (
     "access", "source", "licence", "revision", "instances", "size_mb", "published", "answers_public", "label_noise",
     "tags", "tried", "notes",
 )  # fmt: skip
-"""What is as `framework.yml` has it under `about`."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class ParameterInfo:
     allowed: tuple[str, ...]
     """All that it may be; empty where it may be anything."""
     path: bool
-    """Whether it is the path of a file or folder."""
     other_name: str | None
     about: str | None
     layout: tuple[Mapping[str, Any], ...]
@@ -61,7 +59,6 @@ class TaskInfo:
     licence: str | None
     revision: str | None
     instances: int | None
-    """Of the test split; None where nobody has counted them."""
     size_mb: float | None
     published: str | None
     """The month by which it was public, `YYYY-MM`; None where nobody has established it."""
