@@ -50,11 +50,6 @@ class ChoiceQuestion:
         """What is kept beside the instance."""
         return {**self.groups, **dict([self.cluster] if self.cluster else [])}
 
-    def table_row(self) -> dict[str, str]:
-        """As a row of a table: question, choices A to the last, the right letter, groups and what is shared."""
-        choices = dict(zip(LETTERS, self.choices, strict=False))
-        return {"id": self.id, "question": self.question, **choices, "correct": self.letter, **self.extra_data()}
-
 
 def options_shown(prompt: str) -> dict[str, str]:
     """Letter -> text of the options that a text lists, at the start of lines (`A. fever`) or as `A) fever B) cough`.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -42,11 +41,6 @@ class KnownFloors:
             for sha256, one in document["sets"].items()
         }
         return cls(document["errata_version"], sets)
-
-    def text(self) -> str:
-        """A line for each metric."""
-        text = json.dumps(asdict(self), ensure_ascii=False, indent=1)
-        return re.sub(r"\n(?: {5,}| {4}(?=\}))", "", text) + "\n"
 
 
 def known_floors(data_sha256: str) -> KnownSet | None:
