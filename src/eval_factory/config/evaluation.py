@@ -37,9 +37,7 @@ def find_benchmark(given: str, beside: Path | None, where: str, problems: list[s
         beside: the folder of the file that names it; None where no file does.
         where: the key that names it.
     """
-    folders = [Path.cwd()]
-    if beside is not None:
-        folders.append(Path(os.path.abspath(beside)))
+    folders = [Path.cwd(), *([] if beside is None else [Path(os.path.abspath(beside))])]
     paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
     there = [path for path in paths if path.exists()]
     if not there:
@@ -58,6 +56,11 @@ OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
 """A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
 
+_FLAGS = {
+    "config.output_dir": "--output_dir",
+    "target.api_endpoint.url": "--model_url",
+    "target.api_endpoint.model_id": "--model_id",
+}
 NEVER_LEFT_OUT = frozenset(
     {"config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id",
      "target.api_endpoint.type"}
@@ -251,7 +254,7 @@ def _validated(
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
     where = _origin(path, sources, request)
     if detail["type"] == "missing":
-        return f"{path}: is missing{_how_to_give(path)}"
+        return f"{path}: is missing{f'; write it in the run config or give {_FLAGS[path]}' if path in _FLAGS else ''}"
     if detail["type"] != "extra_forbidden":
         return f"{where}{path}: {wrong_value(detail)}"
     if path in run_executor.SERVED:
@@ -268,15 +271,6 @@ def _origin(path: str, sources: ValueSources, request: Request) -> str:
     if source in (Source.FLAG, Source.OVERRIDE):
         return f"{source.value}: "
     return ""
-
-
-def _how_to_give(path: str) -> str:
-    flag = {
-        "config.output_dir": "--output_dir",
-        "target.api_endpoint.url": "--model_url",
-        "target.api_endpoint.model_id": "--model_id",
-    }.get(path)
-    return f"; write it in the run config or give {flag}" if flag else ""
 
 
 def _with_benchmark(

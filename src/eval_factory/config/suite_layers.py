@@ -173,7 +173,10 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
     while (extended := found[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
             break  # the shape check says so
-        path = Path(os.path.normpath((found[-1].folder or Path()) / _home_filled_in(extended, found[-1])))
+        try:
+            path = Path(os.path.normpath((found[-1].folder or Path()) / expanded(extended)))
+        except ValueError as error:
+            raise ConfigError(f"{found[-1].begin}{TOP}.extends: {error}") from None
         seen.append(path)
         if os.path.realpath(path) in [os.path.realpath(known) for known in seen[:-1]]:
             way = " extends ".join(map(str, seen))
@@ -187,13 +190,6 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
         except ConfigError as error:
             raise ConfigError([f"{found[-1].begin}{TOP}.extends: {problem}" for problem in error.problems]) from None
     return reversed(found)
-
-
-def _home_filled_in(text: str, layer: SuiteLayer) -> str:
-    try:
-        return expanded(text)
-    except ValueError as error:
-        raise ConfigError(f"{layer.begin}{TOP}.extends: {error}") from None
 
 
 def _file(path: Path, env: Mapping[str, str], problems: list[str], inside: Path | None = None) -> SuiteLayer:

@@ -86,11 +86,10 @@ class FileLayout(_Part):
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
         """With the parameters' values in place of their names in braces."""
-        known = {f"{{{name}}}": value for name, value in values.items() if value is not None}
 
         def put(text: str) -> str:
-            for name, value in known.items():
-                text = text.replace(name, value)
+            for name, value in values.items():
+                text = text if value is None else text.replace(f"{{{name}}}", value)
             return text
 
         file = None if self.file is None else put(self.file)
@@ -336,12 +335,11 @@ def _task(record: Mapping[str, Any]) -> Task:
     if "cluster" in helm:
         helm["cluster"] = ClusterRule(**helm["cluster"])
     if "parameters" in helm:
-        helm["parameters"] = {name: _parameter(rule) for name, rule in helm["parameters"].items()}
+        helm["parameters"] = {
+            name: ScenarioParameter(**{**rule, "layout": tuple(map(file_layout, rule.get("layout", ())))})
+            for name, rule in helm["parameters"].items()
+        }
     return Task(**{**record, "helm": HelmEntry(**helm), "about": About(**_unchanging(record["about"]))})
-
-
-def _parameter(record: Mapping[str, Any]) -> ScenarioParameter:
-    return ScenarioParameter(**{**record, "layout": tuple(file_layout(entry) for entry in record.get("layout", ()))})
 
 
 def file_layout(record: Mapping[str, Any]) -> FileLayout:
