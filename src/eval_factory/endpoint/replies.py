@@ -13,7 +13,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
 
-ERROR_TEXT_LIMIT = foreign_text.LONGEST
+ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_TOKEN = 256
 """Bytes of one token of an answer; letters that JSON writes as escapes, and white space, take the most."""
 MAX_TOKEN_WITH_LOGPROBS = 2 << 10
