@@ -1,4 +1,4 @@
-"""Everything a user said, in every way it can be said, as one validated evaluation.
+"""All layers of a user's configuration as one validated evaluation.
 
 All mistakes are collected and shown at once, each with where it was written and what was probably meant.
 """
@@ -69,11 +69,11 @@ NEVER_LEFT_OUT = frozenset(
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line said: the file, the flags that were given, the overrides."""
+    """What the command line has: the file, the flags that were given, the overrides."""
 
     run_config: Path | None = None
     document: Mapping[str, Any] | None = None
-    """What a run config would hold, of a program that has it at hand: in the place of the file's content."""
+    """What a run config would hold, given by a program instead of a file."""
     flags: Mapping[str, Any] = field(default_factory=dict)
     """Dotted path of the value -> value."""
     overrides: tuple[str, ...] = ()

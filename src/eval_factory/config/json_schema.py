@@ -51,9 +51,9 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 
 
 def run_config_schema(framework: Framework) -> _Schema:
-    whole = RunConfig.model_json_schema()
+    of_model = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
-    schema = _mapping(whole, "", whole["$defs"], defaults)
+    schema = _mapping(of_model, "", of_model["$defs"], defaults)
     schema["properties"] |= _executor(framework)
     params = schema["properties"]["config"]["properties"]
     params["type"] = {**params["type"], **_types(framework)}
@@ -69,9 +69,9 @@ def run_config_schema(framework: Framework) -> _Schema:
 
 
 def _executor(framework: Framework) -> _Schema:
-    whole = RunExecutorSection.model_json_schema()
+    of_model = RunExecutorSection.model_json_schema()
     defaults = {name: framework.defaults.suite[name] for name in (EXECUTOR, SLURM)}
-    return {name: _field(whole["properties"][name], name, whole["$defs"], defaults[name]) for name in KEYS}
+    return {name: _field(of_model["properties"][name], name, of_model["$defs"], defaults[name]) for name in KEYS}
 
 
 def _types(framework: Framework) -> _Schema:
@@ -151,14 +151,14 @@ def _holds_no_variable(option: _Schema) -> bool:
 
 
 def suite_schema(framework: Framework) -> _Schema:
-    whole = SuiteSection.model_json_schema()
+    of_model = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
     shared = {
         "params": run["config"]["properties"]["params"],
         "api_endpoint": run["target"]["properties"]["api_endpoint"],
         "type": run["config"]["properties"]["type"],
     }
-    section = _mapping(whole, TOP, whole["$defs"], framework.defaults.suite)
+    section = _mapping(of_model, TOP, of_model["$defs"], framework.defaults.suite)
     properties = section["properties"]
     for name in HANDED:
         extra = shared["params"]["properties"]["extra"]["properties"]

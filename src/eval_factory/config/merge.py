@@ -77,10 +77,10 @@ def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
             merged |= new
         if is_default:
             defaults = dict(merged)
-    whole: dict[str, Any] = {}
+    complete: dict[str, Any] = {}
     for path, (value, _) in merged.items():
-        put(whole, path, deepcopy(value))
-    return whole, {".".join(map(str, path)): source for path, (_, source) in merged.items() if source is not None}
+        put(complete, path, deepcopy(value))
+    return complete, {".".join(map(str, path)): source for path, (_, source) in merged.items() if source is not None}
 
 
 def _below(found: _Leaves, path: Path) -> _Leaves:

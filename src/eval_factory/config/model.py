@@ -181,7 +181,7 @@ class Judge(StrictModel):
 
     @model_serializer(mode="wrap")
     def _as_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What nobody said of the key is left out, so that a null always is one that somebody wrote."""
+        """A key that nobody wrote is left out, so that a null always is one that somebody wrote."""
         judge: dict[str, Any] = written(self)
         return {name: value for name, value in judge.items() if name != "api_key" or value or self.sends_no_key}
 
@@ -278,7 +278,7 @@ class Extra(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _no_shards(cls, given: Any) -> Any:
-        """A null of earlier versions says nothing, as every null."""
+        """A null of earlier versions means the default, as every null."""
         if not isinstance(given, dict) or "shards" not in given:
             return given
         if given["shards"] is not None:
@@ -356,7 +356,7 @@ class TargetSection(StrictModel):
 
 
 class RunConfig(StrictModel):
-    """A whole run config, merged."""
+    """A complete run config, merged."""
 
     config: RunSection
     target: TargetSection

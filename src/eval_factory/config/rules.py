@@ -40,7 +40,7 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
 
 
 def option_texts_of(task: Task) -> str | None:
-    """What the letters of a task's options say; None where it has no such."""
+    """What the letters of a task's options stand for; None: it has no options."""
     if task.helm.choices is not None:
         return task.helm.choices
     spec = load_index().run_specs.get(task.helm.run_spec)

@@ -1,6 +1,6 @@
 """Where one run happens: `executor` and `slurm` at the top of a run config. No part of what is evaluated.
 
-So they are taken out of what the user said before the rest is merged: neither the identity nor a result knows them.
+So they are taken out of the user's layers before the rest is merged: neither the identity nor a result knows them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RunExecutor:
 
 
 def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
-    """Remove the keys from the layers. Of `slurm` the strongest layer that says a key counts; a null says nothing."""
+    """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null is the default."""
     defaults = framework.defaults.suite
     name, sections = defaults[EXECUTOR], []
     for source, tree in layers:

@@ -113,7 +113,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _same_folder(left: Sequence[Combination]) -> list[str]:
-    """Of the clashes of each target the same is said once."""
+    """The same clash of several targets is one problem."""
     first: dict[tuple[str, str], Combination] = {}
     found = []
     for one in left:
@@ -158,7 +158,7 @@ def _has_jury(task: Task, params: Mapping[str, Any]) -> bool:
     try:
         return load_benchmark(Path(path)).has_jury
     except ConfigError:
-        return False  # what is wrong with it is said when the cell is checked
+        return False  # what is wrong with it is reported when the cell is checked
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
@@ -177,7 +177,7 @@ def group_of_url(url: str) -> str:
 
 
 def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Dotted path of each of a cell's parameters -> who says it, and the value."""
+    """Dotted path of each of a cell's parameters -> the entry that it is written in, and the value."""
     found: dict[str, tuple[str, Any]] = {}
     strongest_last = [
         ("suite", section),
@@ -187,7 +187,7 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
     ]
     for who, entry in strongest_last:
         found |= {".".join(path): (who, value) for path, value in leaves(entry.get("params") or {}).items()}
-    return {path: said for path, said in found.items() if said[1] is not None}
+    return {path: origin for path, origin in found.items() if origin[1] is not None}
 
 
 MAX_DEFAULT_PROCESSES = 8
@@ -221,9 +221,9 @@ class Suite:
     max_processes: int
     """Cells that run at once: bounds memory, for each is a helm-run."""
     max_attempts: int
-    """How often a cell is begun in one invocation where another attempt can help."""
+    """Attempts of a cell in one invocation, where another attempt can help."""
     max_outage_s: float
-    """How long the cells of an endpoint that is gone are kept waiting."""
+    """Seconds that cells wait for an endpoint that is gone."""
     limit_groups: Mapping[str, str]
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
     document: Mapping[str, Any]
@@ -236,7 +236,7 @@ class Suite:
 
 
 def usual_processes() -> int:
-    """Of a suite that does not say: while some ask, which costs little, others load data and score."""
+    """The default: while some ask, which costs little, others load data and score."""
     return min(2 * (os.cpu_count() or 1), MAX_DEFAULT_PROCESSES)
 
 
@@ -248,12 +248,12 @@ def build_suite(
     overrides: Sequence[str] = (),
     env: Mapping[str, str],
 ) -> Suite:
-    """Merge preset, extended files, the file, flags and overrides; check what is said; make the cells.
+    """Merge preset, extended files, the file, flags and overrides; check all values; make the cells.
 
-    What a cell's task has to say to its run config, `workflows/suite/planned_cells.py` finds.
+    Each cell's run config is checked by `workflows/suite/planned_cells.py`.
 
     Args:
-        path: the YAML file; None where flags say it all.
+        path: the YAML file; None where flags are all.
         document: what a file would hold, in its place.
         flags: dotted path (`suite.params.limit_samples`) -> value.
 
@@ -280,7 +280,7 @@ def build_suite(
 
 
 def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
-    """Whether nothing more can be said about a layer: unknown keys keep no other mistake from being found."""
+    """Whether a layer cannot be checked any further; unknown keys do not prevent it."""
     found = list(problems_of_shape(layer.tree))
     problems += [f"{layer.begin}{problem}" for problem in found]
     return any(not problem.startswith(UNKNOWN_KEY) for problem in found)
@@ -311,23 +311,23 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     for one in left:
         own = folder.cell(one.target["name"], one.name)
         cells.append(Cell(one.target["name"], one.name, _document_of(one, section, own, framework), own))
-    said = {key: value for key, value in section.items() if value is not None}
-    whole = {**framework.defaults.suite, **said}
-    whole["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
+    given = {key: value for key, value in section.items() if value is not None}
+    settings = {**framework.defaults.suite, **given}
+    settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
     return Suite(
         folder=folder,
         cells=tuple(cells),
-        budget=Budget(**{one.name: whole[one.name] for one in fields(Budget)}),
-        max_processes=whole["max_processes"] or usual_processes(),
-        max_attempts=whole["max_attempts"],
-        max_outage_s=float(whole["max_outage_s"]),
+        budget=Budget(**{one.name: settings[one.name] for one in fields(Budget)}),
+        max_processes=settings["max_processes"] or usual_processes(),
+        max_attempts=settings["max_attempts"],
+        max_outage_s=float(settings["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},
         serve={
             target["name"]: with_defaults(framework.defaults.serve, target["serve"])
             for target in section["targets"]
             if target.get("serve")
         },
-        executor=whole["executor"],
-        slurm={target["name"]: with_defaults(whole["slurm"], target.get("slurm")) for target in section["targets"]},
-        document={TOP: whole},
+        executor=settings["executor"],
+        slurm={target["name"]: with_defaults(settings["slurm"], target.get("slurm")) for target in section["targets"]},
+        document={TOP: settings},
     )

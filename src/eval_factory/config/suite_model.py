@@ -47,12 +47,12 @@ def _like(pattern: str, must: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _without_key(said: str, between: str | None = None) -> AfterValidator:
+def _without_key(message: str, between: str | None = None) -> AfterValidator:
     """`between`: what parts a text into the words that may be keys; None: it is one word."""
 
     def check(text: str) -> str:
         if any(map(looks_like_key, [text] if between is None else re.split(between, text))):
-            raise ValueError(said)
+            raise ValueError(message)
         return text
 
     return AfterValidator(check)
@@ -248,7 +248,7 @@ def _entry(value: object) -> object:
 
 
 class SuiteSection(StrictModel):
-    """`suite`, as one file says it: all of it may stand elsewhere."""
+    """`suite`, as one file has it: each key may be in another layer."""
 
     output_dir: PathText | None = None
     preset: OneLineText | None = None
@@ -305,8 +305,8 @@ def words_of(serve: Mapping[str, Any]) -> tuple[str, ...]:
 
 def health_url(serve: Mapping[str, Any]) -> str:
     """`{port}` stands in it."""
-    said = str(serve["health"])
-    return said if said.startswith("http") else f"http://127.0.0.1:{PORT}{said}"
+    health = str(serve["health"])
+    return health if health.startswith("http") else f"http://127.0.0.1:{PORT}{health}"
 
 
 def variables_of(serve: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from eval_factory.core.errors import did_you_mean, expectation
 from eval_factory.core.secrets import REDACTED, Redactor, looks_like_key
 
 UNKNOWN_KEY = "unknown key "
-"""What a problem begins with that says no more of what stands beside it."""
+"""The beginning of a problem that does not prevent other checks."""
 MAX_SHOWN = 200
 """Characters of a wrong value."""
 

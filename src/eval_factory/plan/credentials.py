@@ -1,4 +1,4 @@
-"""Which environment variable's API key serves which endpoint, and the log lines that say so."""
+"""Which environment variable's API key serves which endpoint, and their log lines."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _named_by_the_user(plan: Plan) -> set[str]:
 
 
 def _unused_oauth_clients(plan: Plan, env: Mapping[str, str]) -> list[str]:
-    """Credentials that are set though nobody uses them: a token is never taken where the configuration says a key."""
+    """Credentials that are set but not used: a token is never taken where the configuration names a key."""
     used = plan.evaluation.oauth_services()
     return [
         f"{variable_of(service, 'CLIENT_ID')} is set, but nothing in the configuration says `oauth: {service}`:"

@@ -175,7 +175,7 @@ def _shared_settings(
     urls: Sequence[str],
     before: Mapping[str, SameServers],
 ) -> dict[str, Any]:
-    """What the model's endpoint and those of judges say in the same way."""
+    """What is the same for the model's endpoint and those of judges."""
     params = evaluation.run.config.params
     url, servers = _named(urls, before.get(role))
     return {

@@ -334,13 +334,13 @@ def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
     if not isinstance(value, list) or not value:
         yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
         return
-    whole = True
+    complete = True
     for number, one in enumerate(value):
         where = f"rubrics.{number}"
         problems = list(_criterion_problems(where, one, own=own))
-        whole = whole and not problems
+        complete = complete and not problems
         yield from problems
-    if whole and positive_points(Criterion("", one["points"]) for one in value) <= 0:
+    if complete and positive_points(Criterion("", one["points"]) for one in value) <= 0:
         yield "rubrics: no criterion has positive points, so no score can be computed"
 
 
