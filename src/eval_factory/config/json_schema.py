@@ -14,7 +14,7 @@ from typing import Any
 
 from eval_factory.config import foreign_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig
-from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
+from eval_factory.config.run_executor import KEYS, SLURM
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SuiteSection
 from eval_factory.core.nouns import MODEL_ROLE
@@ -51,10 +51,13 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 
 
 def run_config_schema(framework: Framework) -> _Schema:
-    of_model = RunConfig.model_json_schema()
+    run = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
-    schema = _mapping(of_model, "", of_model["$defs"], defaults)
-    schema["properties"] |= _executor(framework)
+    schema = _mapping(run, "", run["$defs"], defaults)
+    places = RunExecutorSection.model_json_schema()
+    for name in KEYS:
+        default = framework.defaults.suite[name]
+        schema["properties"][name] = _field(places["properties"][name], name, places["$defs"], default)
     params = schema["properties"]["config"]["properties"]
     params["type"] = {**params["type"], **_types(framework)}
     extra: _Schema = params["params"]["properties"]["extra"]["properties"]
@@ -66,12 +69,6 @@ def run_config_schema(framework: Framework) -> _Schema:
         "description": "A null means the default. ${NAME} and ${NAME:-default} are taken from the environment.",
         **schema,
     }
-
-
-def _executor(framework: Framework) -> _Schema:
-    of_model = RunExecutorSection.model_json_schema()
-    defaults = {name: framework.defaults.suite[name] for name in (EXECUTOR, SLURM)}
-    return {name: _field(of_model["properties"][name], name, of_model["$defs"], defaults[name]) for name in KEYS}
 
 
 def _types(framework: Framework) -> _Schema:

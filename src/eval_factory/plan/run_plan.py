@@ -204,17 +204,12 @@ def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:
 def _judge_endpoints(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
     if not evaluation.task.helm.judges:
         return ()
-    own = evaluation.run.config.params.extra.judges
-    return tuple(_judge_endpoint(evaluation, judge, before) for judge in own or _default_jury(evaluation))
-
-
-def _default_jury(evaluation: Evaluation) -> list[Judge]:
-    """The product's three judges, at the target's URL."""
     extra, defaults = evaluation.run.config.params.extra, evaluation.framework.judges
-    return [
+    jury = extra.judges or [
         Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
-        for role in evaluation.task.helm.judges
+        for role in evaluation.task.helm.judges  # the default jury, at the target's URL
     ]
+    return tuple(_judge_endpoint(evaluation, judge, before) for judge in jury)
 
 
 def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:

@@ -83,16 +83,11 @@ def load_index() -> RunSpecIndex:
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
         packages=content["packages"],
-        run_specs={name: _run_spec(record) for name, record in content["run_specs"].items()},
+        run_specs={
+            name: IndexedRunSpec(**{key: tuple(one) if isinstance(one, list) else one for key, one in record.items()})
+            for name, record in content["run_specs"].items()
+        },
     )
-
-
-_LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")
-
-
-def _run_spec(record: dict[str, Any]) -> IndexedRunSpec:
-    lists: dict[str, Any] = {name: tuple(record[name]) for name in _LISTS if name in record}
-    return IndexedRunSpec(**(record | lists))
 
 
 CODE_EXECUTION_FLAG = "--allow_code_execution"

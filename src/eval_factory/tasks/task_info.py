@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -84,7 +85,8 @@ class TaskInfo:
 
     def as_dict(self) -> dict[str, Any]:
         """Of plain values, as `eval-factory ls --json` prints it."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
 
 
 def task_info(task: Task) -> TaskInfo:
@@ -142,11 +144,3 @@ def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})
         raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
     return tasks
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
