@@ -63,8 +63,8 @@ def credentials_of(
     settings = set(chain.from_iterable(map(_sign_in_variables, endpoints)))
     keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
-    report.found = {name: value or "" for name, value in values.items() if name in env and value != env[name]}
-    of_the_model = {origin_of(url) for one in endpoints if one.role == MODEL_ROLE for url in one.urls}
+    report.found = {name: value or "" for name, value in values.items() if value != env.get(name, value)}
+    of_the_model = _hosts_of_the_model(endpoints)
     missing: list[EndpointSettings] = []
     credentials: _HelmCredentials | None = None
     for endpoint in endpoints:
@@ -87,14 +87,20 @@ def credentials_of(
             missing.append(endpoint)
         else:
             report.lines.append(f"{first} is not set: asking {', '.join(endpoint.urls)} without a key")
-    report.lines += [
-        f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
-        for name, value in {**values, **report.found}.items()
-        if value and is_placeholder(value) and name not in settings
-    ]
+    report.lines += _placeholders({**values, **report.found}, settings)
     if missing:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
     return report
+
+
+def _hosts_of_the_model(endpoints: Iterable[EndpointSettings]) -> set[tuple[str, object]]:
+    return {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
+
+
+def _placeholders(values: Mapping[str, str | None], settings: Collection[str]) -> Iterator[str]:
+    for name, value in values.items():
+        if value and is_placeholder(value) and name not in settings:
+            yield f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
 
 
 def _of_a_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
