@@ -79,14 +79,15 @@ class RunSpecIndex:
 @lru_cache(maxsize=1)
 def load_index() -> RunSpecIndex:
     content = json.loads(Path(__file__).with_name("helm_index.json").read_bytes())
+    records: dict[str, dict[str, Any]] = {
+        name: {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+        for name, record in content["run_specs"].items()
+    }
     return RunSpecIndex(
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
         packages=content["packages"],
-        run_specs={
-            name: IndexedRunSpec(**{key: tuple(one) if isinstance(one, list) else one for key, one in record.items()})
-            for name, record in content["run_specs"].items()
-        },
+        run_specs={name: IndexedRunSpec(**record) for name, record in records.items()},
     )
 
 
