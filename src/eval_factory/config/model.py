@@ -181,7 +181,7 @@ class Judge(StrictModel):
 
     @model_serializer(mode="wrap")
     def _as_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What nobody said of the key is left out, so that a null always is one that somebody wrote."""
+        """A key that nobody wrote is left out, so that a null always is one that somebody wrote."""
         judge: dict[str, Any] = written(self)
         return {name: value for name, value in judge.items() if name != "api_key" or value or self.sends_no_key}
 
@@ -240,12 +240,9 @@ NO_SHARDS = (
 
 
 ExecutorName = Literal["local", "slurm"]
-"""Where a run happens."""
 
 
 class Extra(StrictModel):
-    """`config.params.extra`."""
-
     data_path: PathText | None
     benchmark: PathText | None
     data_dir: PathText | None
@@ -281,7 +278,7 @@ class Extra(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _no_shards(cls, given: Any) -> Any:
-        """A null of earlier versions says nothing, as every null."""
+        """A null of earlier versions means the default, as every null."""
         if not isinstance(given, dict) or "shards" not in given:
             return given
         if given["shards"] is not None:
@@ -290,8 +287,6 @@ class Extra(StrictModel):
 
 
 class Params(StrictModel):
-    """`config.params`."""
-
     limit_samples: Positive | None
     parallelism: Parallelism
     max_new_tokens: Positive | None
@@ -303,8 +298,6 @@ class Params(StrictModel):
 
 
 class RunSection(StrictModel):
-    """`config`."""
-
     type: OneLineText
     output_dir: PathText
     params: Params
@@ -351,7 +344,6 @@ class ApiEndpoint(StrictModel):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Of each server."""
         return urls_in(self.url)
 
     @property
@@ -360,13 +352,11 @@ class ApiEndpoint(StrictModel):
 
 
 class TargetSection(StrictModel):
-    """`target`."""
-
     api_endpoint: ApiEndpoint
 
 
 class RunConfig(StrictModel):
-    """A whole run config, merged."""
+    """A complete run config, merged."""
 
     config: RunSection
     target: TargetSection
