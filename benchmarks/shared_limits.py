@@ -21,7 +21,7 @@ from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
 
 GROUP = "g"
-Slot = Callable[[], AbstractContextManager[int]]
+Slot = Callable[[], AbstractContextManager[object]]
 Costs = dict[str, tuple[float, float]]
 """Way -> (microseconds of wall time, of this process's CPU time) for each request."""
 

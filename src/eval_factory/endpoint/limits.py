@@ -1,7 +1,7 @@
 """What an endpoint may be asked: so many requests at once, so many requests and tokens a minute, none during a pause.
 
-`Limit` knows whose turn it is. A `Hub` holds limits and grants what its clients ask for; an `Admission` asks for one
-endpoint. A run of its own has its own hub; runs of a suite share one (`eval_factory.endpoint.shared_limits`).
+`Limit` knows whose turn it is; `LiveLimit` tells them as time goes on. A client asks through an `Admission`: of limits
+of its own (`LocalAdmission`), or of those that several processes share (`eval_factory.endpoint.shared_limits`).
 
 Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's
 `anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
@@ -16,16 +16,14 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from email.utils import parsedate_to_datetime
+from typing import Any, Generic, Protocol, TypeVar
 
-from urllib3.exceptions import InvalidHeader
-from urllib3.util.retry import Retry
-
-from eval_factory.core.budget import BYTES_PER_TOKEN, AnyPurse
+from eval_factory.core.budget import BYTES_PER_TOKEN
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
 
@@ -55,9 +53,7 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     known = {name.lower(): value for name, value in headers.items() if len(value) <= _MAX_LENGTH}
     for prefix in _PREFIXES:
         milliseconds = _number(known.get(f"{prefix}retry-after-ms"))
-        if milliseconds is not None:
-            return milliseconds / 1000
-        pause = _retry_after(known.get(f"{prefix}retry-after"))
+        pause = _until(known.get(f"{prefix}retry-after")) if milliseconds is None else milliseconds / 1000
         if pause is not None:
             return pause
     for prefix in _PREFIXES:
@@ -68,19 +64,8 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _retry_after(value: str | None) -> float | None:
-    """Seconds, or a date."""
-    seconds = _number(value)
-    if seconds is not None or value is None:
-        return seconds
-    try:
-        return float(Retry().parse_retry_after(value))
-    except (InvalidHeader, ValueError, OverflowError):  # no date, or one after the last
-        return None
-
-
 def _until(value: str | None) -> float | None:
-    """Seconds until the end of a limit: a number, a duration, or a point in time (RFC 3339)."""
+    """Seconds until a point in time: a number, a duration, or a date (RFC 3339, RFC 9110)."""
     if not value:
         return None
     number = _number(value)
@@ -88,16 +73,14 @@ def _until(value: str | None) -> float | None:
         if number >= _EPOCH_MS:
             return max(0.0, number / 1000 - time.time())
         return max(0.0, number - time.time()) if number >= _EPOCH_S else number
-    found = _DURATION.match(value)
-    if found:
+    if found := _DURATION.match(value):
         parts = zip(found.groups(), _DURATION_UNITS_S, strict=True)
         return sum(float(part) * unit for part, unit in parts if part is not None)
-    try:
-        end = datetime.fromisoformat(value.replace("Z", "+00:00").replace("z", "+00:00"))
-    except ValueError:
-        return None
-    end = end if end.tzinfo else end.replace(tzinfo=timezone.utc)
-    return max(0.0, end.timestamp() - time.time())
+    for dated in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError, OverflowError):
+            end = dated(re.sub("[zZ]$", "+00:00", value))  # type: ignore[operator]
+            return max(0.0, (end if end.tzinfo else end.replace(tzinfo=timezone.utc)).timestamp() - time.time())
+    return None
 
 
 def _number(value: str | None) -> float | None:
@@ -246,10 +229,8 @@ class Limit(Generic[_Key]):
 
     def seconds_to_next(self) -> float | None:
         """Until the next turn though nothing happens meanwhile; None: there is none."""
-        if not self._minutes and not self._waiting:
-            return None
         now = self._clock()
-        turns = [self._seconds_to_minute(tokens, now) for tokens in list(self._minutes.values())[:1]]
+        turns = [self._seconds_to_minute(tokens, now) for tokens in itertools.islice(self._minutes.values(), 1)]
         if self._waiting and now < self._closed_until:
             turns.append(self._closed_until - now)
         return min(turns, default=None)
@@ -258,190 +239,129 @@ class Limit(Generic[_Key]):
         return max(self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now))
 
 
-_Asked: TypeAlias = "tuple[HubClient, int]"
-"""A request at a hub: who asks, and the number of it there."""
+class Ticket(Future[Any]):
+    """Of one request that waits: done once it is its turn, or nobody gives turns any more. The first answer counts."""
 
-
-class HubClient(Protocol):
-    """Who asks a hub: one process."""
-
-    priority: int
-    """A lower one has its slots first."""
-    limits: dict[int, Limit[_Asked]]
-    """Of each of its requests that waits or has a slot, by number."""
-
-    def send(self, message: Mapping[str, Any]) -> None: ...
-
-
-class Hub:
-    """Limits by the name of the group that shares them, and the budget of all; safe among threads.
-
-    Takes messages as `eval_factory.endpoint.shared_limits` lists them.
-    """
-
-    def __init__(self, limits: Mapping[str, LimitOf], budget: AnyPurse | None = None) -> None:
-        self._limits: dict[str, Limit[_Asked]] = {name: Limit(most) for name, most in limits.items()}
-        self._budget, self._lock = budget, threading.Lock()
-        self._due: dict[Limit[_Asked], float] = {}
-        """When time alone brings the next turn."""
-
-    def take(self, client: HubClient, message: Mapping[str, Any]) -> None:
-        """Raises ValueError, TypeError or KeyError where it is no message of ours."""
-        with self._lock:
-            what = message["do"]
-            if what == "begin":
-                reached = None if self._budget is None else self._budget.begin()
-                client.send({"id": message["id"], "reached": reached})
-            elif what == "spend" and self._budget is not None:
-                self._budget.spend(tokens=message["tokens"], cost=message["cost"])
-            elif what in ("slot", "rate"):
-                limit = client.limits[message["id"]] = self._limits[message["group"]]
-                if what == "slot":
-                    limit.acquire((client, message["id"]), client.priority)
-                else:
-                    limit.acquire_minute((client, message["id"]), message["tokens"])
-                self._grant(limit)
-            elif what == "too_many" and (known := client.limits.get(message["id"])) is not None:
-                known.too_many((client, message["id"]), message["pause"])
-            elif what == "leave" and (known := client.limits.pop(message["id"], None)) is not None:
-                known.release((client, message["id"]), answered=message["answered"])
-                self._grant(known)
-            elif what not in ("spend", "too_many", "leave"):
-                raise ValueError(what)
-
-    def forget(self, client: HubClient) -> None:
-        """It is gone, or has all it wanted."""
-        with self._lock:
-            for number, limit in client.limits.items():
-                limit.release((client, number))
-            for limit in set(client.limits.values()):
-                self._grant(limit)
-            client.limits.clear()
-
-    def _grant(self, limit: Limit[_Asked]) -> None:
-        """Tell whoever has a turn, and look again when time alone brings the next."""
-        for client, number in limit.granted():
-            client.send({"id": number})
-        seconds = limit.seconds_to_next()
-        if seconds is not None and (due := time.monotonic() + seconds) < self._due.get(limit, math.inf):
-            self._due[limit] = due
-            loop = bridge.the_loop()
-            loop.call_soon_threadsafe(loop.call_later, seconds, self._look, limit)
-
-    def _look(self, limit: Limit[_Asked]) -> None:
-        with self._lock:
-            self._due.pop(limit, None)
-            self._grant(limit)
-
-
-class LimitClient:
-    """What the threads of one process ask a hub, and what it answers."""
-
-    is_shared = True
-    """Whether other processes ask the same hub."""
+    _numbers = itertools.count(1)
 
     def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, tuple[threading.Event, Future[Mapping[str, Any] | None]]] = {}
-        self._lock = threading.Lock()
+        super().__init__()
+        self.number = next(Ticket._numbers)
+        """No other of this process has it."""
 
-    def number(self) -> int:
-        """One that no other request of this process has."""
-        return next(self._numbers)
+    def give(self, value: Any = None) -> None:
+        with suppress(InvalidStateError):
+            self.set_result(value)
 
-    def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
-        """The answer; None where `stop` was set first."""
-        answer: Future[Mapping[str, Any] | None] = Future()
-        self._waiting[message["id"]] = stop, answer
-        try:
-            if stop.is_set():  # nobody would wake this one
-                return None
-            self.tell(message)
-            return bridge.wait_for(answer)
-        finally:
-            del self._waiting[message["id"]]
+    def fail(self, error: Exception) -> None:
+        with suppress(InvalidStateError):
+            self.set_exception(error)
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Say what is not answered at once."""
-        raise NotImplementedError
 
-    def received(self, message: Mapping[str, Any]) -> None:
-        """The hub's answer."""
-        waiting = self._waiting.get(message["id"])
-        if waiting is not None:  # else it was interrupted meanwhile
-            self._wake([waiting[1]], message)
+class LiveLimit:
+    """A limit that gives turns as it becomes possible; safe among threads."""
 
-    def let_go(self, stop: threading.Event | None = None) -> None:
-        """Wake those whom this event stops; None: all."""
-        self._wake([answer for event, answer in list(self._waiting.values()) if stop is None or event is stop], None)
+    def __init__(self, most: LimitOf) -> None:
+        self._limit: Limit[Ticket] = Limit(most)
+        self._lock, self._due = threading.Lock(), math.inf
 
-    def _wake(self, answers: Sequence[Future[Mapping[str, Any] | None]], message: Mapping[str, Any] | None) -> None:
-        with self._lock:  # the first answer counts
-            for answer in answers:
-                if not answer.done():
-                    answer.set_result(message)
+    def acquire(self, ticket: Ticket, tokens: int | None, priority: int = 0) -> None:
+        """Of a slot, or where `tokens` are named, of a minute."""
+        with self._lock:
+            if tokens is None:
+                self._limit.acquire(ticket, priority)
+            else:
+                self._limit.acquire_minute(ticket, tokens)
+            self._give()
+
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:
+        with self._lock:
+            self._limit.too_many(ticket, pause)
+
+    def release(self, ticket: Ticket, *, answered: bool = False) -> None:
+        with self._lock:
+            self._limit.release(ticket, answered=answered)
+            self._give()
+
+    def _give(self) -> None:
+        """To whoever has a turn now; and again when time alone brings the next."""
+        for ticket in self._limit.granted():
+            ticket.give()
+        seconds = self._limit.seconds_to_next()
+        if seconds is not None and (due := time.monotonic() + seconds) < self._due:
+            self._due = due
+            loop = bridge.the_loop()
+            loop.call_soon_threadsafe(loop.call_later, seconds, self._look)
+
+    def _look(self) -> None:
+        with self._lock:
+            self._due = math.inf
+            self._give()
+
+
+class AnyLimit(Protocol):
+    """What an admission asks: a `LiveLimit`, here or in another process."""
+
+    def acquire(self, ticket: Ticket, tokens: int | None) -> None: ...
+    def too_many(self, ticket: Ticket, pause: float | None) -> None: ...
+    def release(self, ticket: Ticket, *, answered: bool) -> None: ...
 
 
 class Admission:
     """Lets the requests to one endpoint through; safe among threads."""
 
-    def __init__(self, client: LimitClient, group: str, most: LimitOf) -> None:
-        self._client, self._group, self._stop = client, group, threading.Event()
+    def __init__(self, limit: AnyLimit, most: LimitOf) -> None:
+        self._limit = limit
         self._counts_tokens = most.tokens_per_minute is not None
         self._has_rate = self._counts_tokens or most.requests_per_minute is not None
+        self._is_stopped, self._waiting = False, set[Ticket]()
 
-    def slot(self) -> AbstractContextManager[int]:
+    def slot(self) -> AbstractContextManager[Ticket]:
         """Waits for a slot among those that ask; gives what `too_many` wants to know of it.
 
         To leave it without an exception says that the endpoint answered.
         """
-        return self._granted("slot")
+        return self._granted(None)
 
     def wait_for_rate(self, body: Mapping[str, Any]) -> None:
         """Waits until this request is within the limits a minute."""
         if self._has_rate:
-            with self._granted("rate", tokens=estimated_tokens(body) if self._counts_tokens else 0):
+            with self._granted(estimated_tokens(body) if self._counts_tokens else 0):
                 pass
 
-    def too_many(self, slot: int, pause: float | None) -> None:
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:
         """The endpoint refused the request of this slot: it has too many.
 
-        `pause`: seconds that it asks to wait; None: it does not say. In a process alone each request waits its own.
+        `pause`: seconds that it asks to wait; None: it does not say.
         """
-        self._client.tell({"do": "too_many", "id": slot, "pause": pause if self._client.is_shared else None})
+        self._limit.too_many(ticket, pause)
 
     def stop(self) -> None:
         """No request will be sent any more: whoever waits is let go on, and finds out."""
-        self._stop.set()
-        self._client.let_go(self._stop)
+        self._is_stopped = True
+        for ticket in list(self._waiting):
+            ticket.give()
 
     @contextmanager
-    def _granted(self, what: str, **more: Any) -> Iterator[int]:
-        number, answered = self._client.number(), False
+    def _granted(self, tokens: int | None) -> Iterator[Ticket]:
+        ticket, answered = Ticket(), False
+        self._waiting.add(ticket)
         try:
-            self._client.ask({"do": what, "id": number, "group": self._group, **more}, self._stop)
-            yield number
+            if not self._is_stopped:
+                self._limit.acquire(ticket, tokens)
+                bridge.wait_for(ticket)
+            yield ticket
             answered = True
         finally:
-            self._client.tell({"do": "leave", "id": number, "answered": answered})
-
-
-class _OwnHub(LimitClient):
-    """A hub in this process, for this process alone."""
-
-    is_shared, priority = False, 0
-
-    def __init__(self, most: LimitOf) -> None:
-        super().__init__()
-        self.limits: dict[int, Limit[_Asked]] = {}
-        self._hub, self.send = Hub({"": most}), self.received
-
-    def tell(self, message: Mapping[str, Any]) -> None:
-        self._hub.take(self, message)
+            self._waiting.discard(ticket)
+            self._limit.release(ticket, answered=answered)
 
 
 class LocalAdmission(Admission):
     """Within limits of one client alone."""
 
     def __init__(self, most: LimitOf) -> None:
-        super().__init__(_OwnHub(most), "", most)
+        super().__init__(LiveLimit(most), most)
+
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - each request waits its own
+        super().too_many(ticket, None)

@@ -18,7 +18,7 @@ from eval_factory.core.urls import reached
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
-from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission
+from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Ticket
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 from eval_factory.endpoint.stop_messages import StopMessages, messages_of
 
@@ -85,7 +85,7 @@ class Turn:
     """The slot of one attempt at one server."""
 
     server: Server
-    slot: int
+    slot: Ticket
     since: float
 
 

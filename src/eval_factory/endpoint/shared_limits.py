@@ -32,11 +32,11 @@ from typing import Any, cast
 
 from typing_extensions import Self
 
-from eval_factory.core.budget import MAX_WALL, Purse
+from eval_factory.core.budget import MAX_WALL, AnyPurse, Purse
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limits import Admission, Hub, Limit, LimitClient
+from eval_factory.endpoint.limits import Admission, LiveLimit, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable
 
 MAX_PATH = 100
@@ -57,7 +57,7 @@ class LimitServer:
 
     def __init__(self, limits: Mapping[str, LimitOf], budget: Purse | None = None) -> None:
         """`limits`: by the name of the group that shares them; `budget`: of all together."""
-        self.hub, self._budget = Hub(limits, budget), budget
+        self.limits, self.budget = {name: LiveLimit(most) for name, most in limits.items()}, budget
         self.greeting = {
             "groups": {name: vars(most) for name, most in limits.items()}, "budget": budget is not None,
         }  # fmt: skip
@@ -85,7 +85,7 @@ class LimitServer:
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Connection(self), self.address, backlog=BACKLOG)
-        left = None if self._budget is None else self._budget.seconds_left
+        left = None if self.budget is None else self.budget.seconds_left
         self._timer = None if left is None else loop.call_later(min(left, threading.TIMEOUT_MAX), self._end_time)
 
     async def _close(self) -> None:
@@ -121,8 +121,9 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: LimitServer) -> None:
         self._server, self._rest = server, b""
         # A process that came earlier has its slots first: so it ends, and scores while the next ones ask.
-        self.priority = next(server.priorities)
-        self.limits: dict[int, Limit[Any]] = {}
+        self._priority = next(server.priorities)
+        self._tickets: dict[int, tuple[LiveLimit, Ticket]] = {}
+        """Of each of its requests that waits or has a slot, by number."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -135,15 +136,38 @@ class _Connection(asyncio.Protocol):
         *lines, self._rest = (self._rest + data).split(b"\n")
         try:
             for line in lines:
-                self._server.hub.take(self, json.loads(line))
+                self._take(json.loads(line))
         except (ValueError, TypeError, KeyError):  # none of our clients
             self.close()
         if len(self._rest) > MAX_LINE:
             self.close()
 
+    def _take(self, message: Mapping[str, Any]) -> None:
+        """Raises ValueError, TypeError or KeyError where it is no message of ours."""
+        budget, what, number = self._server.budget, message["do"], message.get("id")
+        if what == "begin":
+            self.send({"id": number, "reached": None if budget is None else budget.begin()})
+        elif what == "spend":
+            if budget is not None:
+                budget.spend(tokens=message["tokens"], cost=message["cost"])
+        elif what in ("slot", "rate"):
+            limit, ticket = self._tickets[message["id"]] = self._server.limits[message["group"]], Ticket()
+            ticket.add_done_callback(lambda _: self.send({"id": number}))
+            limit.acquire(ticket, message["tokens"] if what == "rate" else None, self._priority)
+        elif what == "too_many":
+            if number in self._tickets:
+                limit, ticket = self._tickets[number]
+                limit.too_many(ticket, message["pause"])
+        elif what != "leave":
+            raise ValueError(what)
+        elif number in self._tickets:
+            limit, ticket = self._tickets.pop(number)
+            limit.release(ticket, answered=message["answered"])
+
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever the reason
         self._server.connections.discard(self)
-        self._server.hub.forget(self)
+        for limit, ticket in self._tickets.values():
+            limit.release(ticket)
 
     def send(self, message: Mapping[str, Any]) -> None:
         self._transport.write(json.dumps(message).encode() + b"\n")
@@ -156,15 +180,16 @@ class LimitsLost(EndpointUnusable):
     """Nobody says any more whether a request may be sent."""
 
 
-class SharedLimits(LimitClient):
+class SharedLimits:
     """The limits of all roles of one process. Where no server answers, whoever asks gets `LimitsLost`."""
 
     def __init__(self, settings: SharedLimitsSettings) -> None:
-        super().__init__()
         self._groups, self._limits, self._has_budget = settings.groups, dict[str, LimitOf](), True
         self._is_lost, self._over = False, ""
         self._watching: list[Callable[[str], None]] = []
-        self._sending = threading.Lock()
+        self.asked: dict[int, Ticket] = {}
+        """What is to be answered, or has a slot, by its number."""
+        self._lock, self._sending = threading.Lock(), threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
         self._lines = self._socket.makefile("rb")
         try:
@@ -183,12 +208,12 @@ class SharedLimits(LimitClient):
     def admission(self, role: str) -> Admission | None:
         """None: this role shares nothing."""
         name = self._groups.get(role)
-        return None if name is None else Admission(self, name, self._limits.get(name, LimitOf(1)))
+        return None if name is None else Admission(_DistantLimit(self, name), self._limits.get(name, LimitOf(1)))
 
     @property
-    def budget(self) -> SharedBudget | None:
+    def budget(self) -> AnyPurse | None:
         """The budget of all together; None where there is none."""
-        return SharedBudget(self) if self._has_budget else None
+        return self if self._has_budget else None
 
     def watch(self, stop: Callable[[str], None]) -> None:
         """Call `stop` with the name of the limit when the time of all is over, at once where it is already."""
@@ -197,14 +222,31 @@ class SharedLimits(LimitClient):
         if self._over:
             stop(self._over)
 
-    def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
-        """Raises LimitsLost: the server is gone."""
-        answer = super().ask(message, stop)
-        if answer is None and self._is_lost:
-            raise LimitsLost(_LOST)
-        return answer
+    def begin(self) -> str | None:
+        """Of the budget: one more request is counted. Else the name of the limit that is reached.
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+        Raises LimitsLost: the server is gone.
+        """
+        ticket = Ticket()
+        try:
+            self.ask(ticket, do="begin")
+            reached: str | None = bridge.wait_for(ticket)
+            return reached
+        finally:
+            self.asked.pop(ticket.number)
+
+    def spend(self, *, tokens: int, cost: float) -> None:
+        """An answer came: what it took. Where nobody is there to count it, the answer is cached all the same."""
+        self.send(do="spend", tokens=tokens, cost=cost)
+
+    def ask(self, ticket: Ticket, **message: Any) -> None:
+        """Send what is answered by this ticket."""
+        self.asked[ticket.number] = ticket
+        self.send(id=ticket.number, **message)
+        if self._is_lost:  # perhaps since others were told
+            ticket.fail(LimitsLost(_LOST))
+
+    def send(self, **message: Any) -> None:
         try:
             with self._sending:
                 self._socket.sendall(json.dumps(message).encode() + b"\n")
@@ -217,7 +259,8 @@ class SharedLimits(LimitClient):
         with suppress(OSError):  # it never was, or is no longer, connected
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self.let_go()
+        for ticket in list(self.asked.values()):
+            ticket.fail(LimitsLost(_LOST))
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +273,8 @@ class SharedLimits(LimitClient):
             for line in self._lines:
                 message = json.loads(line)
                 if "over" not in message:
-                    self.received(message)
+                    if (ticket := self.asked.get(message["id"])) is not None:  # else it was interrupted meanwhile
+                        ticket.give(message.get("reached"))
                     continue
                 with self._lock:
                     self._over, watching = str(message["over"]), list(self._watching)
@@ -239,21 +283,19 @@ class SharedLimits(LimitClient):
         self.close()
 
 
-class SharedBudget:
-    """The budget of several processes: `begin` and `spend` of `eval_factory.core.budget.Purse`."""
+class _DistantLimit:
+    """One of the server's limits: `eval_factory.endpoint.limits.AnyLimit`."""
 
-    def __init__(self, limits: SharedLimits) -> None:
-        self._limits, self._never = limits, threading.Event()
+    def __init__(self, limits: SharedLimits, group: str) -> None:
+        self._limits, self._group = limits, group
 
-    def begin(self) -> str | None:
-        """One more request is about to be sent: it is counted. Else the name of the limit that is reached.
+    def acquire(self, ticket: Ticket, tokens: int | None) -> None:
+        what = {"do": "slot"} if tokens is None else {"do": "rate", "tokens": tokens}
+        self._limits.ask(ticket, group=self._group, **what)
 
-        Raises LimitsLost: the server is gone.
-        """
-        answer = self._limits.ask({"do": "begin", "id": self._limits.number()}, self._never)
-        reached: str | None = (answer or {}).get("reached")
-        return reached
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:
+        self._limits.send(do="too_many", id=ticket.number, pause=pause)
 
-    def spend(self, *, tokens: int, cost: float) -> None:
-        """An answer came: what it took. Where nobody is there to count it, the answer is cached all the same."""
-        self._limits.tell({"do": "spend", "tokens": tokens, "cost": cost})
+    def release(self, ticket: Ticket, *, answered: bool) -> None:
+        if self._limits.asked.pop(ticket.number, None) is not None:
+            self._limits.send(do="leave", id=ticket.number, answered=answered)

@@ -16,7 +16,7 @@ from eval_factory.endpoint import replies, retrying_client, servers
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.limits import LocalAdmission
+from eval_factory.endpoint.limits import LocalAdmission, Ticket
 from eval_factory.endpoint.replies import (
     EndpointGone,
     EndpointUnusable,
@@ -511,7 +511,7 @@ class Admitting(LocalAdmission):
         self._in_turn = in_turn
 
     @contextmanager
-    def slot(self) -> Iterator[int]:
+    def slot(self) -> Iterator[Ticket]:
         with super().slot() as since:
             self.told.append("in")
             yield since
@@ -521,7 +521,7 @@ class Admitting(LocalAdmission):
         self.told.append(dict(body))
         self._in_turn()
 
-    def too_many(self, slot: int, pause: float | None) -> None:
+    def too_many(self, slot: Ticket, pause: float | None) -> None:
         super().too_many(slot, pause)
         self.told.append(pause)
 
