@@ -20,6 +20,7 @@ from typing_extensions import Self
 from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
+from eval_factory.core.proxies import certificates, proxy_for, tls_context
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.http_wire import (
     CUT,
@@ -28,9 +29,6 @@ from eval_factory.endpoint.http_wire import (
     Reply,
     TransportError,
     Wire,
-    certificates,
-    proxy_for,
-    tls_context,
     tls_failed,
 )
 from eval_factory.endpoint.openai_api import json_text

@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import one_line
@@ -27,6 +28,7 @@ MOST_LISTED = 20
 LONGEST_MODEL = 200
 FAR_APART_DAYS = 7
 """Between the first and the last answer, from which on a note says so."""
+_NO_SAMPLING = frozenset({"model", "messages", "prompt"})
 
 _PROVIDER = re.compile(r"(?:[a-z]+\.)+(?=[a-z])")
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
@@ -57,6 +59,18 @@ _DERIVED: Mapping[str, re.Pattern[str]] = {
     "llama": re.compile(rf"(?<![a-z])(?:alpaca|meditron|vicuna){_WORD_ENDS}", re.IGNORECASE)
 }
 """Models that were made of another family's, where their id does not name another one (`meditron3-qwen2.5`)."""
+
+
+def stated_model(answer: Any) -> str | None:
+    """The model that an answer says it is of; None where it does not say."""
+    stated = answer.get("model") if isinstance(answer, Mapping) else None
+    return stated.strip() or None if isinstance(stated, str) else None
+
+
+def sampling_of(body: Any) -> dict[str, Any]:
+    """What a request's body says beside the model and its question."""
+    fields = body.items() if isinstance(body, Mapping) else ()
+    return {name: value for name, value in fields if name not in _NO_SAMPLING}
 
 
 def same_model(asked: str, stated: str) -> bool:
@@ -138,8 +152,8 @@ class _Seen:
         self.at_servers[server].answers += 1
         came = answer.created + answer.latency_s
         self.first, self.last = min(self.first, came), max(self.last, came)
-        self.sampling[json.dumps(openai_api.sampling_of(answer.request), sort_keys=True)] += 1
-        stated = openai_api.stated_model(answer.response)
+        self.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
+        stated = stated_model(answer.response)
         if stated is not None:
             for counted in (self.stated, self.at_servers[server].stated):
                 counted[one_line(stated, LONGEST_MODEL)] += 1

@@ -29,8 +29,8 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
+from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
