@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -314,104 +313,17 @@ def create_or_check(path: Path) -> None:
     path.chmod(0o600)
 
 
-def is_our_cache(path: Path) -> bool:
-    """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
-    at = 68  # the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
-    try:
-        with path.open("rb") as file:
-            return file.read(at + 4)[at:] == APPLICATION_ID.to_bytes(4, "big")
-    except OSError:
-        return False
-
-
-def archive(path: Path) -> Path:
-    """Rename a file that is not our cache, so that it is neither used nor lost. Returns its new path."""
-    target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
-    path.rename(target)
-    for suffix in ("-wal", "-shm"):
-        side = path.with_name(path.name + suffix)
-        if side.exists():
-            side.rename(target.with_name(target.name + suffix))
-    return target
-
-
-def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
-    """Every attempt in the order of the journal: column -> value."""
-    return _rows(path, "SELECT * FROM attempts ORDER BY id")
-
-
-def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Every answer (of one role), oldest first; `request` and `response` are JSON text.
-
-    Their row ids are sorted, and each is read in its turn: SQLite would sort them with their texts, on disk if need be.
-    """
-    ids = "SELECT rowid FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key"
-    return _rows(path, ids, "SELECT * FROM responses WHERE rowid = ?", role=role)
-
-
-def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
-    """Every answer (of one role), oldest first; each is read once, whatever is then taken from it."""
-    return map(_typed, read_answers(path, role))
-
-
-def read_cached_answer(path: Path, key: str) -> Answer | None:
-    rows = _rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
-    return next(map(_typed, rows), None)
-
-
-def used_keys(path: Path, run_id: str) -> frozenset[str]:
-    """Of the answers that one run got or took from the cache; others in the file may be of another endpoint's.
-
-    The key of one that was archived since still stands here.
-    """
-    query = "SELECT DISTINCT key FROM attempts WHERE run_id = :run_id AND outcome IN ('answered', 'cached')"
-    return frozenset(row["key"] for row in _rows(path, query, run_id=run_id))
-
-
-def _typed(row: Mapping[str, Any]) -> Answer:
-    try:
-        bodies = {name: json.loads(row[name]) for name in ("request", "response")}
-    except (RecursionError, ValueError):
-        bodies = {}
-    return Answer(**{**row, **bodies})
-
-
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
     """Each way in which requests to this endpoint and model were changed, as `openai_api.request_keys` takes them."""
     query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
-    return [json.loads(row["changes"]) for row in _rows(path, query, url=url, model_id=model_id)]
+    return [json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)]
 
 
-def read_servers(path: Path) -> dict[str, str]:
-    """Key of an answer -> URL of the server that gave it, where there were several."""
-    if next(_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'"), None) is None:
-        return {}
-    return {row["key"]: row["server"] for row in _rows(path, "SELECT key, server FROM answered_at")}
+def read_rows(path: Path, query: str, then: str | None = None, **values: str | None) -> Iterator[dict[str, Any]]:
+    """None where there is no file.
 
-
-def read_answers_by_role(path: Path) -> dict[str, Iterator[dict[str, Any]]]:
-    """Role -> its answers, read as they are gone through, once."""
-    return {role: read_answers(path, role) for role in read_roles(path)}
-
-
-def finish_reasons(path: Path, role: str) -> dict[str, int]:
-    """Why the answers of a role ended -> how many, the most frequent first. Some answers do not say it."""
-    query = """
-        SELECT reason, count(*) AS answers FROM (
-            SELECT json_extract(response, '$.choices[0].finish_reason') AS reason
-            FROM (SELECT CASE WHEN json_valid(response) THEN response END AS response FROM responses WHERE role = :role)
-        ) WHERE typeof(reason) = 'text' GROUP BY reason ORDER BY answers DESC, reason
+    `then`: a query for the row that is meant by a row of the first; while that is gone through, nothing changes.
     """
-    return {row["reason"]: row["answers"] for row in _rows(path, query, role=role)}
-
-
-def read_roles(path: Path) -> list[str]:
-    """The roles that have answers."""
-    return [row["role"] for row in _rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
-
-
-def _rows(path: Path, query: str, then: str | None = None, **values: str | None) -> Iterator[dict[str, Any]]:
-    """`then`: a query for the row that is meant by a row of the first; while that is gone through, nothing changes."""
     if not path.is_file():
         return
     connection = _connect(path)

@@ -14,6 +14,7 @@ from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decision_signs
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.scoring import journal
 from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
 from eval_factory.scoring.rubric import RubricTally
@@ -47,7 +48,7 @@ class KeptAnswers:
         """Goes through all kept answers, once; `tell` is told of each."""
         model, cache_db = plan.model, plan.rundir.cache_db
         found = {}
-        for answer in response_cache.typed_answers(cache_db):
+        for answer in journal.typed_answers(cache_db):
             tell(answer)
             is_models = answer.role == model.role
             raw, thought = raw_of(answer.response, model) if is_models else (Raw(), None)
@@ -64,7 +65,7 @@ class KeptAnswers:
         """Read when it is asked for: what models think is many times as long as what they answer."""
         if self.cache_db is None or answer is None or answer.thought_under is None:
             return None
-        kept = response_cache.read_cached_answer(self.cache_db, answer.thought_under)
+        kept = journal.read_cached_answer(self.cache_db, answer.thought_under)
         return None if kept is None else raw_of(kept.response, self.model)[1]
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -143,9 +144,20 @@ def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
-        aside = response_cache.archive(rundir.cache_db)
+        aside = _archive(rundir.cache_db)
         log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
         response_cache.create_or_check(rundir.cache_db)
+
+
+def _archive(path: Path) -> Path:
+    """Rename a file that is not our cache, so that it is neither used nor lost. Returns its new path."""
+    target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
+    path.rename(target)
+    for suffix in ("-wal", "-shm"):
+        side = path.with_name(path.name + suffix)
+        if side.exists():
+            side.rename(target.with_name(target.name + suffix))
+    return target
 
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
