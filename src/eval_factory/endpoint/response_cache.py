@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -23,20 +24,17 @@ Statement = tuple[str, tuple[Any, ...]]
 """SQL, and what its placeholders stand for."""
 
 
-@dataclass
 class _Job:
-    statements: Sequence[Statement]
-    written: bool = False
-    error: Exception | None = None
+    def __init__(self, statements: Sequence[Statement]) -> None:
+        self.statements, self.is_done = statements, False
+        self.error: Exception | None = sqlite3.OperationalError("whoever was to write it was interrupted")
 
 
 class GroupCommit:
     """Writes over one connection; safe among threads."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._waiting: deque[_Job] = deque()
-        self._writing = threading.Lock()
+        self._connection, self._waiting, self._writing = connection, deque[_Job](), threading.Lock()
 
     def commit(self, statements: Sequence[Statement]) -> None:
         """Returns when they are committed, together with others'.
@@ -48,12 +46,10 @@ class GroupCommit:
         self._waiting.append(job)
         bridge.give_way()
         with self._writing:
-            if not job.written and job.error is None:
+            if not job.is_done:
                 self._write_all_that_waits()
         if job.error is not None:
             raise job.error
-        if not job.written:
-            raise sqlite3.OperationalError("whoever was to write it was interrupted")
 
     def close(self) -> None:
         with self._writing:
@@ -68,15 +64,12 @@ class GroupCommit:
             # Where another program locks the file each try waits for long.
             is_locked = isinstance(together, sqlite3.OperationalError) and "locked" in str(together)
             for job in jobs:
-                job.error = together if is_locked else self._write_alone(job)
-
-    def _write_alone(self, job: _Job) -> Exception | None:
-        """Why it could not be written."""
-        try:
-            self._write([job])
-        except Exception as error:
-            return error
-        return None
+                job.is_done, job.error = True, together
+                if not is_locked:
+                    try:
+                        self._write([job])
+                    except Exception as alone:
+                        job.error = alone
 
     def _write(self, jobs: list[_Job]) -> None:
         try:
@@ -87,7 +80,7 @@ class GroupCommit:
             self._connection.rollback()  # where the commit failed, Python 3.10 leaves the transaction open
             raise
         for job in jobs:
-            job.written = True
+            job.is_done, job.error = True, None
 
 
 APPLICATION_ID = 0x45464143
@@ -137,6 +130,7 @@ SELECT COALESCE(SUM(seconds), 0) FROM (
 _SERVERS = "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 """Only in the file of a run that asked several servers of one model."""
 
+_MARKS = ("application_id", "user_version")
 _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 
@@ -261,9 +255,10 @@ class ResponseCache:
         return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
 
     def _reader(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
-        if connection is None:
-            connection = self._readers.connection = _connect(self.path)
+        """One for each thread."""
+        if not hasattr(self._readers, "connection"):
+            self._readers.connection = _connect(self.path)
+        connection: sqlite3.Connection = self._readers.connection
         return connection
 
 
@@ -292,10 +287,8 @@ def create_or_check(path: Path) -> None:
     Raises DamagedCacheError: it is another program's database, another version's, or no database.
     """
     try:
-        connection = sqlite3.connect(path, timeout=30)
-        try:
-            owner = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+        with closing(sqlite3.connect(path, timeout=30)) as connection:
+            owner, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if tables and (owner, version) != (APPLICATION_ID, _SCHEMA_VERSION):
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
@@ -304,11 +297,9 @@ def create_or_check(path: Path) -> None:
             if not tables >= _TABLES:  # a file that is whole keeps every byte: its checksum is part of a result
                 connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
-        finally:
-            connection.close()
+    except sqlite3.OperationalError:
+        raise
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise
         raise DamagedCacheError("the file is not a database") from error
     path.chmod(0o600)
 
@@ -326,10 +317,7 @@ def read_rows(path: Path, query: str, then: str | None = None, **values: str | N
     """
     if not path.is_file():
         return
-    connection = _connect(path)
-    connection.row_factory = sqlite3.Row
-    try:
+    with closing(_connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
         for row in connection.execute(query, values):
             yield dict(row if then is None else connection.execute(then, row).fetchone())
-    finally:
-        connection.close()
