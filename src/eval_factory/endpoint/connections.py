@@ -20,8 +20,8 @@ from typing_extensions import Self
 from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
+from eval_factory.core import bridge
 from eval_factory.core.proxies import certificates, proxy_for, tls_context
-from eval_factory.endpoint import bridge
 from eval_factory.endpoint.http_wire import (
     CUT,
     WANTS_TLS,

@@ -17,7 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from eval_factory.endpoint import bridge, openai_api
+from eval_factory.core import bridge
+from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.openai_api import JsonBody
 
 Statement = tuple[str, tuple[Any, ...]]

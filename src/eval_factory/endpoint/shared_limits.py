@@ -32,9 +32,9 @@ from typing import Any, cast
 
 from typing_extensions import Self
 
+from eval_factory.core import bridge
 from eval_factory.core.budget import MAX_WALL, AnyPurse, Purse
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission, LiveLimit, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.endpoint import bridge, response_cache
+from eval_factory.core import bridge
+from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.openai_api import UnusableAnswer
 from eval_factory.endpoint.response_cache import GroupCommit, Statement
 from eval_factory.scoring import journal
