@@ -21,21 +21,12 @@ from urllib3.util.retry import Retry
 from eval_factory.core import bridge, foreign_text
 from eval_factory.core.budget import AnyPurse
 from eval_factory.core.nouns import AttemptState
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
-from eval_factory.endpoint.replies import (
-    Changes,
-    EndpointGone,
-    EndpointUnusable,
-    LimitReached,
-    NoneAnswered,
-    ReplyReader,
-    RequestFailed,
-    TransientFailure,
-)
+from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 from eval_factory.endpoint.stop_messages import messages_together
@@ -47,9 +38,7 @@ class FirstRequests:
     def __init__(self, most: int) -> None:
         """`most`: so many may fail; 0: any number."""
         self.most, self._is_over = most, most == 0
-        self._started = itertools.count()
-        self._causes: list[str] = []
-        self._lock = threading.Lock()
+        self._started, self._causes, self._lock = itertools.count(), list[str](), threading.Lock()
 
     def start(self) -> int:
         """The number of one more request: only the first count, for of many at once those that fail end sooner."""
@@ -81,8 +70,7 @@ class OutageDetector:
         self._max_unreachable = _LEAST * threads
         self._max_without_answer = max(max_retries + 1, _LEAST) * threads
         """More than prompts that take too long use up while they are asked at the same time."""
-        self._in_a_row, self._since = 0, 0.0
-        self._lock = threading.Lock()
+        self._in_a_row, self._since, self._lock = 0, 0.0, threading.Lock()
 
     def received(self) -> None:
         """Something came, whatever it says."""
@@ -144,12 +132,10 @@ class _Tries:
     """What one request may still try. No error is held, which would hold the answer that it is of."""
 
     def __init__(self, retries: Retry) -> None:
-        self._retries = retries
-        self._waits = retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
+        self._retries, self._waits = retries, retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self._malformed = 0
-        self._moves = 0
+        self._malformed = self._moves = 0
 
     def may_move(self, most: int) -> bool:
         """Whether a server that is lost costs no retry: once for each of the others."""
@@ -208,7 +194,7 @@ class RetryingClient:
         self._servers, self._messages = servers, messages_together([server.messages for server in servers.all])
         self._redactor, self._use_nvcf = servers.redactor, settings.use_nvcf
         self._timeout_s = servers.all[0].transport.timeout_s
-        self._reader = ReplyReader(self._redactor, settings.endpoint_type)
+        self._reader = replies.ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
             total=settings.max_retries, backoff_factor=BACKOFF_FACTOR_S, backoff_jitter=BACKOFF_FACTOR_S,
             backoff_max=BACKOFF_MAX_S, allowed_methods=None,
@@ -235,7 +221,7 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            kind = EndpointGone if failed.status is None or failed.status >= 500 else NoneAnswered
+            kind = replies.EndpointGone if failed.status is None or failed.status >= 500 else replies.NoneAnswered
             unusable = kind(self._messages.none_answered(self._first.most, causes))
             self.stop(unusable)
             raise unusable from failed
@@ -252,9 +238,9 @@ class RetryingClient:
 
     def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         tries: _Tries | None = None
-        attempt = 1
         own_changes: dict[str, str | None] = {}
         avoid: Server | None = None
+        attempt = 1
         while True:
             started, clock = time.time(), time.perf_counter()
             try:
@@ -282,7 +268,7 @@ class RetryingClient:
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
                 message = self._messages.outage if self._servers.has_answered else self._messages.unreachable
-                raise EndpointGone(message(str(failed)))
+                raise replies.EndpointGone(message(str(failed)))
             if pause is None:
                 raise failed
             attempt += 1
@@ -359,7 +345,7 @@ class RetryingClient:
         server.admission.wait_for_rate(body)
         self._raise_if_stopped()
         if self._budget is not None and (limit := self._budget.begin()) is not None:
-            raise LimitReached(limit)
+            raise replies.LimitReached(limit)
         reply = server.transport.post(server.url, body, headers)
         return self._polled(reply, headers, server.transport) if self._use_nvcf else reply
 

@@ -19,11 +19,12 @@ import pytest
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import shared_limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointUnusable
-from eval_factory.endpoint.shared_limits import LimitServer, LimitsLost, SharedLimits
+from eval_factory.endpoint.shared_limits import LimitsLost, SharedLimits
+from eval_factory.workflows.suite import limit_server
+from eval_factory.workflows.suite.limit_server import LimitServer
 from in_the_loop import insiders
 
 NOT_S = 0.1
@@ -282,7 +283,7 @@ def test_no_budget_is_no_purse() -> None:
 
 def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "g" * 20_000
-    monkeypatch.setattr(shared_limits, "MAX_LINE", 30_000)
+    monkeypatch.setattr(limit_server, "MAX_LINE", 30_000)
     with (
         LimitServer({name: LimitOf(1)}) as server,
         SharedLimits(SharedLimitsSettings(server.address, {"model": name})) as limits,
@@ -409,7 +410,7 @@ def test_who_is_gone_or_waits_no_more_holds_nobody_up() -> None:
     "line",
     [
         b"GET / HTTP/1.1\n", b"[]\n", b'{"do": "quit"}\n', b'{"do": "slot", "id": 1}\n', b'{"do": "slot", "group": "g"}\n',
-        b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (shared_limits.MAX_LINE + 1),
+        b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (limit_server.MAX_LINE + 1),
     ],
 )  # fmt: skip
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
@@ -449,12 +450,12 @@ def test_it_may_begin_where_a_loop_runs() -> None:
 
 @pytest.mark.parametrize(
     ("length", "short"),
-    [(shared_limits.MAX_PATH - len("/eval-factory-12345678/s"), False), (shared_limits.MAX_PATH, True)],
+    [(limit_server.MAX_PATH - len("/eval-factory-12345678/s"), False), (limit_server.MAX_PATH, True)],
 )
 def test_a_socket_has_a_short_path_wherever_temporary_files_are(
     length: int, short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=shared_limits.SHORT_FOLDER) as base:
+    with tempfile.TemporaryDirectory(dir=limit_server.SHORT_FOLDER) as base:
         folder = Path(base, "x" * (length - len(base) - 1))
         folder.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
