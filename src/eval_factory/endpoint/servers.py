@@ -14,8 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from eval_factory.core.secrets import Redactor, filled
-from eval_factory.core.urls import reached
-from eval_factory.endpoint import openai_api
+from eval_factory.core.urls import reached, request_url
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
 from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Ticket
@@ -193,7 +192,7 @@ def servers_of(
     together, *names = limit_names(settings.role, len(bases))
     made = []
     for (base, name), limit in zip(bases, names or [together], strict=True):
-        url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
+        url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
         made.append(
             Server(

@@ -10,8 +10,8 @@ from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.proxies import proxy_variable
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
+from eval_factory.core.urls import API_PATHS
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.openai_api import API_PATHS
 
 SHOWN_CAUSES = 3
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, AskedServer
-from eval_factory.endpoint import openai_api
+from eval_factory.core.urls import base_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
@@ -210,7 +210,7 @@ class StatedModels:
 
 
 def _shown_url(url: str) -> str:
-    return urlunsplit(urlsplit(openai_api.base_of(url))._replace(query="", fragment=""))
+    return urlunsplit(urlsplit(base_of(url))._replace(query="", fragment=""))
 
 
 def host_in(url: str) -> str:

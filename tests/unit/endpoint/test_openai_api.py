@@ -18,28 +18,6 @@ def body(endpoint_type: str = "chat", top_p: float | None = None, **changes: Any
     return openai_api.request_body({**REQUEST, **changes}, model_id="m", endpoint_type=endpoint_type, top_p=top_p)
 
 
-@pytest.mark.parametrize(
-    ("url", "kind", "expected"),
-    [
-        ("https://h/v1", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/chat/completions", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/chat/completions/", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/completions", "completions", "https://h/v1/completions"),
-        ("https://h/v1", "completions", "https://h/v1/completions"),
-        ("https://h/v1/chat/completions", "completions", "https://h/v1/completions"),
-        ("https://h", "chat", "https://h/chat/completions"),
-        ("https://h/d/x?api-version=1", "chat", "https://h/d/x/chat/completions?api-version=1"),
-    ],
-)
-def test_url(url: str, kind: str, expected: str) -> None:
-    assert openai_api.request_url(url, kind) == expected
-
-
-def test_a_cloud_functions_url_is_used_as_given() -> None:
-    assert openai_api.request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"
-
-
 def test_chat_body() -> None:
     assert body() == {
         "model": "m", "messages": [{"role": "user", "content": "p"}], "max_tokens": 7, "temperature": 0.0, "top_p": 1,

@@ -24,7 +24,7 @@ from typing_extensions import Self
 from eval_factory.core import bridge
 from eval_factory.core.budget import MAX_WALL, Purse
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.endpoint import openai_api
+from eval_factory.core.urls import base_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf, limit_names
 from eval_factory.endpoint.limits import LiveLimit, Ticket
 
@@ -66,7 +66,7 @@ def _limits_of(endpoint: EndpointSettings, run: RunEndpoints) -> Iterator[tuple[
     allowed a minute that of each."""
     is_model = endpoint.role == MODEL_ROLE
     whose = "" if is_model else f"judge {endpoint.model_id} at "
-    bases = [f"{whose}{openai_api.base_of(url)}" for url in endpoint.urls]
+    bases = [f"{whose}{base_of(url)}" for url in endpoint.urls]
     group = (run.model_group if is_model else None) or ", ".join(sorted(bases))
     together, *each = limit_names(endpoint.role, len(bases))
     own = endpoint.limit
