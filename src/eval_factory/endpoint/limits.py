@@ -174,23 +174,25 @@ class Limit(Generic[_Key]):
         self._clock, self._at_once = clock, AdaptiveLimit(most.parallelism)
         self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
         self._coming = itertools.count()
+        self._waiting = set[_Key]()
         self._queue: list[tuple[int, int, _Key]] = []
         """A heap of priority, number of its coming, key; those that wait no more may still be in it."""
-        self._waiting: set[_Key] = set()
         self._since: dict[_Key, float] = {}
-        """Key with a slot -> since when, by this process's clock: others may have another one."""
+        """Key with a slot -> since when."""
         self._minutes: dict[_Key, int] = {}
         """Key that waits for its minute -> its tokens; in the order of coming."""
         self._closed_until = -math.inf
 
-    def acquire(self, key: _Key, priority: int = 0) -> None:
-        """Wait for a slot. A lower priority goes first; within one, who came first."""
+    def acquire(self, key: _Key, tokens: int | None = None, priority: int = 0) -> None:
+        """Wait for a slot: a lower priority goes first; within one, who came first.
+
+        With `tokens`, wait until one more request, and its tokens, are within what is allowed a minute.
+        """
+        if tokens is not None:
+            self._minutes[key] = tokens
+            return
         self._waiting.add(key)
         heapq.heappush(self._queue, (priority, next(self._coming), key))
-
-    def acquire_minute(self, key: _Key, tokens: int) -> None:
-        """Wait until one more request, and its tokens, are within what is allowed a minute."""
-        self._minutes[key] = tokens
 
     def release(self, key: _Key, *, answered: bool = False) -> None:
         """Give back the slot, or wait no more. `answered`: the endpoint did."""
@@ -262,41 +264,36 @@ class LiveLimit:
     """A limit that gives turns as it becomes possible; safe among threads."""
 
     def __init__(self, most: LimitOf) -> None:
-        self._limit: Limit[Ticket] = Limit(most)
-        self._lock, self._due = threading.Lock(), math.inf
+        self._limit, self._lock, self._due = Limit[Ticket](most), threading.Lock(), math.inf
 
     def acquire(self, ticket: Ticket, tokens: int | None, priority: int = 0) -> None:
-        """Of a slot, or where `tokens` are named, of a minute."""
-        with self._lock:
-            if tokens is None:
-                self._limit.acquire(ticket, priority)
-            else:
-                self._limit.acquire_minute(ticket, tokens)
-            self._give()
+        with self._changed() as limit:
+            limit.acquire(ticket, tokens, priority)
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
-        with self._lock:
-            self._limit.too_many(ticket, pause)
+        with self._changed() as limit:
+            limit.too_many(ticket, pause)
 
     def release(self, ticket: Ticket, *, answered: bool = False) -> None:
-        with self._lock:
-            self._limit.release(ticket, answered=answered)
-            self._give()
+        with self._changed() as limit:
+            limit.release(ticket, answered=answered)
 
-    def _give(self) -> None:
-        """To whoever has a turn now; and again when time alone brings the next."""
-        for ticket in self._limit.granted():
-            ticket.give()
-        seconds = self._limit.seconds_to_next()
-        if seconds is not None and (due := time.monotonic() + seconds) < self._due:
-            self._due = due
-            loop = bridge.the_loop()
-            loop.call_soon_threadsafe(loop.call_later, seconds, self._look)
+    @contextmanager
+    def _changed(self) -> Iterator[Limit[Ticket]]:
+        """Whoever has a turn then gets it; whoever gets one by time alone, later."""
+        with self._lock:
+            yield self._limit
+            for ticket in self._limit.granted():
+                ticket.give()
+            seconds = self._limit.seconds_to_next()
+            if seconds is not None and (due := time.monotonic() + seconds) < self._due:
+                self._due = due
+                loop = bridge.the_loop()
+                loop.call_soon_threadsafe(loop.call_later, seconds, self._look)
 
     def _look(self) -> None:
-        with self._lock:
+        with self._changed():
             self._due = math.inf
-            self._give()
 
 
 class AnyLimit(Protocol):
@@ -317,10 +314,7 @@ class Admission:
         self._is_stopped, self._waiting = False, set[Ticket]()
 
     def slot(self) -> AbstractContextManager[Ticket]:
-        """Waits for a slot among those that ask; gives what `too_many` wants to know of it.
-
-        To leave it without an exception says that the endpoint answered.
-        """
+        """Waits for a slot. To leave it without an exception says that the endpoint answered."""
         return self._granted(None)
 
     def wait_for_rate(self, body: Mapping[str, Any]) -> None:
@@ -330,10 +324,7 @@ class Admission:
                 pass
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
-        """The endpoint refused the request of this slot: it has too many.
-
-        `pause`: seconds that it asks to wait; None: it does not say.
-        """
+        """The endpoint refused the request of this slot, and asks to wait for so many seconds, or does not say."""
         self._limit.too_many(ticket, pause)
 
     def stop(self) -> None:
