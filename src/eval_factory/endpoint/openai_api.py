@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +53,9 @@ class Adapter:
 
 
 def request_body(
-    request: Mapping[str, Any],
-    *,
-    model_id: str,
-    endpoint_type: str,
-    top_p: float | None,
+    request: Mapping[str, Any], *, model_id: str, endpoint_type: str, top_p: float | None,
     adapter: Adapter | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """The JSON body for one request (its fields by name: prompt or messages, max_tokens, temperature and others).
 
     Sampling is always spelled out: a server's own default for a field that is absent may be anything. What is off
@@ -104,20 +100,6 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def request_keys(
-    url: str, body: Mapping[str, Any], random: str | None, variants: Iterable[Mapping[str, str | None]]
-) -> Iterator[str]:
-    """The keys under which an answer to this request may be cached: that of the request itself comes first.
-
-    `variants`: the changes with which requests to this endpoint were answered that it refused as they were. They are
-    part of an answer's key, because they change what is sampled.
-    """
-    yield request_key(url, body, random)
-    for changes in variants:
-        if changes.keys() <= body.keys():
-            yield request_key(url, changed(body, changes), random)
-
-
 class UnusableAnswer(Exception):
     """A 200 that is no answer: not JSON, an error object, no choices. Worth asking again."""
 
@@ -153,18 +135,14 @@ def parse_cached(text: str) -> Any:
     return _STRICT_JSON.decode(text)
 
 
-def _refuse_constant(_name: str) -> float:
-    raise UnusableAnswer(NOT_FINITE)
-
-
 def _finite(digits: str) -> float:
     number = float(digits)
-    if math.isinf(number):  # 1e999
+    if not math.isfinite(number):  # NaN, Infinity, 1e999
         raise UnusableAnswer(NOT_FINITE)
     return number
 
 
-_STRICT_JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)  # made once: it takes time
+_STRICT_JSON = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)  # made once: it takes time
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -287,21 +265,5 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None  # a boolean is an int too
 
 
-_compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-class JsonBody(dict[str, Any]):
-    """A body that nobody changes any more: its JSON is written once, for the wire and for the cache."""
-
-    _text: str | None = None
-
-    def text(self) -> str:
-        """As `json_text` has it."""
-        if self._text is None:
-            self._text = _compact_json(self)
-        return self._text
-
-
-def json_text(body: Mapping[str, Any]) -> str:
-    """Without white space; half a surrogate pair stays what it is."""
-    return body.text() if isinstance(body, JsonBody) else _compact_json(body)
+json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Of a request's body: without white space; half a surrogate pair stays what it is."""

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -19,7 +19,6 @@ from typing import Any
 
 from eval_factory.core import bridge
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.openai_api import JsonBody
 
 Statement = tuple[str, tuple[Any, ...]]
 """SQL, and what its placeholders stand for."""
@@ -227,7 +226,8 @@ class ResponseCache:
 
         `server`: the URL of the one that answered, where there are several.
         """
-        columns = {**vars(answer), "request": _as_json(answer.request), "response": _as_json(answer.response)}
+        request = _as_json(answer.request, openai_api.json_text)
+        columns = {**vars(answer), "request": request, "response": _as_json(answer.response, _spaced_json)}
         insert = "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)"
         statements = [(insert, tuple(columns.values())), self._attempt(attempt)]
         if changed is not None:
@@ -266,8 +266,8 @@ class ResponseCache:
 _spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time
 
 
-def _as_json(value: dict[str, Any]) -> str:
-    text = value.text() if isinstance(value, JsonBody) else _spaced_json(value)
+def _as_json(value: Any, encode: Callable[[Any], str]) -> str:
+    text = encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair in a prompt: only its escape can be kept
@@ -306,7 +306,7 @@ def create_or_check(path: Path) -> None:
 
 
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
-    """Each way in which requests to this endpoint and model were changed, as `openai_api.request_keys` takes them."""
+    """Each way in which requests to this endpoint and model were changed."""
     query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
     return [json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)]
 

@@ -34,10 +34,9 @@ from eval_factory.core.secrets import Redactor, first_secret, secret_in, variabl
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 
-RENEW_BEFORE_S = 60.0
-"""A token is renewed so long before it expires: a request that is under way must not outlive it."""
-MAX_PART_OF_LIFETIME = 0.25
-"""It is renewed no longer before its end than this part of its life: one of 30 s would be renewed at each request."""
+RENEW_BEFORE_S, MAX_PART_OF_LIFETIME = 60.0, 0.25
+"""A token is renewed so long before it expires, for a request that is under way must not outlive it; but no longer
+before than this part of its life: one of 30 s would be renewed at each request."""
 MAX_LIFETIME_S = 24 * 3600.0
 """Whatever the service, or a file, says."""
 MAX_FILE_BYTES = 65536
@@ -46,8 +45,6 @@ TOKEN_TIMEOUT_S = 20.0
 LOCK_TIMEOUT_S = 60.0
 REASON_LIMIT = 200
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
 _TOKEN_RETRIES = Retry(
     total=2, read=False, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=None,
     raise_on_status=False,
@@ -102,9 +99,8 @@ class OAuthSignIn(SignIn):
         self._id, self._secret, url, own_scope = (secret_in(env, name) for name in self._names.values())
         self._url, self._scope = url or oauth.token_url, own_scope or oauth.scope
         self._file = token_file(oauth, env, folder)
-        self._redactor, self._say = redactor, say
+        self._redactor, self._say, self._lock = redactor, say, threading.Lock()
         self._token: _Token | None = None
-        self._lock = threading.Lock()
         if self._secret:
             redactor.learn(self._secret)
 
@@ -164,15 +160,14 @@ class OAuthSignIn(SignIn):
             )
         if urlsplit(self._url).hostname in _LOOPBACK:
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")  # oauthlib asks over https only
+        self._status, proxy = "", proxy_for(self._url)
         session = OAuth2Session(client=BackendApplicationClient(client_id=self._id, scope=self._scope))
-        session.hooks["response"].append(self._refuse_another_host)
+        session.hooks["response"].append(self._look_at)
         session.mount(self._url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
-        statuses: list[int] = []
-        session.register_compliance_hook("access_token_response", lambda reply: _with_status(reply, statuses))
         try:
             answer = session.fetch_token(
                 self._url, client_id=self._id, client_secret=self._secret, timeout=TOKEN_TIMEOUT_S,
-                proxies=_proxies(self._url), verify=certificates()[0],
+                proxies={urlsplit(self._url).scheme: proxy} if proxy else {}, verify=certificates()[0],
             )  # fmt: skip
             value = answer["access_token"]
             lifetime = float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
@@ -183,20 +178,18 @@ class OAuthSignIn(SignIn):
         except requests.RequestException:
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
-            status = f"HTTP {statuses[-1]}: " if statuses else ""
-            raise self._error(f"{status}{_told_by(error)}") from None
+            raise self._error(f"{self._status}{_told_by(error)}") from None
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
-        if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-            raise self._error("the token endpoint's answer holds no token")
-        if not 0 < lifetime < math.inf:
+        if not isinstance(value, str) or not value.isascii() or not value.isprintable() or not 0 < lifetime < math.inf:
             raise self._error("the token endpoint's answer holds no token that lives")
         lifetime = min(lifetime, MAX_LIFETIME_S)
         return _Token(value, time.time() + lifetime, lifetime)
 
-    def _refuse_another_host(self, reply: Any, **_: object) -> None:
-        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on."""
+    def _look_at(self, reply: Any, **_: object) -> None:
+        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on to another host."""
+        self._status = f"HTTP {reply.status_code}: "
         target = urljoin(reply.url, reply.headers.get("Location", ""))
         if reply.is_redirect and origin_of(target) != origin_of(reply.url):
             raise self._error(f"the token endpoint redirects to another host ({target}); nothing was sent there")
@@ -223,16 +216,6 @@ def _reason_of(error: BaseException) -> object:
             break
         error = inner
     return error
-
-
-def _proxies(url: str) -> dict[str, str]:
-    proxy = proxy_for(url)
-    return {urlsplit(url).scheme: proxy} if proxy else {}
-
-
-def _with_status(reply: Any, statuses: list[int]) -> Any:
-    statuses.append(reply.status_code)
-    return reply
 
 
 def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:

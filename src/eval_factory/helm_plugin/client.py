@@ -33,7 +33,6 @@ from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.openai_api import JsonBody
 from eval_factory.endpoint.replies import (
     Changes,
     EndpointGone,
@@ -75,7 +74,7 @@ class _KeyedRequest:
     """A request's body with its keys. Each key is made once: it takes a hash of the whole prompt."""
 
     def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
-        self.body = JsonBody(body)
+        self.body = body
         self.key = settings.key_of(body, random)
         self._settings, self._random = settings, random
         self._changed: dict[frozenset[tuple[str, str | None]], _KeyedRequest] = {}

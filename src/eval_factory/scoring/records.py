@@ -58,7 +58,8 @@ class KeptAnswers:
     def to(self, state: output.RequestState) -> CachedAnswer | None:
         """None where it failed, or is not there any more."""
         body = self.model.body_of(state.request)
-        keys = openai_api.request_keys(self.model.url, body, state.request.get("random"), self.variants)
+        bodies = [body, *(openai_api.changed(body, one) for one in self.variants if one.keys() <= body.keys())]
+        keys = (self.model.key_of(one, state.request.get("random")) for one in bodies)
         return next((self.answers[kept] for kept in keys if kept in self.answers), None)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:

@@ -19,7 +19,7 @@ from eval_factory.core.bridge import map_at_once
 from eval_factory.core.budget import Budget, Purse
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
-from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session
@@ -284,7 +284,7 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
     )  # nothing was answered to the request as it was
     assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
     assert response_cache.read_changes(tmp_path / "cache.db", url, "another") == []
-    keys = list(openai_api.request_keys(url, asked_as_it_was.body, None, [{"temperature": None}]))
+    keys = [asked_as_it_was.key, asked_as_it_was.with_changes({"temperature": None}).key]
     assert [row["key"] for row in journal.read_answers(tmp_path / "cache.db")] == keys[1:]
     outcomes = [(row["key"], row["outcome"]) for row in journal.read_attempts(tmp_path / "cache.db")]
     assert outcomes == [(keys[0], "refused"), (keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.openai_api import JsonBody, json_text
+from eval_factory.endpoint.openai_api import json_text
 
 REQUEST: dict[str, Any] = {
     "prompt": "p", "messages": None, "temperature": 0.0, "num_completions": 1, "max_tokens": 7, "stop_sequences": [],
@@ -253,34 +252,6 @@ def test_a_completion_is_all_that_is_read_of_an_answer() -> None:
         openai_api.completion_of({}, "completions")
 
 
-def test_the_keys_of_a_request_begin_with_its_own() -> None:
-    variants = [{"temperature": None}, {"stop": None}, {"temperature": None, "top_p": None}]
-    without = {name: value for name, value in body().items() if name != "temperature"}
-    keys = list(openai_api.request_keys("u", body(), "1", variants))
-    assert keys[:2] == [openai_api.request_key("u", body(), "1"), openai_api.request_key("u", without, "1")]
-    assert len(set(keys)) == len(keys) == 3  # of `stop` this request has none
-
-
 def test_the_text_is_compact_and_keeps_order_and_letters() -> None:
     body = {"model": "m", "a": [1, {"b": 'ü\n"\ud800'}]}
-    assert json_text(body) == json_text(JsonBody(body)) == '{"model":"m","a":[1,{"b":"ü\\n\\"\ud800"}]}'
-
-
-def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-
-    def noted(value: object) -> str:
-        made.append(value)
-        return json.dumps(value)
-
-    monkeypatch.setattr(openai_api, "_compact_json", noted)
-    body = JsonBody(model="m")
-    assert body.text() == json_text(body) == body.text() == '{"model": "m"}'
-    assert len(made) == 1
-    assert json_text({"model": "m"}) == '{"model": "m"}'
-    assert len(made) == 2
-
-
-def test_it_is_a_body_like_any_other() -> None:
-    assert JsonBody(model="m") == {"model": "m"}
-    assert json.loads(json.dumps({"body": JsonBody(model="m")})) == {"body": {"model": "m"}}
+    assert json_text(body) == '{"model":"m","a":[1,{"b":"ü\\n\\"\ud800"}]}'

@@ -53,7 +53,7 @@ def test_a_body_that_python_cannot_take_apart_is_text(tmp_path: Path, body: str)
         connection.execute("UPDATE responses SET response = ?", (body,))
     connection.close()
     (found,) = journal.typed_answers(kept.path)
-    assert (found.request, found.response, found.tokens) == ('{"prompt": "p"}', body, (None, None))
+    assert (found.request, found.response, found.tokens) == ('{"prompt":"p"}', body, (None, None))
 
 
 def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> None:
