@@ -22,15 +22,7 @@ from urllib3.util import Url, parse_url
 from eval_factory import __version__
 from eval_factory.core import bridge
 from eval_factory.core.proxies import certificates, proxy_for, tls_context
-from eval_factory.endpoint.http_wire import (
-    CUT,
-    WANTS_TLS,
-    Hold,
-    Reply,
-    TransportError,
-    Wire,
-    tls_failed,
-)
+from eval_factory.endpoint.http_wire import CUT, WANTS_TLS, Hold, Reply, TransportError, Wire, tls_failed
 from eval_factory.endpoint.openai_api import json_text
 
 CONNECT_TIMEOUT_S = 10.0
@@ -42,7 +34,6 @@ MAX_ANSWERS = 100
 MAX_IDS = 10_000
 """An answer that comes late comes soon: so many of the last ids are known."""
 PROXY_LOGIN = 407
-
 TOO_LATE = "no whole answer within {:g} s"
 NOT_IN_TIME = "no connection in time"
 STRAY = "an answer came that was given before, to another question"
@@ -313,21 +304,16 @@ async def _speaks_tls(origin: _Origin) -> bool:
     """Most servers of TLS hang up on whoever speaks plain HTTP."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
-    wire = Wire()
     try:
         with _Deadline(TLS_TRIED_S, lambda: TransportError(NOT_IN_TIME)):
-            await _connect(wire, origin.host, origin.port)
-            await wire.speak_tls(context, origin.host)
-            return True
-    except (OSError, TransportError):
+            _, writer = await asyncio.open_connection(origin.host, origin.port, ssl=context)
+        writer.transport.abort()
+    except (OSError, UnicodeError, TransportError):
         return False
-    finally:
-        wire.close()
+    return True
 
 
-@lru_cache(64)
-def _parsed(url: str) -> Url:
-    return parse_url(url)
+_parsed = lru_cache(64)(parse_url)
 
 
 @lru_cache(64)
