@@ -26,10 +26,9 @@ from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
-from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure
+from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure, messages_together
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
-from eval_factory.endpoint.stop_messages import messages_together
 
 
 class FirstRequests:

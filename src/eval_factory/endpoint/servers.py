@@ -18,8 +18,8 @@ from eval_factory.core.urls import reached, request_url
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
 from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Ticket
+from eval_factory.endpoint.replies import StopMessages, messages_of
 from eval_factory.endpoint.sign_in import SignIn, sign_in
-from eval_factory.endpoint.stop_messages import StopMessages, messages_of
 
 FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0
 """For how long a server that failed is asked nothing."""

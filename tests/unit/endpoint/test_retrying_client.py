@@ -23,12 +23,12 @@ from eval_factory.endpoint.replies import (
     LimitReached,
     NoneAnswered,
     RequestFailed,
+    StopMessages,
     described_changes,
 )
 from eval_factory.endpoint.retrying_client import FirstRequests, OutageDetector, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
-from eval_factory.endpoint.stop_messages import StopMessages
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.endpoint.stop_messages import messages_of
+from eval_factory.endpoint.replies import messages_of
 from unit.builders import endpoint_settings
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
