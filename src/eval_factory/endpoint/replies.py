@@ -14,23 +14,21 @@ from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.proxies import proxy_variable
 from eval_factory.core.secrets import Redactor, secret_in
-from eval_factory.core.urls import API_PATHS
+from eval_factory.core.urls import base_of
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
 
 ERROR_TEXT_LIMIT = foreign_text.LONGEST
-MAX_TOKEN = 256
-"""Bytes of one token of an answer; letters that JSON writes as escapes, and white space, take the most."""
-MAX_TOKEN_WITH_LOGPROBS = 2 << 10
-"""The same with its log probability, and those of its rivals."""
+MAX_TOKEN, MAX_TOKEN_WITH_LOGPROBS = 256, 2 << 10
+"""Bytes of one token of an answer, where JSON writes it with escapes; with its log probability, and its rivals'."""
 MAX_REST = 4 << 20
 """Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
 MAX_ERROR = 1 << 20
 """Bytes of an error that is looked into."""
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
-"""The last is in ASCII that is written as UTF-16 or UTF-32."""
+"""Without these each text stands in a document letter for letter; the last is in ASCII that is written as UTF-16."""
 
 
 class ReplyReader:
@@ -49,7 +47,8 @@ class ReplyReader:
             # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else is changed:
             # what looks like a key may be the model's answer.
             answer = openai_api.parse_answer(reply.data)
-            if not _is_plain(reply.data) or self._redactor.finds(reply.data.decode("ascii")):
+            is_plain = reply.data.isascii() and not any(mark in reply.data for mark in _OF_ESCAPES)
+            if not is_plain or self._redactor.finds(reply.data.decode("ascii")):
                 answer = self._redactor.tree(answer, known_only=True)
             return openai_api.completion_of(answer, self._type)
         except RecursionError as error:
@@ -66,10 +65,6 @@ class ReplyReader:
                 return json.dumps(safe, ensure_ascii=False)
         return self._redactor.text(reply.text())
 
-    def changes_wanted(self, reply: Reply, sent: Mapping[str, Any]) -> dict[str, str | None]:
-        """The change of the request `sent` that an error asks for, if any."""
-        return changes_asked_for(self.shown(reply)[:ERROR_TEXT_LIMIT], sent)
-
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
         if len(reply.data) > MAX_ERROR:
@@ -80,11 +75,6 @@ class ReplyReader:
         if said is None:
             said = foreign_text.plain(self._redactor.text(reply.text()))
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
-
-
-def _is_plain(data: bytes) -> bool:
-    """Whether each text in a JSON document stands there letter for letter, and none has an escape of any kind."""
-    return data.isascii() and not any(mark in data for mark in _OF_ESCAPES)
 
 
 def largest_answer(body: Mapping[str, Any]) -> int:
@@ -109,16 +99,6 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | No
         return {}
     quoted = [name for name in OPTIONAL_PARAMS if f"'{name}'" in error or f'"{name}"' in error]
     return dict.fromkeys([name for name in quoted if name in sent][:1])
-
-
-def described_changes(changes: Changes) -> tuple[str, ...]:
-    """The changes in words."""
-    return tuple(
-        f"the endpoint refuses {name}: it was left out, the model's own default was used"
-        if new is None
-        else f"the endpoint takes {new} in place of {name}"
-        for name, new in changes.items()
-    )
 
 
 class RequestFailed(Exception):
@@ -171,6 +151,14 @@ class StopMessages:
     """The address that is asked, redacted."""
     key_name: str | None
     """The variable whose key is sent."""
+
+    @classmethod
+    def of(cls, settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
+        return cls(settings, url, next((name for name in settings.key_names if secret_in(env, name)), None))
+
+    def of_all(self, urls: Sequence[str]) -> StopMessages:
+        """About all servers of the endpoint."""
+        return replace(self, url=_listed(urls))
 
     def refused(self, status: int, said: str) -> str:
         """Of the key (401, 403), or of the address or the model (404)."""
@@ -249,17 +237,9 @@ class StopMessages:
     def _with_v1(self) -> str:
         """Most servers answer under /v1, and print their address without it."""
         parts = urlsplit(self.url)
-        path = parts.path
-        for known in API_PATHS.values():
-            path = path.removesuffix(known)
-        if path.strip("/"):
+        if urlsplit(base_of(self.url)).path.strip("/"):
             return ""
         return f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
-
-
-def messages_together(messages: Sequence[StopMessages]) -> StopMessages:
-    """The messages about all servers of an endpoint."""
-    return replace(messages[0], url=_listed([one.url for one in messages]))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -269,9 +249,3 @@ def _listed(names: Sequence[str]) -> str:
 
 def _it_says(said: str) -> str:
     return f"\n  it says: {said}" if said else ""
-
-
-def messages_of(settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
-    """`url`: the address that is asked, redacted."""
-    sent = next((name for name in settings.key_names if secret_in(env, name)), None)
-    return StopMessages(settings, url, sent)

@@ -26,7 +26,7 @@ from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
-from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure, messages_together
+from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 
@@ -96,20 +96,16 @@ REFUSALS_IN_A_ROW = 20
 and one prompt in two may be moderated: that is twenty in a row once in a million."""
 _TOO_MANY_REQUESTS = 429
 TOO_MANY = frozenset({_TOO_MANY_REQUESTS, 503, 529})
-BACKOFF_FACTOR_S = 0.5
-BACKOFF_MAX_S = 60.0
+BACKOFF_FACTOR_S, BACKOFF_MAX_S = 0.5, 60.0
 SILENCE_FACTOR = 4
 """Where not a byte came: with five retries, the pauses are a minute together, and a server may restart in it."""
 OUTAGE_PAUSE_MAX_S = 10.0
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
-NVCF_MAX_HOLD_S = 300
-NVCF_FIRST_PAUSE_S = 0.25
-NVCF_MAX_PAUSE_S = 5.0
+NVCF_MAX_HOLD_S, NVCF_FIRST_PAUSE_S, NVCF_MAX_PAUSE_S = 300, 0.25, 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
-
 HELD_BACK = "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
 
 
@@ -190,7 +186,8 @@ class RetryingClient:
             first: so many first requests that all fail stop the run; 0: nothing does.
             budget: is asked before each request that is sent; None: there is no limit.
         """
-        self._servers, self._messages = servers, messages_together([server.messages for server in servers.all])
+        self._servers = servers
+        self._messages = servers.all[0].messages.of_all([server.messages.url for server in servers.all])
         self._redactor, self._use_nvcf = servers.redactor, settings.use_nvcf
         self._timeout_s = servers.all[0].transport.timeout_s
         self._reader = replies.ReplyReader(self._redactor, settings.endpoint_type)
@@ -306,7 +303,8 @@ class RetryingClient:
             sent = openai_api.changed(body, changes) if changes else body
             reply = self._send(sent, turn.server, refused)
             try:
-                wanted = self._reader.changes_wanted(reply, sent) if reply.status == 400 else {}
+                error = self._reader.shown(reply)[: replies.ERROR_TEXT_LIMIT] if reply.status == 400 else ""
+                wanted = replies.changes_asked_for(error, sent)
                 if not wanted:
                     answer = self._usable(reply, sent, turn)
                     self._changes.update(own_changes)

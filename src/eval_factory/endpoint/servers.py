@@ -18,7 +18,7 @@ from eval_factory.core.urls import reached, request_url
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
 from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Ticket
-from eval_factory.endpoint.replies import StopMessages, messages_of
+from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
 FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0
@@ -196,7 +196,7 @@ def servers_of(
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
         made.append(
             Server(
-                settings, url, transport, messages_of(settings, redactor.text(url), env), name=name,
+                settings, url, transport, StopMessages.of(settings, redactor.text(url), env), name=name,
                 admission=shared(limit), has_answered=has_answered,
             )
         )  # fmt: skip

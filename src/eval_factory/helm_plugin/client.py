@@ -39,7 +39,6 @@ from eval_factory.endpoint.replies import (
     EndpointUnusable,
     LimitReached,
     RequestFailed,
-    described_changes,
 )
 from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
@@ -257,7 +256,7 @@ class Endpoint:
 
     def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
         """Put the answer into the cache, under the request that was answered; returns its key."""
-        changes, adjustments, changed = answered.changes, described_changes(answered.changes), None
+        changes, adjustments, changed = answered.changes, _described(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
             changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
@@ -354,6 +353,16 @@ _REQUEST_FIELDS = (
     "prompt", "messages", "temperature", "num_completions", "max_tokens", "stop_sequences", "echo_prompt", "top_p",
     "presence_penalty", "frequency_penalty",
 )  # fmt: skip
+
+
+def _described(changes: Changes) -> tuple[str, ...]:
+    """The changes in words."""
+    return tuple(
+        f"the endpoint refuses {name}: it was left out, the model's own default was used"
+        if new is None
+        else f"the endpoint takes {new} in place of {name}"
+        for name, new in changes.items()
+    )
 
 
 def _say(line: str) -> None:
