@@ -96,15 +96,12 @@ class EndpointSettings:
 
     def to_args(self) -> dict[str, Any]:
         """As plain values for YAML, in the order of the fields."""
-        args: dict[str, Any] = {}
-        for field in fields(EndpointSettings):
-            value = getattr(self, field.name)
-            if field.name == "servers" and not value:
-                continue  # one server, as before there were several
-            if isinstance(value, (OAuthSettings, openai_api.Adapter)):
-                value = dict(vars(value))
-            args[field.name] = list(value) if isinstance(value, tuple) else value
-        return args
+        args = {field.name: getattr(self, field.name) for field in fields(EndpointSettings)}
+        if not self.servers:
+            del args["servers"]  # one server, as before there were several
+        records = (OAuthSettings, openai_api.Adapter)
+        args |= {name: dict(vars(value)) for name, value in args.items() if isinstance(value, records)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in args.items()}
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:

@@ -18,9 +18,7 @@ from eval_factory.core.thinking import Split, split_thinking
 
 KEY_VERSION = 1
 CHAT = "chat"
-FILTERED = "content_filter"
-_FAILED = "error"
-CUT_OFF = "length"
+FILTERED, CUT_OFF = "content_filter", "length"
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
@@ -123,16 +121,11 @@ def parse_answer(data: bytes) -> Any:
     """
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
-        answer = _STRICT_JSON.decode(text)
+        answer = parse_cached(text)
         is_plain = text.isascii() or not re.search(_SURROGATE, text)
         return answer if is_plain and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
-
-
-def parse_cached(text: str) -> Any:
-    """An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
-    return _STRICT_JSON.decode(text)
 
 
 def _finite(digits: str) -> float:
@@ -142,7 +135,8 @@ def _finite(digits: str) -> float:
     return number
 
 
-_STRICT_JSON = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)  # made once: it takes time
+parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).decode  # made once: it takes time
+"""An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -182,39 +176,29 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
 
 def _in_order(choices: list[Any]) -> list[Any]:
     """By their indices, which need not be the order in which they stand; as they stand where these say nothing."""
-    if len(choices) == 1:
-        return choices
-    indices = [choice.get("index") for choice in choices]
-    if any(type(index) is not int for index in indices) or len(set(indices)) < len(indices):
-        return choices
-    return sorted(choices, key=lambda choice: choice["index"])
+    indices = {index for choice in choices if type(index := choice.get("index")) is int}
+    return choices if len(indices) < len(choices) else sorted(choices, key=lambda choice: choice["index"])
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     """Raises UnusableAnswer where the provider failed half-way: it says so inside the choice, or leaves it bare."""
     field = "message" if endpoint_type == CHAT else "text"
-    if choice.get("error") or choice.get("finish_reason") == _FAILED:
+    if choice.get("error") or choice.get("finish_reason") == "error":
         raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
     if choice.get(field) is None and choice.get("finish_reason") != FILTERED:  # a filter may withhold the whole field
         raise UnusableAnswer(f"a choice holds no {field}")
-    if endpoint_type == CHAT:
-        message = choice.get("message") or {}
-        text = _text_of(message.get("content"))
-        reasoning = message.get("reasoning_content") or message.get("reasoning")
-        tokens: tuple[tuple[str, float], ...] = ()
-    else:
-        text = _text_of(choice.get("text"))
-        reasoning = None
-        tokens = _tokens_of(choice.get("logprobs"))
-    return Choice(text, choice.get("finish_reason"), reasoning if isinstance(reasoning, str) else None, tokens)
+    is_chat = endpoint_type == CHAT
+    said = choice.get("message") or {} if is_chat else {"content": choice.get("text")}
+    reasoning = said.get("reasoning_content") or said.get("reasoning")
+    tokens = () if is_chat else _tokens_of(choice.get("logprobs"))
+    text, reason = _text_of(said.get("content")), choice.get("finish_reason")
+    return Choice(text, reason, reasoning if isinstance(reasoning, str) else None, tokens)
 
 
 def _text_of(content: Any) -> str:
     """Text, null (empty), or a list of parts of which the text ones count."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
+    if content is None or isinstance(content, str):
+        return content or ""
     return "".join(part.get("text") or "" for part in content)
 
 
@@ -240,7 +224,7 @@ class Completion:
     body: dict[str, Any]
     choices: tuple[Choice, ...]
     tokens: tuple[int | None, int | None]
-    """As `usage_of` gives them."""
+    """As `tokens_of` gives them."""
 
     @property
     def size(self) -> int:

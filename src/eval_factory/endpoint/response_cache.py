@@ -22,6 +22,8 @@ from eval_factory.endpoint import openai_api
 
 Statement = tuple[str, tuple[Any, ...]]
 """SQL, and what its placeholders stand for."""
+Changed = tuple[str, Mapping[str, str | None]]
+"""URL of an endpoint, and how a request to it was changed before it was answered."""
 
 
 class _Job:
@@ -170,15 +172,6 @@ class Answer:
         return openai_api.tokens_of(self.response)
 
 
-@dataclass(frozen=True)
-class RequestChanges:
-    """How requests to one endpoint and model were changed before they were answered."""
-
-    url: str
-    model_id: str
-    changes: Mapping[str, str | None]
-
-
 class DamagedCacheError(Exception):
     """The file is no cache of ours, or cannot be read as one."""
 
@@ -187,10 +180,8 @@ class ResponseCache:
     """Any thread may read and write; the folder's lock keeps other processes out."""
 
     def __init__(self, path: Path, run_id: str) -> None:
-        self.path = path
-        self._run_id = run_id
+        self.path, self._run_id, self._readers = path, run_id, threading.local()
         create_or_check(path)
-        self._readers = threading.local()
         writer = _connect(path, check_same_thread=False)
         self._keys = {row[0] for row in writer.execute("SELECT key FROM responses")}
         self._writer = GroupCommit(writer)
@@ -201,8 +192,7 @@ class ResponseCache:
     def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
         """(response, latency in seconds, time of creation) of an answered request.
 
-        Raises:
-            openai_api.UnusableAnswer: an older version stored what is no JSON.
+        Raises openai_api.UnusableAnswer: an older version stored what is no JSON.
         """
         if key not in self._keys:
             return None
@@ -219,10 +209,8 @@ class ResponseCache:
         """How long the earlier runs asked, each from its first request to its last answer."""
         return float(self._reader().execute(_SECONDS_BEFORE, (self._run_id,)).fetchone()[0])
 
-    def save(
-        self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None, server: str | None = None
-    ) -> None:
-        """Store an answer, and with which changes its request was answered; returns when it is committed.
+    def save(self, answer: Answer, attempt: Attempt, changed: Changed | None = None, server: str | None = None) -> None:
+        """Store an answer, and how its request was changed; returns when it is committed.
 
         `server`: the URL of the one that answered, where there are several.
         """
@@ -231,7 +219,7 @@ class ResponseCache:
         insert = "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)"
         statements = [(insert, tuple(columns.values())), self._attempt(attempt)]
         if changed is not None:
-            row = (changed.url, changed.model_id, json.dumps(dict(changed.changes), sort_keys=True))
+            row = (changed[0], answer.model_id, json.dumps(dict(changed[1]), sort_keys=True))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
         if server is not None:
             statements += [(_SERVERS, ()), ("INSERT OR REPLACE INTO answered_at VALUES (?, ?)", (answer.key, server))]

@@ -33,13 +33,12 @@ class Server:
     """One of them; `Servers` changes it."""
 
     def __init__(
-        self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, *, name: str = "",
-        admission: Admission | None = None, has_answered: bool = False,
+        self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, name: str = "",
+        admission: Admission | None = None, *, has_answered: bool = False,
     ) -> None:  # fmt: skip
         """
         Args:
-            url: where requests are sent.
-            name: its URL as the configuration has it.
+            url: where requests are sent; `name`: as the configuration has it.
             admission: lets its requests through; None: within the settings' limits, for this client alone.
             has_answered: it is known to be there, and to take the key and the model.
         """
@@ -47,11 +46,8 @@ class Server:
         self.admission = admission or LocalAdmission(settings.limit)
         self.has_answered, self.is_patient = has_answered, True
         """Patient: a 429 costs no retry for a while."""
-        self.refusals = 0
-        """Without an answer between."""
-        self.under_way = 0
-        self.failures = 0
-        """Without an answer between; those of requests that were under way together are one."""
+        self.under_way = self.refusals = self.failures = 0
+        """Refusals and failures: without an answer between; failures of requests under way together are one."""
         self.limit = AdaptiveLimit(settings.parallelism)
         self.failed_at = self.absent_until = self.paused_until = 0.0
         """By the monotonic clock. The pause is one that it asked for: an answer does not end it."""
@@ -69,9 +65,7 @@ class Server:
     def tolerates_limit(self, first: float) -> bool:
         """Whether one more 429 costs no retry. `first`: when this request met its first one (monotonic)."""
         now = time.monotonic()
-        since = self._limited_since
-        if since is None:
-            since = self._limited_since = now
+        since = self._limited_since = now if self._limited_since is None else self._limited_since
         return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
 
     def answered(self) -> None:
@@ -124,9 +118,6 @@ class Servers:
     def _next(self, avoid: Server | None) -> Server:
         """The server with the fewest requests under way; in turn where several have as few."""
         with self._lock:
-            if len(self.all) == 1:
-                self.all[0].under_way += 1
-                return self.all[0]
             now, turn, number = time.monotonic(), next(self._turns), len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)
@@ -162,9 +153,8 @@ class Servers:
 
     def stop(self) -> None:
         """No request will be sent any more."""
-        for admission in (self._together, *(server.admission for server in self.all)):
-            if admission is not None:
-                admission.stop()
+        for one in filter(None, (self._together, *(server.admission for server in self.all))):
+            one.stop()
 
 
 def servers_of(
@@ -194,10 +184,8 @@ def servers_of(
     for (base, name), limit in zip(bases, names or [together], strict=True):
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
+        messages, admission = StopMessages.of(settings, redactor.text(url), env), shared(limit)
         made.append(
-            Server(
-                settings, url, transport, StopMessages.of(settings, redactor.text(url), env), name=name,
-                admission=shared(limit), has_answered=has_answered,
-            )
-        )  # fmt: skip
+            Server(settings, url, transport, messages, name=name, admission=admission, has_answered=has_answered)
+        )
     return Servers(made, signed, redactor, shared(together) or LocalAdmission(settings.limit) if names else None)

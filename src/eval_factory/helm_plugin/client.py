@@ -40,7 +40,7 @@ from eval_factory.endpoint.replies import (
     LimitReached,
     RequestFailed,
 )
-from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
+from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
@@ -259,7 +259,7 @@ class Endpoint:
         changes, adjustments, changed = answered.changes, _described(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
-            changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
+            changed = self._settings.url, changes
             self._tell_once(adjustments)
         took = answered.started, answered.latency_s
         answer = Answer(

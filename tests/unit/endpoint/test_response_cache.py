@@ -98,13 +98,9 @@ def test_how_requests_were_changed_is_kept_once_and_by_endpoint(tmp_path: Path) 
     path = tmp_path / "cache.db"
     kept = response_cache.ResponseCache(path, "run")
     for key in ("a", "b"):
-        kept.save(
-            answer(key), attempt(key), response_cache.RequestChanges("u", "m", {"temperature": None, "top_p": None})
-        )
-    kept.save(
-        answer("c"), attempt("c"), response_cache.RequestChanges("u", "m", {"max_tokens": "max_completion_tokens"})
-    )
-    kept.save(answer("d"), attempt("d"), response_cache.RequestChanges("v", "m", {"stop": None}))
+        kept.save(answer(key), attempt(key), ("u", {"temperature": None, "top_p": None}))
+    kept.save(answer("c"), attempt("c"), ("u", {"max_tokens": "max_completion_tokens"}))
+    kept.save(answer("d"), attempt("d"), ("v", {"stop": None}))
     kept.close()
     assert response_cache.read_changes(path, "u", "m") == [
         {"temperature": None, "top_p": None}, {"max_tokens": "max_completion_tokens"},
@@ -119,7 +115,7 @@ def test_a_file_of_an_older_version_gets_what_is_new(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE request_changes")
     kept = response_cache.ResponseCache(path, "run")
-    kept.save(answer("a"), attempt("a"), response_cache.RequestChanges("u", "m", {"stop": None}))
+    kept.save(answer("a"), attempt("a"), ("u", {"stop": None}))
     kept.close()
     assert response_cache.read_changes(path, "u", "m") == [{"stop": None}]
 

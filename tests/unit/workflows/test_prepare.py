@@ -25,7 +25,7 @@ from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.data import run_data
 from eval_factory.data import run_data as placing
 from eval_factory.data.sources import Sources
-from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, ResponseCache
+from eval_factory.endpoint.response_cache import Answer, Attempt, Changed, ResponseCache
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
@@ -158,10 +158,10 @@ def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:
 
 
 LOG = logging.getLogger("test")
-CHANGES = RequestChanges("http://h/v1", "m", {"max_tokens": "max_completion_tokens"})
+CHANGES = ("http://h/v1", {"max_tokens": "max_completion_tokens"})
 
 
-def keep(folder: Path, *keys: str, changed: RequestChanges | None = None) -> RunDir:
+def keep(folder: Path, *keys: str, changed: Changed | None = None) -> RunDir:
     folder.mkdir(parents=True, exist_ok=True)
     cache = ResponseCache(RunDir(folder).cache_db, "run")
     for number, key in enumerate(keys):
