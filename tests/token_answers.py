@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.proxies import CERTIFICATE_VARIABLES
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn
 
 TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}

@@ -159,7 +159,6 @@ class Transport:
             PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
         """
         self.timeout_s = timeout_s
-        """Of one attempt."""
         certificates()
         first = _Origin.of(url)
         self._origins = {(first.scheme, first.host, first.port): first}

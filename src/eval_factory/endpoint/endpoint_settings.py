@@ -10,16 +10,8 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from eval_factory.core.secrets import filled, variables_in
+from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint import openai_api
-
-
-@dataclass(frozen=True)
-class OAuthSettings:
-    """Which service gives tokens, and where it is when the environment does not say."""
-
-    service: str
-    token_url: str | None
-    scope: str | None
 
 
 @dataclass(frozen=True)
@@ -42,14 +34,12 @@ class EndpointSettings:
     """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's keys are made with it."""
     model_id: str
     endpoint_type: str
-    """chat or completions."""
     key_names: tuple[str, ...]
     """Environment variables to read the API key from; the first that is set counts."""
     request_timeout: float
     """Seconds of one attempt."""
     max_retries: int
     parallelism: int
-    """So many requests at once."""
     top_p: float | None = None
     use_nvcf: bool = False
     requests_per_minute: int | None = None
@@ -57,7 +47,6 @@ class EndpointSettings:
     stop_after_failures: int = 0
     """So many first requests that all fail stop the run, or the judge; 0: they never do."""
     oauth: OAuthSettings | None = None
-    """Signs in with tokens in place of an API key."""
     servers: tuple[str, ...] = ()
     """URLs of all servers, where several serve this model; `url` is the name that they have together."""
     adapter: openai_api.Adapter
@@ -105,10 +94,7 @@ class EndpointSettings:
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
-        """The record that `to_args` wrote, of this version or of one that did not know all the fields.
-
-        Raises TypeError: a field without a default is missing, or one is not known.
-        """
+        """The record that `to_args` wrote, of this version or of one that did not know all the fields."""
         oauth = args.get("oauth")
         parts = {
             "key_names": tuple(args["key_names"]),

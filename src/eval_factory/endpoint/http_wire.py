@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar, cast
+from typing import Any, ClassVar
 
 import httptools
 import urllib3
@@ -100,7 +100,6 @@ class Reply:
     """Names in small letters; of lines with the same name the last."""
     data: bytes
     hold: Hold = field(default_factory=Hold, compare=False)
-    """Ended by whoever has read it."""
 
     def text(self) -> str:
         return self.data.decode("utf-8", "replace")
@@ -112,10 +111,9 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.is_open = True
         self.answers = 0
-        """So many came."""
         self.has_begun = False
         """Whether the status of an answer came."""
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None
         self._came: asyncio.Future[None] | None = None
         """Of the request that is asked: something has to be done."""
 
@@ -128,16 +126,15 @@ class Wire(asyncio.Protocol):
         self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
         self._names: set[bytes] = set()
         self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
-        self._error: tuple[str, dict[str, bool]] | None = None
+        self._error: TransportError | None = None
         self._is_tunnel = tunnel
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_LENIENT)
         self._came = loop.create_future()
         try:
-            if self._transport is not None:
-                self._transport.write(request)
+            self._transport.write(request)
             await self._came
-            if not self._is_over and self._transport is not None:  # it is large
+            if not self._is_over:  # it is large
                 await hold.take()
                 self._may_be_large = True
                 self._came = loop.create_future()
@@ -145,13 +142,13 @@ class Wire(asyncio.Protocol):
                 if not self._is_over:
                     await self._came
             if self._error is not None:
-                raise TransportError(self._error[0], **self._error[1])
+                raise self._error
             self.answers += 1
         finally:
             self.has_begun = bool(self._parser.get_status_code())
-            self._came = None
-            del self._parser  # which refers to this: none of them has to wait for the garbage collector
-            if not self._is_whole or self._transport is None or self._transport.get_write_buffer_size():
+            self._came = self._error = None
+            del self._parser  # which refers to this, as the error does: none has to wait for the garbage collector
+            if not self._is_whole or self._transport.get_write_buffer_size():
                 self.is_open = False
 
     async def body(self, hold: Hold) -> bytes:
@@ -181,14 +178,14 @@ class Wire(asyncio.Protocol):
 
     async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Raises OSError: the other end does not, or cannot be trusted."""
-        loop, transport = asyncio.get_running_loop(), cast(asyncio.Transport, self._transport)
-        if isinstance(transport.get_extra_info("ssl_object"), ssl.SSLObject):
-            vars(transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so
-        self._transport = await loop.start_tls(transport, self, context, server_hostname=host)
+        if isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject):
+            vars(self._transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so
+        loop = asyncio.get_running_loop()
+        self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
 
     def is_usable(self) -> bool:
         """Whether the other end neither closed it nor said anything that nobody asked for."""
-        return self.is_open and not wait_for_read(self._transport.get_extra_info("socket"), timeout=0.0)  # type: ignore[union-attr]
+        return self.is_open and not wait_for_read(self._transport.get_extra_info("socket"), timeout=0.0)
 
     def close(self) -> None:
         self.is_open = False
@@ -198,7 +195,7 @@ class Wire(asyncio.Protocol):
     # asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         if self._came is None or self._is_over:  # nothing was asked that this would answer
@@ -223,7 +220,7 @@ class Wire(asyncio.Protocol):
         if self._is_over:
             self._tell()
         elif self.size > FREE_BODY and not self._may_be_large:
-            cast(asyncio.Transport, self._transport).pause_reading()
+            self._transport.pause_reading()
             self._tell()
 
     def eof_received(self) -> None:
@@ -285,8 +282,7 @@ class Wire(asyncio.Protocol):
 
     def _fail(self, message: str, **kind: bool) -> None:
         self.is_open = False
-        if self._error is None:
-            self._error = message, kind
+        self._error = self._error or TransportError(message, **kind)
 
     def _tell(self) -> None:
         if self._came is not None and not self._came.done():
@@ -296,7 +292,7 @@ class Wire(asyncio.Protocol):
         """Whoever hangs up while we send may have answered; asyncio does not look then."""
         with contextlib.suppress(OSError):
             while self._came is not None and not self._is_over:
-                piece = os.read(cast(asyncio.Transport, self._transport).get_extra_info("socket").fileno(), READ_SIZE)
+                piece = os.read(self._transport.get_extra_info("socket").fileno(), READ_SIZE)
                 if not piece:
                     return
                 self.data_received(piece)

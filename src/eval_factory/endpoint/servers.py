@@ -184,8 +184,6 @@ def servers_of(
     for (base, name), limit in zip(bases, names or [together], strict=True):
         url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
-        messages, admission = StopMessages.of(settings, redactor.text(url), env), shared(limit)
-        made.append(
-            Server(settings, url, transport, messages, name=name, admission=admission, has_answered=has_answered)
-        )
+        messages = StopMessages.of(settings, redactor.text(url), env)
+        made.append(Server(settings, url, transport, messages, name, shared(limit), has_answered=has_answered))
     return Servers(made, signed, redactor, shared(together) or LocalAdmission(settings.limit) if names else None)

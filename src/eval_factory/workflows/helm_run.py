@@ -126,9 +126,9 @@ def run_helm(
             "  run the same command again to go on"
         ) from None
     for service in evaluation.oauth_services():  # helm-run may have had new ones
-        from eval_factory.endpoint import sign_in
+        from eval_factory.core import token_file
 
-        context.redactor.learn(sign_in.cached_token(oauth_of(evaluation, service), context.env) or "")
+        context.redactor.learn(token_file.cached_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
     for place in blocked_places(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", place)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint.replies import StopMessages
 from unit.builders import endpoint_settings
 
