@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from typing_extensions import Self
 from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
@@ -29,10 +28,9 @@ CONNECT_TIMEOUT_S = 10.0
 OTHER_ADDRESS_S = 0.25
 """A host's next address is tried beside the one before after so long (RFC 8305)."""
 TLS_TRIED_S = 1.0
-MAX_ANSWERS = 100
-"""Of one connection: where an answer that nobody asked for got past all checks, no more than these are shifted."""
-MAX_IDS = 10_000
-"""An answer that comes late comes soon: so many of the last ids are known."""
+MAX_ANSWERS, MAX_IDS = 100, 10_000
+"""Of one connection: where an answer that nobody asked for got past all checks, no more are shifted; of the last ids
+so many are known: an answer that comes late comes soon."""
 PROXY_LOGIN = 407
 TOO_LATE = "no whole answer within {:g} s"
 NOT_IN_TIME = "no connection in time"
@@ -116,7 +114,7 @@ class _Origin:
     idle: list[Wire] = field(default_factory=list)
 
     @classmethod
-    def of(cls, url: str) -> Self:
+    def of(cls, url: str) -> _Origin:
         """Raises PrerequisiteError: the variables name no usable proxy."""
         parts, proxy = parse_url(url), proxy_for(url)
         return cls(*_address(parts), parse_url(proxy) if proxy else None)
@@ -151,12 +149,9 @@ class Transport:
     """Asks one endpoint, over as many connections as requests go on at once."""
 
     def __init__(self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None) -> None:
-        """
-        Args:
-            say: gets a message of what is odd about the answers, but no hindrance.
+        """`say`: gets a message of what is odd about the answers, but no hindrance.
 
-        Raises:
-            PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
+        Raises PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
         """
         self.timeout_s = timeout_s
         certificates()
@@ -232,11 +227,10 @@ class Transport:
                 self._on_new.add(hash(question))
             raise
         finally:
-            if wire is not None:
-                if wire.is_open and wire.answers < MAX_ANSWERS:
-                    origin.idle.append(wire)
-                else:
-                    wire.close()
+            if wire is not None and wire.is_open and wire.answers < MAX_ANSWERS:
+                origin.idle.append(wire)
+            elif wire is not None:
+                wire.close()
 
     async def _connected(self, origin: _Origin) -> Wire:
         wire = Wire()
@@ -291,10 +285,9 @@ class _LoginWantedError(Exception):
 
 
 async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
+    loop = asyncio.get_running_loop()
     try:
-        await asyncio.get_running_loop().create_connection(
-            lambda: wire, host, port, happy_eyeballs_delay=OTHER_ADDRESS_S
-        )
+        await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=OTHER_ADDRESS_S)
     except (OSError, UnicodeError) as error:
         raise TransportError("no connection could be made", unreachable=True) from error
 

@@ -53,7 +53,6 @@ class EndpointSettings:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Where requests go."""
         return self.servers or (self.url,)
 
     @property
@@ -66,10 +65,7 @@ class EndpointSettings:
         return variables_in([self.urls, self.adapter.params_to_add])
 
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """The fields of every request that hold secrets, filled in: they are sent, and stored nowhere.
-
-        Raises PrerequisiteError: a variable is not set, or holds what cannot be sent.
-        """
+        """Of every request: they are sent, and stored nowhere. Raises PrerequisiteError: one is not set."""
         added = self.adapter.params_to_add
         return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
 

@@ -101,9 +101,6 @@ class Reply:
     data: bytes
     hold: Hold = field(default_factory=Hold, compare=False)
 
-    def text(self) -> str:
-        return self.data.decode("utf-8", "replace")
-
 
 class Wire(asyncio.Protocol):
     """One connection: one request at a time, and its answer as llhttp finds it in what comes."""
@@ -124,10 +121,9 @@ class Wire(asyncio.Protocol):
         """
         loop = asyncio.get_running_loop()
         self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
-        self._names: set[bytes] = set()
+        self._names, self._is_tunnel = set[bytes](), tunnel
         self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
         self._error: TransportError | None = None
-        self._is_tunnel = tunnel
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_LENIENT)
         self._came = loop.create_future()
@@ -136,8 +132,7 @@ class Wire(asyncio.Protocol):
             await self._came
             if not self._is_over:  # it is large
                 await hold.take()
-                self._may_be_large = True
-                self._came = loop.create_future()
+                self._may_be_large, self._came = True, loop.create_future()
                 self._transport.resume_reading()
                 if not self._is_over:
                     await self._came
@@ -227,9 +222,8 @@ class Wire(asyncio.Protocol):
         """An answer that says nowhere how long it is ends with its connection; llhttp does not learn of that end."""
         self.is_open = False
         if self._came is not None and not self._is_over:
-            if self._has_head and not self._names & _LENGTHS:
-                self._is_whole = True
-            else:
+            self._is_whole = self._has_head and not self._names & _LENGTHS
+            if not self._is_whole:
                 self._fail(CUT, silent=not self._parser.get_status_code())
             self._tell()
 
@@ -238,11 +232,8 @@ class Wire(asyncio.Protocol):
         if isinstance(error, ConnectionError):
             self._read_the_rest()
         if self._came is not None and not self._is_over:
-            silent = not self._parser.get_status_code()
-            if isinstance(error, ssl.SSLError):
-                self._fail(tls_failed(error), unreachable=silent)
-            else:
-                self._fail(CUT, silent=silent)
+            silent, of_tls = not self._parser.get_status_code(), isinstance(error, ssl.SSLError)
+            self._fail(tls_failed(error) if of_tls else CUT, unreachable=silent and of_tls, silent=silent)
             self._tell()
 
     # llhttp calls these.
@@ -291,12 +282,10 @@ class Wire(asyncio.Protocol):
     def _read_the_rest(self) -> None:
         """Whoever hangs up while we send may have answered; asyncio does not look then."""
         with contextlib.suppress(OSError):
-            while self._came is not None and not self._is_over:
-                piece = os.read(self._transport.get_extra_info("socket").fileno(), READ_SIZE)
-                if not piece:
-                    return
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            while self._came is not None and not self._is_over and (piece := os.read(descriptor, READ_SIZE)):
                 self.data_received(piece)
 
 
-def tls_failed(error: Exception) -> str:
+def tls_failed(error: Exception | None) -> str:
     return f"TLS failed: {one_line(str(error))}\n{certificates_hint()}"

@@ -70,9 +70,8 @@ def _until(value: str | None) -> float | None:
         return None
     number = _number(value)
     if number is not None:
-        if number >= _EPOCH_MS:
-            return max(0.0, number / 1000 - time.time())
-        return max(0.0, number - time.time()) if number >= _EPOCH_S else number
+        seconds = number / 1000 if number >= _EPOCH_MS else number
+        return max(0.0, seconds - time.time()) if seconds >= _EPOCH_S else seconds
     if found := _DURATION.match(value):
         parts = zip(found.groups(), _DURATION_UNITS_S, strict=True)
         return sum(float(part) * unit for part, unit in parts if part is not None)
@@ -121,7 +120,7 @@ class AdaptiveLimit:
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self.allowed, self._last_decrease = most, float(most), 0.0
+        self._most, self.allowed, self._last_decrease = float(most), float(most), 0.0
 
     @property
     def slots(self) -> int:
@@ -135,7 +134,7 @@ class AdaptiveLimit:
 
     def answered(self) -> None:
         """One slot more for each round of answers."""
-        self.allowed = min(float(self._most), self.allowed + 1.0 / self.allowed)
+        self.allowed = min(self._most, self.allowed + 1.0 / self.allowed)
 
 
 class _Window:
@@ -203,13 +202,10 @@ class Limit(Generic[_Key]):
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
-        since = self._since.get(key)
-        if since is None:
-            return
-        now = self._clock()
-        self._at_once.too_many(since, now)
-        if pause is not None:
-            self._closed_until = max(self._closed_until, now + pause)
+        if key in self._since:
+            now = self._clock()
+            self._at_once.too_many(self._since[key], now)
+            self._closed_until = max(self._closed_until, now + (pause or 0.0))
 
     def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""
@@ -243,13 +239,6 @@ class Limit(Generic[_Key]):
 
 class Ticket(Future[Any]):
     """Of one request that waits: done once it is its turn, or nobody gives turns any more. The first answer counts."""
-
-    _numbers = itertools.count(1)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.number = next(Ticket._numbers)
-        """No other of this process has it."""
 
     def give(self, value: Any = None) -> None:
         with suppress(InvalidStateError):

@@ -82,8 +82,7 @@ def request_body(
 
 def changed(body: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[str, Any]:
     """A body with fields renamed, or left out (None), as an endpoint takes it."""
-    names = {name: changes.get(name, name) for name in body}
-    return {new: value for name, value in body.items() if (new := names[name]) is not None}
+    return {new: value for name, value in body.items() if (new := changes.get(name, name)) is not None}
 
 
 _sorted_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode

@@ -63,7 +63,7 @@ class ReplyReader:
             safe = self._redactor.tree(said)
             if safe != said:
                 return json.dumps(safe, ensure_ascii=False)
-        return self._redactor.text(reply.text())
+        return self._redactor.text(reply.data.decode("utf-8", "replace"))
 
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
@@ -73,7 +73,7 @@ class ReplyReader:
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))
         if said is None:
-            said = foreign_text.plain(self._redactor.text(reply.text()))
+            said = foreign_text.plain(self._redactor.text(reply.data.decode("utf-8", "replace")))
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
 
 
@@ -140,6 +140,7 @@ class TransientFailure(TransportError):
 
 
 SHOWN_CAUSES = 3
+_GOES_ON = "what was answered is kept: the same command goes on"
 
 
 @dataclass(frozen=True)
@@ -206,8 +207,7 @@ class StopMessages:
 
     def outage(self, error: str) -> str:
         answers = "answer" if len(self.settings.urls) > 1 else "answers"
-        advice = "what was answered is kept: the same command goes on"
-        return self.of_role(f"{self.url} no longer {answers}: {error}\n  {advice}")
+        return self.of_role(f"{self.url} no longer {answers}: {error}\n  {_GOES_ON}")
 
     def of_role(self, message: str) -> str:
         return message if self.settings.role == MODEL_ROLE else f"judge {self.settings.role}: {message}"
@@ -224,10 +224,9 @@ class StopMessages:
             return f"check that the client whose {self.settings.oauth.service} OAuth token was sent may use this model"
         if self.key_name is not None:
             sent = f"check the variable {self.key_name}: its key was sent, and has to be allowed to use this model"
-        elif self.settings.key_names:
-            sent = f"no key was sent: set {' or '.join(self.settings.key_names)}"
         else:
-            sent = "no key was sent"
+            names = " or ".join(self.settings.key_names)
+            sent = f"no key was sent: set {names}" if names else "no key was sent"
         if self.settings.role == MODEL_ROLE:
             return f"{sent} (target.api_endpoint.api_key names the variable)"
         own, role = next(iter(self.settings.key_names), None), self.settings.role

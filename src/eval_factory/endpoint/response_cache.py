@@ -124,10 +124,8 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused a
 """
 
 _SECONDS_BEFORE = """
-SELECT COALESCE(SUM(seconds), 0) FROM (
-    SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) AS seconds
-    FROM attempts WHERE run_id != ? GROUP BY run_id
-)
+SELECT COALESCE(SUM(seconds), 0) FROM (SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) AS seconds
+FROM attempts WHERE run_id != ? GROUP BY run_id)
 """
 _SERVERS = "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 """Only in the file of a run that asked several servers of one model."""
@@ -163,7 +161,6 @@ class Answer:
     response: Any
     """JSON bodies; as text where Python cannot take them apart: they are too deep, or hold numbers too long."""
     created: float
-    """Seconds since the epoch."""
     latency_s: float
 
     @property
@@ -190,10 +187,7 @@ class ResponseCache:
         return key in self._keys
 
     def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
-        """(response, latency in seconds, time of creation) of an answered request.
-
-        Raises openai_api.UnusableAnswer: an older version stored what is no JSON.
-        """
+        """(response, latency in seconds, time of creation). Raises UnusableAnswer: an older version stored no JSON."""
         if key not in self._keys:
             return None
         query = "SELECT response, latency_s, created FROM responses WHERE key = ?"
@@ -271,10 +265,7 @@ def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connectio
 
 
 def create_or_check(path: Path) -> None:
-    """Make the file, or make sure that it is ours.
-
-    Raises DamagedCacheError: it is another program's database, another version's, or no database.
-    """
+    """Raises DamagedCacheError: it is another program's database, another version's, or no database."""
     try:
         with closing(sqlite3.connect(path, timeout=30)) as connection:
             owner, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)

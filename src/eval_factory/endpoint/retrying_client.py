@@ -79,8 +79,7 @@ class OutageDetector:
         """One more attempt was in vain. Whether the endpoint is gone: often enough in a row, and for long enough."""
         with self._lock:
             now = time.monotonic()
-            if self._in_a_row == 0:
-                self._since = now
+            self._since = self._since if self._in_a_row else now
             self._in_a_row += 1
             most = self._max_unreachable if unreachable else self._max_without_answer
             return self._in_a_row >= most and now - self._since >= OUTAGE_S
@@ -94,8 +93,7 @@ OF_A_PROMPT = frozenset({403, 404})
 REFUSALS_IN_A_ROW = 20
 """So many without an answer between speak of the key or the model again. A refusal costs nothing but its instance,
 and one prompt in two may be moderated: that is twenty in a row once in a million."""
-_TOO_MANY_REQUESTS = 429
-TOO_MANY = frozenset({_TOO_MANY_REQUESTS, 503, 529})
+TOO_MANY = frozenset({429, 503, 529})
 BACKOFF_FACTOR_S, BACKOFF_MAX_S = 0.5, 60.0
 SILENCE_FACTOR = 4
 """Where not a byte came: with five retries, the pauses are a minute together, and a server may restart in it."""
@@ -118,7 +116,6 @@ class Answered:
     started: float
     latency_s: float
     changes: Changes
-    """How the body was changed, for the endpoint to take it."""
     server: str
     """The URL of the server that answered, as the configuration has it."""
 
@@ -150,7 +147,7 @@ class _Tries:
         self._malformed += error.malformed
         if self._malformed >= MAX_MALFORMED:
             return None
-        self._limited_since = (self._limited_since or now) if error.status == _TOO_MANY_REQUESTS else None
+        self._limited_since = (self._limited_since or now) if error.status == 429 else None
         if self._limited_since is not None and server.tolerates_limit(self._limited_since):
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
@@ -181,11 +178,7 @@ class RetryingClient:
     def __init__(
         self, settings: EndpointSettings, servers: Servers, *, first: int = 0, budget: AnyPurse | None = None
     ) -> None:
-        """
-        Args:
-            first: so many first requests that all fail stop the run; 0: nothing does.
-            budget: is asked before each request that is sent; None: there is no limit.
-        """
+        """`first`: so many first requests that all fail stop the run; `budget`: is asked before each that is sent."""
         self._servers = servers
         self._messages = servers.all[0].messages.of_all([server.messages.url for server in servers.all])
         self._redactor, self._use_nvcf = servers.redactor, settings.use_nvcf
@@ -204,12 +197,7 @@ class RetryingClient:
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
     def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
-        """Ask until there is an answer.
-
-        Raises:
-            RequestFailed: this request cannot be answered.
-            EndpointUnusable: none can.
-        """
+        """Ask until there is an answer. Raises RequestFailed: there is none; EndpointUnusable: to no request."""
         number = self._first.start()
         try:
             return self._ask(body, note)
@@ -298,8 +286,7 @@ class RetryingClient:
         request goes without it before: an error may speak of a parameter because its prompt does.
         """
         while True:
-            known = {name: new for name, new in list(self._changes.items()) if name in body} if self._changes else {}
-            changes = {**known, **own_changes}
+            changes = {**{name: new for name, new in list(self._changes.items()) if name in body}, **own_changes}
             sent = openai_api.changed(body, changes) if changes else body
             reply = self._send(sent, turn.server, refused)
             try:
@@ -336,9 +323,8 @@ class RetryingClient:
 
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}
-        if self._use_nvcf:
-            hold = min(NVCF_MAX_HOLD_S, self._timeout_s / 2)  # it answers 202 before we hang up
-            headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
+        if self._use_nvcf:  # it answers 202 before we hang up
+            headers["NVCF-POLL-SECONDS"] = str(max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))))
         server.admission.wait_for_rate(body)
         self._raise_if_stopped()
         if self._budget is not None and (limit := self._budget.begin()) is not None:
@@ -353,10 +339,9 @@ class RetryingClient:
         works on, and a new one would be paid for again.
         """
         status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
-        deadline, pause = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S
+        deadline, pause, held = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S, reply.headers.get("nvcf-reqid")
         if reply.status != 202:
             return reply
-        held = reply.headers.get("nvcf-reqid")
         if not held:
             raise TransientFailure("the cloud function answered 202 without NVCF-REQID", 202, {})
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
@@ -383,8 +368,7 @@ class RetryingClient:
             if reply.status in TOO_MANY:
                 self._servers.too_many(turn, _asked(reply.headers))
             named = " (rate limit)" if reply.status == 429 else ""
-            message = f"HTTP {reply.status}{named}: {text}"
-            raise TransientFailure(message, reply.status, reply.headers, said=text)
+            raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, reply.headers, said=text)
         if reply.status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):
@@ -395,17 +379,14 @@ class RetryingClient:
 
     def _is_of_a_prompt(self, status: int, server: Server) -> bool:
         """Whether a refusal costs its instance only."""
-        if status not in OF_A_PROMPT or not server.has_answered:
-            return False
         with self._lock:
             server.refusals += 1
-            return server.refusals < self._max_refusals
+            return status in OF_A_PROMPT and server.has_answered and server.refusals < self._max_refusals
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
     """Seconds: as many as the endpoint asks for, up to a limit, or the backoff says."""
-    asked = _asked(headers)
-    return retries.get_backoff_time() if asked is None else asked
+    return _asked(headers) or retries.get_backoff_time()
 
 
 def _asked(headers: Mapping[str, str]) -> float | None:

@@ -39,7 +39,7 @@ class Server:
         """
         Args:
             url: where requests are sent; `name`: as the configuration has it.
-            admission: lets its requests through; None: within the settings' limits, for this client alone.
+            admission: None: within the settings' limits, for this client alone.
             has_answered: it is known to be there, and to take the key and the model.
         """
         self.url, self.transport, self.messages, self.name = url, transport, messages, name
@@ -88,11 +88,7 @@ class Servers:
     def __init__(
         self, servers: Sequence[Server], sign_in: SignIn, redactor: Redactor, together: Admission | None = None
     ) -> None:
-        """
-        Args:
-            redactor: knows the endpoint's key or tokens.
-            together: how many requests go on at once, at all of them; None: there is one, whose own limit that is.
-        """
+        """`together`: how many requests go on at once, at all of them; None: there is one, whose own limit that is."""
         self.all, self.sign_in, self.redactor, self._together = tuple(servers), sign_in, redactor, together
         self._turns, self._lock = itertools.count(), threading.Lock()
 
@@ -141,8 +137,7 @@ class Servers:
                 server.failures, server.failed_at = server.failures + 1, now
                 absence = min(FIRST_ABSENCE_S * 2 ** (server.failures - 1), MAX_ABSENCE_S)
                 server.absent_until = now + absence
-            if pause is not None:
-                server.paused_until = max(server.paused_until, now + pause)
+            server.paused_until = max(server.paused_until, now + (pause or 0.0))
             return any(other.is_well(now) for other in self.all if other is not server)
 
     def too_many(self, turn: Turn, pause: float | None) -> None:
@@ -164,15 +159,12 @@ def servers_of(
 ) -> Servers:  # fmt: skip
     """The servers that the settings name, each with limits of its own. `has_answered` is that of `Server`.
 
-    Nothing is sent before the first request.
-
     Args:
         say: gets messages of how a sign-in goes, and of what is odd about answers.
         served_url: the base URL where it is another one than the settings'.
         shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
 
-    Raises:
-        PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
+    Raises PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
     """
     signed = sign_in(settings, env=env, redactor=redactor, say=say)
     bases = []

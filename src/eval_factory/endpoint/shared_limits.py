@@ -21,10 +21,8 @@ import json
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
-
-from typing_extensions import Self
+from contextlib import AbstractContextManager, suppress
+from typing import Any, cast
 
 from eval_factory.core import bridge
 from eval_factory.core.budget import AnyPurse
@@ -42,7 +40,7 @@ class LimitsLost(EndpointUnusable):
     """Nobody says any more whether a request may be sent."""
 
 
-class SharedLimits:
+class SharedLimits(AbstractContextManager["SharedLimits"]):
     """The limits of all roles of one process. Where no server answers, whoever asks gets `LimitsLost`."""
 
     def __init__(self, settings: SharedLimitsSettings) -> None:
@@ -50,7 +48,7 @@ class SharedLimits:
         self._is_lost, self._over = False, ""
         self._watching: list[Callable[[str], None]] = []
         self.asked: dict[int, Ticket] = {}
-        """What is to be answered, or has a slot, by its number."""
+        """What is to be answered, or has a slot, by its number, which no other has meanwhile."""
         self._lock, self._sending = threading.Lock(), threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
         self._lines = self._socket.makefile("rb")
@@ -92,10 +90,9 @@ class SharedLimits:
         ticket = Ticket()
         try:
             self.ask(ticket, do="begin")
-            reached: str | None = bridge.wait_for(ticket)
-            return reached
+            return cast("str | None", bridge.wait_for(ticket))
         finally:
-            self.asked.pop(ticket.number)
+            self.asked.pop(id(ticket))
 
     def spend(self, *, tokens: int, cost: float) -> None:
         """An answer came: what it took. Where nobody is there to count it, the answer is cached all the same."""
@@ -103,8 +100,8 @@ class SharedLimits:
 
     def ask(self, ticket: Ticket, **message: Any) -> None:
         """Send what is answered by this ticket."""
-        self.asked[ticket.number] = ticket
-        self.send(id=ticket.number, **message)
+        self.asked[id(ticket)] = ticket
+        self.send(id=id(ticket), **message)
         if self._is_lost:  # perhaps since others were told
             ticket.fail(LimitsLost(_LOST))
 
@@ -123,9 +120,6 @@ class SharedLimits:
         self._socket.close()
         for ticket in list(self.asked.values()):
             ticket.fail(LimitsLost(_LOST))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -156,8 +150,8 @@ class _DistantLimit:
         self._limits.ask(ticket, group=self._group, **what)
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
-        self._limits.send(do="too_many", id=ticket.number, pause=pause)
+        self._limits.send(do="too_many", id=id(ticket), pause=pause)
 
     def release(self, ticket: Ticket, *, answered: bool) -> None:
-        if self._limits.asked.pop(ticket.number, None) is not None:
-            self._limits.send(do="leave", id=ticket.number, answered=answered)
+        if self._limits.asked.pop(id(ticket), None) is not None:
+            self._limits.send(do="leave", id=id(ticket), answered=answered)

@@ -28,9 +28,7 @@ from eval_factory.core.token_file import MAX_LIFETIME_S, OAuthSettings, Token, r
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 
-LIFETIME_UNKNOWN_S = 300.0
-TOKEN_TIMEOUT_S = 20.0
-LOCK_TIMEOUT_S = 60.0
+LIFETIME_UNKNOWN_S, TOKEN_TIMEOUT_S, LOCK_TIMEOUT_S = 300.0, 20.0, 60.0
 REASON_LIMIT = 200
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TOKEN_RETRIES = Retry(
@@ -65,10 +63,7 @@ class OAuthSignIn(SignIn):
         self, oauth: OAuthSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None],
         folder: Path | None = None,
     ) -> None:  # fmt: skip
-        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'.
-
-        Raises PrerequisiteError: one of the variables holds what cannot be sent.
-        """
+        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'."""
         self.service = service = oauth.service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
         self._names = {name: variable_of(service, name) for name in settings}
@@ -181,19 +176,16 @@ def _told_by(error: Any) -> str:
     return " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
 
 
-def _reason_of(error: BaseException) -> object:
+def _reason_of(error: BaseException) -> BaseException:
     """The innermost reason: requests and urllib3 wrap it in what repeats the address."""
-    while (inner := getattr(error, "reason", None) or (error.args[0] if error.args else None)) is not None:
-        if not isinstance(inner, BaseException):
-            break
-        error = inner
-    return error
+    inner = getattr(error, "reason", None) or next(iter(error.args), None)
+    return _reason_of(inner) if isinstance(inner, BaseException) else error
 
 
 def sign_in(
     settings: EndpointSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]
 ) -> SignIn:
-    """How an endpoint's requests are signed, by its settings. Raises PrerequisiteError, as `OAuthSignIn` does."""
+    """How requests are signed. Raises PrerequisiteError: one of the variables holds what cannot be sent."""
     if settings.oauth is not None:
         return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)
     key = first_secret(env, settings.key_names)
