@@ -42,50 +42,26 @@ def tasks_page() -> str:
     framework = load_framework()
     lines = [
         "# Tasks", GENERATED,
-        "`eval-factory ls TASK` says the same of one task. Instances are those of the test split, where somebody",
-        "has counted them. *Tried* says on what data the task was run by us: on the real ones, or on small",
-        "invented ones in the same form, which shows that it runs and that gold answers get full marks, and",
-        "nothing about a model.",
-        "*Public since*: the month by which the paper or the data were public; answers of public tasks are public.", "",
+        "`eval-factory ls TASK` prints all that is known of one task: parameters, revision and licence of its data,",
+        "what to mind, known defects. Instances are those of the test split, where somebody has counted them.",
+        "*Public since*: the month by which the paper or the data were public; answers of public tasks are public.",
+        "*Tried* says on what data the task was run by us: real ones, or small invented ones in the same form,",
+        "which show that it runs and that gold answers get full marks, and nothing about a model.", "",
         "| task | what it measures | main metric | instances | access | public since | tried |",
         "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for task in framework.evaluations:
         count = "" if task.about.instances is None else f"{task.about.instances:,}"
         lines.append(
-            f"| [`{task.name}`](#{task.name}) | {task.description} | `{task.helm.main_metric}` | {count} |"
+            f"| `{task.name}` | {task.description} | `{task.helm.main_metric}` | {count} |"
             f" {task.about.access} | {task.about.published or 'unknown'} | {task.about.tried or 'no'} |"
         )
+    lines += ["", "## Files of your own", "", "What `extra.data_path` has to hold, by task."]
     for task in framework.evaluations:
-        lines += ["", *_section(task)]
+        layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
+        if layout:
+            lines += ["", f"`{task.name}`:", "", *(f"- `{line}`" for line in layout)]
     return "\n".join(lines) + "\n"
-
-
-def _section(task: Task) -> list[str]:
-    about = task.about
-    data = [f"Data: {about.source}"]
-    data += [f"revision `{about.revision[:12]}`"] if about.revision else []
-    data += [f"licence: {about.licence}"] if about.licence else []
-    lines = [f"## {task.name}", "", "; ".join(data) + "."]
-    if task.helm.judges:
-        lines.append("A [jury](judges.md) scores from 1 to 5.")
-    for name, rule in task.helm.parameters.items():
-        if rule.fixed is not None:
-            continue
-        needed = "needed" if rule.required else "optional"
-        needed += f"; `{rule.other_name}` is another name of it" if rule.other_name else ""
-        default = task.default_of(name)
-        if default is not None:
-            needed += f", default {default:,}" if isinstance(default, int) else f", default `{default}`"
-        allowed = f": one of {', '.join(f'`{value}`' for value in rule.allowed)}" if rule.allowed else ""
-        lines.append(f"- `{name}` ({needed}){allowed}{f': {rule.about}' if rule.about else ''}")
-        values: Mapping[str, str | None] = {}
-        lines += [f"  - `{line}`" for line in described_layout(rule.layout, values)]
-    lines += [f"- {note}" for note in about.notes]
-    errata = load_errata().of(task.helm.run_spec, task.helm.fixed)
-    if errata:
-        lines.append("- known defects: " + ", ".join(f"[`{entry.id}`](errata.md#{entry.id})" for entry in errata))
-    return lines
 
 
 def errata_page() -> str:

@@ -311,7 +311,7 @@ def test_a_file_that_a_block_writes_is_read_and_a_wrong_option_is_found() -> Non
 
 def yaml_blocks() -> list[tuple[str, str]]:
     inside = [(name, block) for name in NAMES for block in blocks(ROOT / name, "ya?ml")]
-    inside = [(name, block) for name, block in inside if "apiVersion:" not in block]  # tests/test_kubernetes_page.py
+    inside = [(name, block) for name, block in inside if "apiVersion:" not in block]  # Kubernetes' own
     return inside + [
         (name, step.text)
         for name in NAMES

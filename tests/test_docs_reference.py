@@ -55,12 +55,12 @@ def test_every_key_of_a_run_config_is_there_with_its_side() -> None:
     for path in CHANGES_RESULTS | RUNTIME_ONLY:
         section, _, name = path.rpartition(".")
         rows = text.partition(f"\n## `{section}`\n")[2].partition("\n## ")[0]
-        (row,) = re.findall(rf"^\| `{name}` \|.*\|$", rows, re.MULTILINE)
-        assert row.endswith("| yes |") == (path in CHANGES_RESULTS), row
+        (facts,) = re.findall(rf"^- `{name}` \((.*?)\): ", rows, re.MULTILINE)
+        assert facts.endswith("identity") == (path in CHANGES_RESULTS), name
     judges = text.partition("\n## `config.params.extra.judges[]`\n")[2].partition("\n## ")[0]
-    sides = dict(re.findall(r"^\| `(\w+)` \|.*\| (yes|) \|$", judges, re.MULTILINE))
-    assert {name for name, side in sides.items() if not side} == JUDGE_RUNTIME_ONLY
-    assert sides["model_id"] == "yes"
+    facts = dict(re.findall(r"^- `(\w+)` \((.*?)\): ", judges, re.MULTILINE))
+    assert {name for name, about in facts.items() if not about.endswith("identity")} == JUDGE_RUNTIME_ONLY
+    assert facts["model_id"].endswith("identity")
 
 
 def test_a_key_that_is_classed_nowhere_is_found() -> None:

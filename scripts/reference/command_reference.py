@@ -62,7 +62,10 @@ def contexts(context: click.Context) -> Iterator[click.Context]:
 def _section(context: click.Context) -> list[str]:
     command = context.command
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    lines = [f"## {context.command_path}", "", f"    {usage}", "", " ".join((command.help or "").split())]
+    lines = [f"## {context.command_path}", ""]
+    if not isinstance(command, click.Group):
+        lines += [f"    {usage}", ""]
+    lines.append(" ".join((command.help or "").split()))
     shown = (one for one in command.params if isinstance(one, click.Option) and not one.hidden)
     rows = [_row(option, context) for option in shown]
     return [*lines, "", *rows] if rows else lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from scripts.reference.page_text import code, page, table
+from scripts.reference.page_text import code, page
 
 from eval_factory.cli.run_command import FLAGS
 from eval_factory.cli.run_command import SWITCHES as SWITCH_NAMES
@@ -22,6 +22,8 @@ NEEDED = {f"{JUDGES}.{name}" for name in ("name", "model_id")} | {
 }
 KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
 LIMITS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
+HUGE = 1_000_000_000
+"""A limit that nobody meets."""
 INTRODUCTION = """\
 A run config is one YAML file; each key may also be given with `--overrides path.to.key=value`, and some have a flag of
 their own. Overrides beat flags, flags the file, the file the defaults in `framework.yml`. A null means the default;
@@ -33,8 +35,8 @@ endpoint's own limit (429) is waited for and costs no retry, whatever `requests_
 
 **Identity**: a run is known again by the values that change what is asked or what is scored. Where one of them
 changes, the results in the output folder are moved to `results.set-aside-<time>/` and the run starts anew; requests
-that stay the same are answered from `cache.db`. A key without *yes* changes only how a run goes or how its result is
-judged: change it, give the same command, and the run goes on. A test makes every new key take one of the two sides.
+that stay the same are answered from `cache.db`. A key without *identity* changes only how a run goes or how its result
+is judged: change it, give the same command, and the run goes on. A test makes every new key take one of the two sides.
 
 `eval-factory schema run_config` prints the same as a JSON Schema, which editors understand."""
 
@@ -48,9 +50,15 @@ def keys_page() -> str:
     for group in (*groups, "target.api_endpoint.adapter_config", "", SLURM):
         title = f"{group}[]" if group in (JUDGES, PRICES) else group or EXECUTOR
         lines += ["", f"## `{title}`", ""]
-        own = [row[1:] for row in rows if row[0] == group]
-        lines += table(("key", "what it is", "values", "default", "flag", "identity"), own)
+        lines += [_line(*row[1:]) for row in rows if row[0] == group]
     return page("Every key of a run config", lines)
+
+
+def _line(key: str, told: str, values: str, default: str, flag: str, is_identity: str) -> str:
+    """One key: `key` (values; default ...; flag; identity): what it is."""
+    shown_default = default if default in ("", "needed") else f"default {default}"
+    facts = "; ".join(filter(None, (values, shown_default, flag, "identity" if is_identity else "")))
+    return " ".join(f"- {key} ({facts}): {told}".split())
 
 
 def _rows(schema: dict[str, Any], path: str, framework: Framework) -> Iterator[tuple[str, ...]]:
@@ -138,5 +146,5 @@ def _number(value: float) -> str:
 
 
 def _range(option: dict[str, Any]) -> str:
-    limits = [f"{word} {_number(option[name])}" for name, word in LIMITS.items() if name in option]
+    limits = [f"{word} {_number(option[name])}" for name, word in LIMITS.items() if option.get(name, HUGE) < HUGE]
     return f", {', '.join(limits)}" if limits else ""

@@ -1,4 +1,4 @@
-"""The page of every field of evaluation_config.yaml, read from the schema that results are checked with."""
+"""The page of the fields of evaluation_config.yaml, read from the schema that results are checked with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from eval_factory.report import documents
 INTRODUCTION = """\
 Fields of `evaluation_config.yaml`, in the order of `eval-factory schema evaluation_config`, with which each result is
 checked before it is written. `*` stands for a name (of a task, a metric, a judge), `[]` for the elements of a list.
-[Reading a result](../results.md) explains them. A field with a `?` may be absent."""
+[Reading a result](../results.md) explains them. A field with a `?` may be absent. Fields whose names say all are left
+out: the schema has every one."""
 
 Schema = Mapping[str, Any]
 
@@ -23,7 +24,7 @@ def schema_page() -> str:
     rows = list(_rows(schema, "", schema["$defs"], ()))
     lines = [INTRODUCTION, ""]
     lines += [f"- `{field}` {kind}{f': {about}' if about else ''}" for field, kind, about in rows]
-    return page("Every field of a result", lines)
+    return page("Fields of a result", lines)
 
 
 def _rows(schema: Schema, path: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -46,7 +47,7 @@ def _field(
     whole, inside = _resolved(field, known, within)
     about = field.get("description") or whole.get("description", "")
     kind = _kind(whole)
-    if about or kind not in {"", "object"}:  # a folder of fields says nothing that the fields below it do not
+    if about or kind.startswith("`"):
         yield where if always else f"{where}?", kind, about
     if inside is not None:
         yield from _rows(whole, where, known, inside)

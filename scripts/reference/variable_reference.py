@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.reference.page_text import page, table
+from scripts.reference.page_text import page
 
 from eval_factory.executors.process import ALLOWED, ALLOWED_PREFIXES
 
@@ -72,7 +72,7 @@ def variables_page() -> str:
     lines = [INTRODUCTION]
     sections = {"Keys and tokens": KEYS, "Network": NETWORK, "Data": DATA, "The program": PROGRAM}
     for title, known in sections.items():
-        lines += ["", f"## {title}", "", *table(("variable", "what it is for"), _rows(known))]
+        lines += ["", f"## {title}", "", *(f"- `{name}`: {about}" for name, about in known.items())]
     passed = ", ".join(f"`{name}`" for name in sorted(ALLOWED) if name.isupper())
     own = ", ".join(f"`{name}`" for name in sorted(BETWEEN_PROCESSES))
     prefixes = ", ".join(f"`{prefix}...`" for prefix in ALLOWED_PREFIXES)
@@ -82,7 +82,3 @@ def variables_page() -> str:
         f"Of its own eval-factory adds {own}; set none of them.",
     ]  # fmt: skip
     return page("Environment variables", lines)
-
-
-def _rows(known: dict[str, str]) -> list[tuple[str, str]]:
-    return [(f"`{name}`", about) for name, about in known.items()]
