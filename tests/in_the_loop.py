@@ -20,7 +20,7 @@ def in_the_loop(function: Callable[[], T]) -> T:
     return bridge.map_at_once(lambda _: function(), [None], 1)[0]
 
 
-def insiders(slot: Callable[[], AbstractContextManager[float]]) -> list[int]:
+def insiders(slot: Callable[[], AbstractContextManager[object]]) -> list[int]:
     """How many are inside when each of twenty comes in, where eight at a time want to."""
     inside, seen = 0, []
 

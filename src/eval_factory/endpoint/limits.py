@@ -77,7 +77,7 @@ def _until(value: str | None) -> float | None:
         return sum(float(part) * unit for part, unit in parts if part is not None)
     for dated in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError, OverflowError):
-            end = dated(re.sub("[zZ]$", "+00:00", value))  # type: ignore[operator]
+            end = dated(re.sub("[zZ]$", "+00:00", value))
             return max(0.0, (end if end.tzinfo else end.replace(tzinfo=timezone.utc)).timestamp() - time.time())
     return None
 
@@ -104,8 +104,7 @@ def prompt_size(body: Mapping[str, Any]) -> int:
 
 def granted_tokens(body: Mapping[str, Any]) -> int:
     """The most tokens that an answer to this body may have; 0 where it does not say."""
-    granted = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
-    copies = body.get("n")
+    granted, copies = [body.get(name) for name in ("max_tokens", "max_completion_tokens")], body.get("n")
     each = max((number for number in granted if type(number) is int and number > 0), default=0)
     return each * (copies if type(copies) is int and copies > 0 else 1)
 

@@ -140,7 +140,6 @@ class TransientFailure(TransportError):
 
 
 SHOWN_CAUSES = 3
-_GOES_ON = "what was answered is kept: the same command goes on"
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,8 @@ class StopMessages:
 
     def outage(self, error: str) -> str:
         answers = "answer" if len(self.settings.urls) > 1 else "answers"
-        return self.of_role(f"{self.url} no longer {answers}: {error}\n  {_GOES_ON}")
+        said = f"{self.url} no longer {answers}: {error}"
+        return self.of_role(f"{said}\n  what was answered is kept: the same command goes on")
 
     def of_role(self, message: str) -> str:
         return message if self.settings.role == MODEL_ROLE else f"judge {self.settings.role}: {message}"
