@@ -20,7 +20,6 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import (
     DECREASE,
     MINUTE_S,
-    AdaptiveLimit,
     Limit,
     LocalAdmission,
     asked_pause,
@@ -187,31 +186,6 @@ def test_more_again_as_answers_come_and_only_then(clock: Clock) -> None:
     limit.release("c", answered=True)
     limit.acquire("c")
     assert granted(limit) == "dc"
-
-
-def test_never_below_one_and_no_more_than_ever() -> None:
-    limit = AdaptiveLimit(3)
-    assert limit.slots == 3
-    limit.too_many(1.0, 2.0)
-    limit.too_many(1.9, 2.5)  # it was under way already
-    assert (limit.allowed, limit.slots) == (3 * DECREASE, 2)
-    for since in range(2, 30):
-        limit.too_many(since, since + 1.0)
-    assert limit.allowed == 1.0
-    limit.answered()
-    assert limit.allowed == 2.0
-    for _ in range(9):
-        limit.answered()
-    assert limit.allowed == 3.0
-
-
-def test_one_slot_more_for_a_round_of_answers_not_for_each() -> None:
-    limit = AdaptiveLimit(10)
-    limit.too_many(1.0, 2.0)
-    before = limit.allowed
-    for _ in range(int(before)):
-        limit.answered()
-    assert before < limit.allowed <= before + 1
 
 
 def test_nobody_gets_a_slot_in_a_pause(clock: Clock) -> None:

@@ -199,33 +199,6 @@ def test_what_cannot_be_written_costs_no_other_its_rows(tmp_path: Path) -> None:
     assert committed(tmp_path / "a.db", "SELECT word FROM words ORDER BY word") == [(0,), (1,), (2,), (4,)]
 
 
-def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = GroupCommit(connection_to(tmp_path / "a.db"))
-
-    def interrupted(jobs: list[object]) -> None:
-        if jobs:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(group, "_write", interrupted)
-    told = commit_together(group, [[(WORD, (n,))] for n in range(5)])
-    assert sum(isinstance(error, sqlite3.OperationalError) for error in told) == 4
-    assert sum(isinstance(error, KeyboardInterrupt) for error in told) == 1
-
-
-def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = GroupCommit(connection_to(tmp_path / "a.db"))
-    tried = []
-
-    def locked(jobs: list[object]) -> None:
-        tried.append(len(jobs))
-        raise sqlite3.OperationalError("database is locked")
-
-    monkeypatch.setattr(group, "_write", locked)
-    told = commit_together(group, [[(WORD, (n,))] for n in range(5)])
-    assert [str(error) for error in told] == ["database is locked"] * 5
-    assert tried == [5]
-
-
 def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     group = GroupCommit(connection_to(tmp_path / "a.db"))
     group.commit([(WORD, ("a",))])
@@ -233,23 +206,6 @@ def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         group.commit([(WORD, ("b",))])
     assert committed(tmp_path / "a.db", "SELECT word FROM words") == [("a",)]
-
-
-def test_the_loop_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
-    group, seen = GroupCommit(connection_to(tmp_path / "a.db")), []
-
-    def process(number: int) -> None:
-        group.commit([(NUMBER, (None, number))])
-        seen.append("committed")
-
-    def let_go() -> None:
-        seen.append("let go")
-        group._writing.release()
-
-    group._writing.acquire()
-    threading.Timer(0.05, let_go).start()
-    bridge.map_at_once(process, [1], 1)
-    assert seen == ["let go", "committed"]
 
 
 def test_in_the_loop_those_that_come_together_are_one_transaction(tmp_path: Path) -> None:

@@ -104,23 +104,6 @@ def test_the_fewest_under_way_and_in_turn(clock: Clock) -> None:
     assert [server.under_way for server in found.all] == [0, 0, 0]
 
 
-def test_a_place_that_cannot_be_had_is_given_back() -> None:
-    found = three()
-
-    class Lost(Exception):
-        pass
-
-    def slot() -> Any:
-        raise Lost
-
-    for server in found.all:
-        server.admission.slot = slot  # type: ignore[method-assign]
-    for _ in range(10):  # more than places altogether
-        with pytest.raises(Lost), found.turn():
-            pass
-    assert [server.under_way for server in found.all] == [0, 0, 0]
-
-
 def test_one_that_failed_is_left_out_for_longer_each_time_and_asked_by_one(clock: Clock) -> None:
     found = three()
     a = found.all[0]

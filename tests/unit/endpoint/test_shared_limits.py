@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import stat
@@ -371,41 +370,6 @@ def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_c
         assert b.hear() == {"id": 3}
 
 
-def test_a_connection_that_closes_gives_all_its_places_back_and_waits_no_more() -> None:
-    with LimitServer({"g": LimitOf(2), "r": LimitOf(1, 1)}) as server, asking(server, 2) as (killed, other):
-        for number in (1, 2, 3):
-            killed.say(do="slot", id=number, group="g")
-        killed.say(do="rate", id=4, group="r", tokens=1)
-        killed.say(do="rate", id=5, group="r", tokens=1)
-        assert [killed.hear()["id"] for _ in range(3)] == [1, 2, 4]
-        other.say(do="slot", id=1, group="g")
-        other.say(do="slot", id=2, group="g")
-        other.say(do="slot", id=3, group="g")
-        assert other.hears_nothing()
-        killed.end()
-        assert [other.hear()["id"], other.hear()["id"]] == [1, 2]
-        assert other.hears_nothing()
-
-
-def test_who_is_gone_or_waits_no_more_holds_nobody_up() -> None:
-    with LimitServer({"g": LimitOf(9, None, 20)}) as server, asking(server, 2) as (a, b):
-        a.say(do="rate", id=1, group="g", tokens=10)
-        assert a.hear() == {"id": 1}
-        a.say(do="rate", id=2, group="g", tokens=11)
-        a.say(do="begin", id=3)
-        assert a.hear() == {"id": 3, "reached": None}  # what came before is taken
-        b.say(do="rate", id=1, group="g", tokens=5)
-        assert b.hears_nothing()
-        a.say(do="leave", id=2, answered=False)
-        assert b.hear() == {"id": 1}
-        a.say(do="rate", id=4, group="g", tokens=11)
-        a.say(do="begin", id=5)
-        assert a.hear() == {"id": 5, "reached": None}
-        b.say(do="rate", id=2, group="g", tokens=5)
-        a.end()
-        assert b.hear() == {"id": 2}
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -438,14 +402,6 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
     assert not folder.exists()
     with LimitServer({}):
         pass  # it may end at once
-
-
-def test_it_may_begin_where_a_loop_runs() -> None:
-    async def begin() -> Any:
-        with LimitServer({"g": LimitOf(1)}) as server, asking(server) as (a,):
-            return a.greeting["groups"]
-
-    assert list(asyncio.run(begin())) == ["g"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -292,16 +291,3 @@ def test_a_lifetime_that_no_clock_can_hold(lifetime: float, tokens: TokenEndpoin
     with pytest.raises(SignInError, match="holds no token"):
         signed_in(tokens, tmp_path).header()
     assert not file_of(tokens, tmp_path).exists()
-
-
-@pytest.mark.parametrize(
-    ("code", "description", "told"),
-    [
-        ("invalid_client", "who is it?", "(invalid_client) who is it?"),
-        ("invalid_client", None, "(invalid_client)"),
-        ({"message": "no", "param": "x"}, {"detail": "off"}, "(no) off"),
-        (None, "", "SimpleNamespace"),
-    ],
-)
-def test_what_a_token_endpoint_tells(code: object, description: object, told: str) -> None:
-    assert sign_in._told_by(SimpleNamespace(error=code, description=description)) == told
