@@ -8,6 +8,7 @@ secret's, and of file names and file contents nothing is Markdown, HTML or a com
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from eval_factory import api
 from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
-from eval_factory.core.foreign_text import code_block, markdown_cell, printable
+from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.secrets import names_a_secret
 
 SETTINGS = {
@@ -39,6 +40,22 @@ EXIT_CODES = {
     0: "complete", 1: "a score is not reportable", 2: "wrong configuration", 3: "something is missing",
     4: "HELM failed", 5: "the folder is in use", 70: "a defect", INTERRUPTED: "interrupted",
 }  # fmt: skip
+
+_MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "\\`|[]!*~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+"""What would end a table's cell, begin a link, an image or HTML, or make words bold."""
+MIN_FENCE = 3
+
+
+def markdown_cell(words: str) -> str:
+    """A text that shows as it is, on one line, in a table or a sentence."""
+    return printable(words).translate(_MARKUP)
+
+
+def code_block(text: str) -> str:
+    """Lines that show as they are; no backticks in them end the block."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(MIN_FENCE, longest + 1)
+    return f"{fence}\n{own_lines(text).rstrip()}\n{fence}\n"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eval_factory.core.annotations import SampledAnswer
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.annotate import Exported, SheetOptions, export_sheets
+from eval_factory.workflows.annotate import Exported, export_sheets
 from finished_folder import finished_folder
 from unit.scoring.test_collect import state
 
@@ -52,4 +52,4 @@ def filled_in(made: Exported, rater: str, says: Says) -> Path:
 
 
 def exported(folder: RunDir, out: Path, count: int = 40, raters: int = 2, **changes: object) -> Exported:
-    return export_sheets(folder.root, SheetOptions(out, count, raters, **changes))  # type: ignore[arg-type]
+    return export_sheets(folder.root, out, count, raters, **changes)  # type: ignore[arg-type]

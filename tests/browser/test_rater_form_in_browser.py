@@ -94,12 +94,12 @@ def test_filled_in_with_the_keyboard_alone_and_imported(sheet: Exported, browser
     browser.type(Keys.ENTER)
     file = downloaded(downloads)
     assert file.read_bytes().startswith(b"\xef\xbb\xbfsheet,rater,item,number,rating,comment\r\n")
-    found = import_sheets(sheet.kept.parents[1], [file])
+    found = import_sheets(sheet.sample_file.parents[1], [file])
     assert (found.ratings, found.clinicians.rated) == (RATED, RATED)
     expected = [people_say(one, 1) for one in sheet.sample.answers].count("yes")
     kept = [line for line in file.read_text("utf-8-sig").splitlines() if ",yes," in line]
     assert len(kept) == expected
-    assert verify(sheet.kept.parents[1]).intact
+    assert verify(sheet.sample_file.parents[1]).intact
     assert browser.foreign() == []
     assert browser.said() == []
 

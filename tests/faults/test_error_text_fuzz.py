@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eval_factory.cli import main
-from eval_factory.core.foreign_text import LONGEST
+from eval_factory.core.foreign_text import MAX_FOREIGN_TEXT
 from eval_factory.core.logs import FATAL, WARNING
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.token_file import OAuthSettings
@@ -111,7 +111,7 @@ def assert_printable_lines(shown: str, most: int, *, sent: str | None = NOTE) ->
         assert line.isprintable(), line
         assert line.startswith("  "), line
     assert sent is None or sent[20:60] not in shown
-    assert len(shown) < most * (LONGEST + 300)
+    assert len(shown) < most * (MAX_FOREIGN_TEXT + 300)
 
 
 def shown_on_the_screen(event: dict[str, Any]) -> str:

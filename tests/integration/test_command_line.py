@@ -154,17 +154,6 @@ def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
     )
 
 
-def test_ls_of_one_task_is_a_config_to_begin_with(tmp_path: Path) -> None:
-    for name in ("medec", "helm:mmlu"):
-        (tmp_path / "my_test.yml").write_text(run("ls", name).stdout)
-        finished = run("run_eval", "--run_config", "my_test.yml", "--dry_run", cwd=tmp_path)
-        assert finished.returncode == 0, finished.stderr
-    wrong = run("ls", "medek")
-    assert wrong.returncode == 2
-    assert "did you mean 'medec'?" in wrong.stderr
-    assert len(run("ls", "--all").stdout.splitlines()) > 300
-
-
 HEAVY = {"helm", "torch", "scipy", "numpy", "pandas", "datasets", "requests", "jsonschema", "asyncio", "filelock"}
 RECORDS = {"rich", "jinja2", "sqlite3", "eval_factory.core.results", "eval_factory.tasks.custom_benchmark"}
 """What a run needs, and takes long to import."""
@@ -217,22 +206,6 @@ def test_looking_imports_nothing_that_takes_long(arguments: list[str], heavy: se
         env=program_environment(PYDANTIC_DISABLE_PLUGINS="true"), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
-
-
-def test_the_program_says_how_often_to_look_for_garbage_before_it_imports_much() -> None:
-    code = (
-        "import gc, sys\n"
-        "from eval_factory.__main__ import main\n"
-        "assert 'click' not in sys.modules\n"
-        "sys.argv = ['eval-factory', '--version']\n"
-        "try: main()\n"
-        "finally: assert gc.get_threshold()[0] >= 100_000\n"
-    )
-    finished = subprocess.run(
-        [sys.executable, "-c", code], env=program_environment(), capture_output=True, text=True, check=False
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == run("--version").stdout
 
 
 def test_every_command_that_we_show_dry_runs(root: Path) -> None:

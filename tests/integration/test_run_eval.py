@@ -342,14 +342,6 @@ def test_a_second_run_in_the_same_folder_is_refused(
     assert f"process {os.getpid()}" in outcome.stderr
 
 
-def test_a_foreign_cache_is_archived(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "cache.db").write_bytes(b"something else entirely" * 100)
-    outcome = run_program(TASK, endpoint.url, params={"limit_samples": 2})
-    assert outcome.returncode == 0, outcome.stderr
-    assert [path.name for path in outcome.output_dir.glob("cache.db.set-aside-*")]
-
-
 @pytest.mark.parametrize("arguments", [("--fresh",), ()])
 def test_what_somebody_else_keeps_in_the_folder_is_neither_deleted_nor_replaced(
     arguments: tuple[str, ...], tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TextIO, cast
+from typing import Any, Literal, TextIO, cast
 
 import click
 
@@ -36,10 +36,6 @@ class Lasting(io.TextIOBase):
             except OSError:
                 silence(self._stream)
         return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
-        for line in lines:
-            self.write(line)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -176,19 +172,19 @@ def _pieces(word: str, width: int) -> list[str]:
 
 
 NUMBERS = frozenset({"instances", "data size", "size"})
-FOLDED = frozenset({"what it measures", "parameters", "needs", "where"})
-"""Columns whose cells are broken into lines; all others are shown whole, or not at all."""
+FOLDED = ("what it measures", "parameters", "needs", "where")
+"""Columns whose cells are broken into lines; all others are shown uncut, or not at all. The first of these in a table
+stays with the names."""
 
-LEAST_FOLDED = 20
+MIN_FOLDED = 20
 """Characters in a line of such a column."""
 
-_TEXT = "what it measures"
 _GAP = 2
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
     """The first column names things. Where the terminal is too narrow, columns are left out, the last one first, and
-    below that what is left stands under each name.
+    below that the text about each thing stands under its name.
 
     rich is imported only here: it costs a tenth of a second.
     """
@@ -196,18 +192,21 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
     from rich.table import Table
     from rich.text import Text
 
-    rows = [list(row) for row in rows]
+    rows = list(rows)
     console = Console(file=file or sys.stdout, highlight=False)
-    widths = [_least_width(name, [row[number] for row in rows]) for number, name in enumerate(columns)]
-    shown = columns_that_fit(columns, widths, console.width)
+    text = columns.index(next((name for name in FOLDED if name in columns), columns[-1]))
+    widths = [_min_width(name, [row[number] for row in rows]) for number, name in enumerate(columns)]
+    shown = _columns_that_fit(widths, text, console.width)
     if not shown:
-        _show_below_each_other(columns, rows, console.width, console.file)
+        width = max(console.width, MIN_FOLDED)
+        for row in rows:
+            lines = textwrap.wrap(row[text], width, initial_indent="  ", subsequent_indent="  ")
+            console.file.writelines(f"{line}\n" for line in (row[0], *lines))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number in shown:
-        name = columns[number]
-        right = name in NUMBERS
-        table.add_column(name, justify="right" if right else "left", overflow="fold", min_width=widths[number])
+        side: Literal["right", "left"] = "right" if columns[number] in NUMBERS else "left"
+        table.add_column(columns[number], justify=side, overflow="fold", min_width=widths[number])
     for row in rows:
         table.add_row(*(Text(row[number]) for number in shown))
     console.print(table)
@@ -216,35 +215,18 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
         console.print(Text(f"a wider terminal shows: {', '.join(left_out)}", style="dim"))
 
 
-def _least_width(name: str, cells: Iterable[str]) -> int:
-    longest = max((len(line) for cell in (name, *cells) for line in cell.splitlines()), default=0)
-    return min(longest, LEAST_FOLDED) if name in FOLDED else longest
-
-
-def columns_that_fit(columns: Sequence[str], widths: Sequence[int], available: int) -> list[int]:
-    """The numbers of the columns to show; none where not even the names and the text about them fit."""
-    text = _text_column(columns)
-    shown = list(range(len(columns)))
-    while sum(widths[number] for number in shown) + _GAP * (len(shown) - 1) > available:
-        spare = [number for number in shown if number not in (0, text)]
-        if not spare:
+def _columns_that_fit(widths: Sequence[int], text: int, available: int) -> list[int]:
+    shown = list(range(len(widths)))
+    while sum(widths[number] + _GAP for number in shown) - _GAP > available:
+        if not (spare := [number for number in shown if number not in (0, text)]):
             return []
         shown.remove(spare[-1])
     return shown
 
 
-def _text_column(columns: Sequence[str]) -> int:
-    """The column that stays with the names."""
-    if _TEXT in columns:
-        return columns.index(_TEXT)
-    return next((number for number, name in enumerate(columns) if name in FOLDED), len(columns) - 1)
-
-
-def _show_below_each_other(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int, file: IO[str]) -> None:
-    text = _text_column(columns)
-    for row in rows:
-        lines = textwrap.wrap(row[text], max(width, LEAST_FOLDED), initial_indent="  ", subsequent_indent="  ")
-        file.writelines(f"{line}\n" for line in (row[0], *lines))
+def _min_width(name: str, cells: Iterable[str]) -> int:
+    widest = max((len(line) for cell in (name, *cells) for line in cell.splitlines()), default=0)
+    return min(widest, MIN_FOLDED) if name in FOLDED else widest
 
 
 class HomePath(click.Path):

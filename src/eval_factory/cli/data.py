@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from eval_factory.data.bundle import Manifest, Need
     from eval_factory.data.sources import Sources, TaskSources
 
-NO_DATA, _OWN_DATA, THERE, PARTLY, NOT_THERE = "needs none", "your own", "there", "incomplete", "not there"
-
-
 _TO = click.option(
     "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
 )
 
 
-class _DataCommand(click.Command):
+class _DataGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """A folder that may not be written to, a full disk: the file system's own words, and which path."""
         try:
@@ -36,10 +33,6 @@ class _DataCommand(click.Command):
         except OSError as error:
             paths = " -> ".join(str(path) for path in (error.filename, error.filename2) if path is not None)
             raise PrerequisiteError(f"{paths or 'file system'}: {error.strerror or error}") from error
-
-
-class _DataGroup(click.Group):
-    command_class = _DataCommand
 
 
 @click.group("data", cls=_DataGroup)
@@ -80,14 +73,15 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
     needs = needs_of(task, manifest, root, sources)
     listed = manifest.paths()
     paths = {path for need in needs for path in need.paths}
-    missing = [need.missing for need in needs if need.missing]
+    folders = {str(root / "/".join(path.split("/")[:2])) for path in paths}
+    hosts = {need.source.split("/")[2] for need in needs}
     return {
         "task": name,
         "state": _state(task, needs),
         "needs": [_need_text(need, task) for need in needs],
-        "missing": missing,
+        "missing": [need.missing for need in needs if need.missing],
         "size": sum(listed[path].size for path in paths) if paths else None,
-        "where": _where(needs, paths, root),
+        "where": ", ".join(sorted(folders or hosts)) or "-",
         "sources": sorted({need.source for need in needs}),
         "hub": [
             {"id": dataset.id, "config": dataset.config, "pinned": dataset.revision, "here": entry and entry.revision}
@@ -105,18 +99,10 @@ def _need_text(need: Need, task: TaskSources) -> str:
 
 def _state(task: TaskSources, needs: list[Need]) -> str:
     if not needs:
-        return _OWN_DATA if task.own_data else NO_DATA
-    missing = [need for need in needs if need.missing]
-    if not missing:
-        return THERE
-    return PARTLY if any(need.paths for need in needs) else NOT_THERE
-
-
-def _where(needs: list[Need], paths: set[str], root: Path) -> str:
-    if paths:
-        folders = sorted({"/".join(path.split("/")[:2]) for path in paths})
-        return ", ".join(str(root / folder) for folder in folders)
-    return ", ".join(sorted({need.source.split("/")[2] for need in needs})) or "-"
+        return "your own" if task.own_data else "needs none"
+    if not any(need.missing for need in needs):
+        return "there"
+    return "incomplete" if any(need.paths for need in needs) else "not there"
 
 
 def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
@@ -139,17 +125,15 @@ def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
 
 @data.command("pull")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
-@click.option(
-    "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
-)
+@_TO
 @click.option("--origin", "origins", multiple=True, metavar="NAME=URL", help="A mirror for a source's origin.")
 def pull_data(tasks: tuple[str, ...], target: Path, origins: tuple[str, ...]) -> None:
     """Download what runs of these tasks read ('all': of every task; 'leaderboards': the run entries of HELM's)."""
     from eval_factory.data.pull import LEADERBOARDS, pull
     from eval_factory.data.sources import load_sources
 
-    given = dict(origin.partition("=")[::2] for origin in origins)
-    sources = load_sources().with_origins(given)
+    mirrors = dict(origin.partition("=")[::2] for origin in origins)
+    sources = load_sources().with_origins(mirrors)
     names = [*sources.tasks, LEADERBOARDS] if "all" in tasks else [name.removeprefix("helm.") for name in tasks]
     pull(names, target, sources, _say)
 
@@ -200,9 +184,7 @@ def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
 
 @data.command("import")
 @click.argument("folder", type=HomePath(), metavar="FOLDER")
-@click.option(
-    "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
-)
+@_TO
 def import_data(folder: Path, target: Path) -> None:
     """Take a folder of benchmark data (scenarios/, hub/, nltk_data/, tiktoken/, SHA256SUMS) into a bundle."""
     from eval_factory.data.importing import import_folder

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,11 +22,10 @@ from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
     from eval_factory.api import StoredResult, Verified
-    from eval_factory.core.annotations import Sample
 
 _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluated to the model's developer, as the schema of Every Eval Ever has them."""
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Findings of one file; `--json` has all."""
 
 
@@ -44,16 +43,12 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
 
     found = [api.verify(folder) for folder in folders]
     if as_json:
-        click.echo(json.dumps([_record(one) for one in found], indent=2))
+        more = [{"folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code} for one in found]
+        click.echo(json.dumps([asdict(one) | also for one, also in zip(found, more, strict=True)], indent=2))
     else:
         for one in found:
             click.echo(own_lines(verified_lines(one)))
     ctx.exit(max(one.exit_code for one in found))
-
-
-def _record(one: Verified) -> dict[str, object]:
-    record = asdict(one)
-    return {**record, "folder": str(one.folder), "intact": one.intact, "exit_code": one.exit_code}
 
 
 def verified_lines(one: Verified) -> str:
@@ -66,9 +61,8 @@ def verified_lines(one: Verified) -> str:
     counts: Counter[str] = Counter()
     for finding in one.findings:
         counts[finding.file] += 1
-        if counts[finding.file] <= MOST_SHOWN:
-            lines.append(f"  {finding}")
-    more = {file: count - MOST_SHOWN for file, count in counts.items() if count > MOST_SHOWN}
+        lines += [f"  {finding}"] * (counts[finding.file] <= MAX_SHOWN)
+    more = counts - Counter(dict.fromkeys(counts, MAX_SHOWN))
     lines += [f"  {file}: {count} more findings (--json shows them)" for file, count in more.items()]
     lines += [f"  note: {note}" for note in one.notes]
     return "\n".join(printable(line) for line in lines)
@@ -103,13 +97,10 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
         raise NotReportableError(f"{output_dir} is not the same evaluation as {folder}: {'; '.join(again.differences)}")
 
 
-HIGHEST_PORT = 65535
-
-
 @click.command("view")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("--export", "target", type=HomePath(), default=None, help="Write the pages into this new folder instead.")
-@click.option("--port", type=click.IntRange(0, HIGHEST_PORT), default=0, help="Port on 127.0.0.1; a free one if 0.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; a free one if 0.")
 @click.option("--no_browser", is_flag=True, help="Print the address, and open no browser.")
 def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: bool) -> None:
     """Show results in HELM's own web pages: every prompt, request and answer, and HELM's tables.
@@ -125,7 +116,8 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
             raise ConfigError("view --export writes files and serves nothing: leave out --port and --no_browser")
         pages = api.export_pages(folders, target, screen=screen)
         screen.write(own_lines("\n".join(pages.lines())) + "\n")
-        screen.write(f"to look at them:\n  {preview_command(pages.folder)}\n  then open http://127.0.0.1:8000/\n")
+        server = f"python -m http.server --bind 127.0.0.1 --directory {shlex.quote(str(pages.folder))}"
+        screen.write(f"to look at them:\n  {server}\n  then open http://127.0.0.1:8000/\n")
         click.echo(str(pages.folder))
         return
     with api.served_pages(folders, port=port, screen=screen) as pages:
@@ -137,11 +129,6 @@ def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: 
 
             webbrowser.open(pages.address)
         pages.wait()
-
-
-def preview_command(folder: Path) -> str:
-    """For a shell. The pages are opened through a server: browsers load no modules from files."""
-    return f"python -m http.server --bind 127.0.0.1 --directory {shlex.quote(str(folder))}"
 
 
 def may_open(env: Mapping[str, str], platform: str = sys.platform) -> bool:
@@ -165,7 +152,9 @@ def annotate() -> None:
     help="Whole ratings, or each criterion of a rubric: met or not. Criteria where the result has a rubric.",
 )  # fmt: skip
 @click.option("--no_reference", is_flag=True, help="Do not show the benchmark's own answer.")
-def export_sheets(folder: Path, out: Path, count: int, raters: int, **given: Any) -> None:
+def export_sheets(
+    folder: Path, out: Path, count: int, raters: int, seed: int, kind: str | None, no_reference: bool
+) -> None:
     """Draw a sample of the answers in DIR, and write a sheet for each rater: CSV and an HTML form.
 
     The sample is stratified by score and group. Model, judges, scores and ids are hidden; what the codes stand for is
@@ -174,24 +163,18 @@ def export_sheets(folder: Path, out: Path, count: int, raters: int, **given: Any
     from eval_factory.report.reader import one_run
     from eval_factory.workflows import annotate as workflow
 
-    options = workflow.SheetOptions(
-        out, count, raters, given["seed"], given["kind"], with_reference=not given["no_reference"]
-    )
     folder = one_run(folder, "annotate export")
-    made = workflow.export_sheets(folder, options)
+    made = workflow.export_sheets(folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference)
     asked = sum(len(one.questions) for one in made.sample.answers)
+    in_strata = Counter(one.stratum for one in made.sample.answers)
     lines = [
         f"sheet {made.sample.id}: {len(made.sample.answers)} of {made.answers} answers, {asked} ratings a rater",
-        *(f"  {number} answers of: {name}" for name, number in _by_stratum(made.sample)),
+        *(f"  {in_strata[number]} answers of: {name}" for number, name in enumerate(made.sample.strata)),
         f"  for the raters: {out} (a form and a table each; one of them is enough)",
-        f"  not for them: {made.kept}, which says what the codes stand for",
+        f"  not for them: {made.sample_file}, which says what the codes stand for",
         f"  what comes back: eval-factory annotate import {folder} FILE...",
     ]
     click.echo(own_lines("\n".join(lines)))
-
-
-def _by_stratum(sample: Sample) -> list[tuple[str, int]]:
-    return [(name, sum(one.stratum == place for one in sample.answers)) for place, name in enumerate(sample.strata)]
 
 
 @annotate.command("import")
@@ -208,8 +191,7 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     from eval_factory.workflows.annotate import import_sheets
 
     made = import_sheets(one_run(folder, "annotate import"), sheets)
-    lines = [f"{made.ratings} ratings imported; {made.empty} rows were left empty" if made.empty
-             else f"{made.ratings} ratings imported"]  # fmt: skip
+    lines = [f"{made.ratings} ratings imported" + (f"; {made.empty} rows were left empty" if made.empty else "")]
     lines += [f"  {line}" for line in clinician_lines(made.clinicians)]
     lines += [f"  note: {note}" for note in made.notes]
     lines.append(f"  results: {made.stored.folder / 'evaluation_config.yaml'}")
@@ -236,10 +218,7 @@ def plan(folder: Path, half_width: float | None) -> None:
     runs = run_folders([folder])
     for run in runs:
         head = [f"{run}:"] if len(runs) > 1 else []
-        click.echo(own_lines("\n".join([*head, *plan_of(run, half_width).lines()])))
-
-
-_FOLDER = HomePath()
+        click.echo(own_lines("\n".join([*head, *plan_of(run, half_width)])))
 
 
 @click.group("export")

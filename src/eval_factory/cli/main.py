@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,10 +26,6 @@ from eval_factory.core.errors import (
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import forget_interrupts, interrupt_on_signals
 from eval_factory.demo.example import KINDS
-
-if TYPE_CHECKING:
-    from eval_factory.core.secrets import Redactor
-    from eval_factory.tasks.framework import Framework
 
 PROGRAM = "eval-factory"
 
@@ -111,11 +107,18 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     from eval_factory.tasks.framework import load_framework  # imported here, as all that a command needs
 
     framework = load_framework()
-    if task is None and benchmark is None and not everything:
-        _list_tasks(framework, tag, as_json=as_json)
+    all_tasks = task is None and benchmark is None and not everything
+    if all_tasks and not as_json and not sys.stdout.isatty():  # other programs read this form
+        from eval_factory.tasks.task_info import tasks_with
+
+        names = [f"  * {one.name}" for one in tasks_with(tag, framework)]
+        click.echo("\n".join([f"{framework.framework.name}:", *names]))
         return
     from eval_factory.cli import task_listing
 
+    if all_tasks:
+        task_listing.show_tasks(framework, tag, as_json=as_json)
+        return
     if everything:
         task_listing.show_run_specs(framework, as_json=as_json)
         return
@@ -124,18 +127,6 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
     else:
         record = task_listing.record_of(str(task), framework)
     click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
-
-
-def _list_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
-    from eval_factory.tasks.task_info import tasks_with
-
-    tasks = tasks_with(tag, framework)
-    if not as_json and not sys.stdout.isatty():  # other programs read this form
-        click.echo("\n".join([f"{framework.framework.name}:", *(f"  * {task.name}" for task in tasks)]))
-        return
-    from eval_factory.cli import task_listing
-
-    task_listing.show_tasks(tasks, as_json=as_json)
 
 
 @cli.command("new_benchmark")
@@ -165,7 +156,7 @@ def print_schema(name: str) -> None:
 
 
 def main() -> None:
-    """The one place where errors end and exit codes are made."""
+    """All errors end here, and exit codes are made here."""
     os.environ.setdefault(*NO_PLUGINS)
     make_streams_ready()
     interrupt_on_signals()
@@ -217,25 +208,22 @@ def _code_of(error: OSError) -> int:
 
 def _say(message: str) -> None:
     """To standard error, redacted: an error may quote what it stumbled over."""
-    lines = own_lines(_redactor().text(message)).rstrip("\n").split("\n")
+    from eval_factory.core.secrets import Redactor
+
+    lines = own_lines(Redactor.from_environment(os.environ).text(message)).rstrip("\n").split("\n")
     screen = lasting(sys.stderr)
     for line in lines:
         text = line if line.startswith("  ") else f"{PROGRAM}: {line}"
         screen.write((wrapped(text, columns(screen)) if screen.isatty() else text) + "\n")
 
 
-def _redactor() -> Redactor:
-    from eval_factory.core.secrets import Redactor as Known
-    from eval_factory.core.secrets import names_a_secret
-
-    return Known.from_environment(os.environ, filter(names_a_secret, os.environ))
-
-
 def _report_defect(error: Exception) -> int:
     import tempfile
     import traceback
 
-    text = _redactor().text("".join(traceback.format_exception(error)))
+    from eval_factory.core.secrets import Redactor
+
+    text = Redactor.from_environment(os.environ).text("".join(traceback.format_exception(error)))
     descriptor, name = tempfile.mkstemp(prefix="eval-factory-defect-", suffix=".log")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(own_lines(text))

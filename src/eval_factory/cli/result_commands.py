@@ -17,10 +17,9 @@ import click
 from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines, printable
-from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.rundir import PRIVATE, SuiteDir
 
 if TYPE_CHECKING:
-    from eval_factory.analysis.comparison import Compared, Comparison
     from eval_factory.report.drawing import Drawing
 
 
@@ -67,15 +66,11 @@ def compare(
         )
     lasting(sys.stdout).write(text)
     if not compared.comparable:
-        raise NotReportableError(f"the results cannot be compared: {_next_step(compared)}")
+        from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
 
-
-def _next_step(compared: Compared) -> str:
-    from eval_factory.analysis.comparison_reasons import NEVER_ACCEPTED
-
-    found = {reason.name for reason in compared.reasons}
-    names = ", ".join(sorted(found))
-    return names if found & NEVER_ACCEPTED else f"{names}; to compare all the same: --allow {','.join(sorted(found))}"
+        found = sorted({reason.name for reason in compared.reasons})
+        hint = "" if NEVER_ACCEPTED.intersection(found) else f"; to compare all the same: --allow {','.join(found)}"
+        raise NotReportableError(f"the results cannot be compared: {', '.join(found)}{hint}")
 
 
 JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -132,7 +127,12 @@ def gate(
     from eval_factory.analysis import gate_report
 
     if flags["to_lock"]:
-        _lock(policy, [*candidate, *baseline])
+        if candidate or baseline:
+            raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
+        from eval_factory.analysis import gate_policy
+
+        path = gate_policy.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
+        click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
         return
     if not candidate:
         raise ConfigError("gate: give --candidate DIR (or --lock, before the run)")
@@ -161,22 +161,13 @@ def gate(
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """A report that cannot be written is said by its name; what was found is on the screen by then."""
+    """The message names a report that cannot be written; what was found is on the screen by then."""
     try:
         yield
     except OSError as error:
         raise PrerequisiteError(
             f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
         ) from None
-
-
-def _lock(policy: Path, folders: list[Path]) -> None:
-    from eval_factory.analysis import gate_policy
-
-    if folders:
-        raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
-    path = gate_policy.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
-    click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
 
 
 _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
@@ -199,19 +190,24 @@ def report(
     of one run, of a suite, or of runs beside each other the TRIPOD-LLM checklist, the methods section, and tables with
     intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
+    from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.reader import compared_runs, is_suite_folder, run_folders
 
     if purpose is not None:
         from eval_factory.analysis.paper import written_for
 
-        _write(written_for(purpose, folders), output)
+        paper = written_for(purpose, folders)
+        if output is not None:
+            write_atomic(output, paper)
+        click.echo(paper if output is None else str(output), nl=output is not None)
         return
     if plots is not None:
-        write_plots(run_folders(folders), plots)
+        from eval_factory.report.plot_files import write_plot_files
+
+        for path in write_plot_files(drawings_of(run_folders(folders)), plots):
+            click.echo(str(path))
         if output is None:
             return
-    from eval_factory.core.rundir import PRIVATE
-    from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.page.document import result_page
     from eval_factory.report.reader import load_result
 
@@ -222,8 +218,8 @@ def report(
         if output is None:
             pages = [SuiteDir(one).results_html for one in folders if is_suite_folder(one)]
             own = "; ".join(f"{page} is the suite's own" for page in pages)
-            said = f" ({own})" if own else ""
-            raise ConfigError(f"report: several folders have one page between them{said}; say where: -o page.html")
+            hint = f" ({own})" if own else ""
+            raise ConfigError(f"report: several folders have one page between them{hint}; say where: -o page.html")
         text = page_of_several(compared_runs(folders, "report"), with_texts=not no_text)
     else:
         stored = load_result(runs[0])
@@ -233,17 +229,6 @@ def report(
             _look_at_checksums(output, text)
     write_atomic(output, text, mode=PRIVATE)
     click.echo(str(output))
-
-
-def _write(text: str, output: Path | None) -> None:
-    """To standard output, or to a file, whose path is then printed."""
-    from eval_factory.core.safe_files import write_atomic
-
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_atomic(output, text)
-        click.echo(str(output))
 
 
 def _look_at_checksums(page: Path, text: str) -> None:
@@ -261,20 +246,9 @@ def _look_at_checksums(page: Path, text: str) -> None:
         )
 
 
-def write_plots(folders: Sequence[Path], target: Path) -> None:
-    """Print each file that was written. Of several results, those of the first one begin with `a-`, and so on.
-
-    Raises:
-        EvalFactoryError: a folder holds no result.
-    """
-    from eval_factory.report.plot_files import write_plot_files
-
-    for path in write_plot_files(drawings_of(folders), target):
-        click.echo(str(path))
-
-
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
-    """Where results do not compare, the reason is on standard error, and there is no plot of how they differ.
+    """Name -> plot. Of several results, those of the first one begin with `a-`, and so on. Where they do not compare,
+    the reason is on standard error, and there is no plot of how they differ.
 
     Raises:
         EvalFactoryError: a folder holds no result.
@@ -286,28 +260,24 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     if len(results) == 1:
         return plots_of(results[0])
     from eval_factory import api  # imports scipy
+    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
 
     compared = api.compare(folders)
     if not compared.comparable:
         names = ", ".join(reason.name for reason in compared.reasons)
         more = "'eval-factory compare' with the same folders tells more"
         click.echo(f"warning: no plot of differences: the results cannot be compared ({names}); {more}", err=True)
-    each = {
+    plots = {
         f"{model.label.lower()}-{name}": drawing
         for model, result in zip(compared.models, results, strict=True)
         for name, drawing in plots_of(result).items()
     }
-    return each | {f"difference-{one.a.label}-{one.b.label}".lower(): _difference(one) for one in compared.comparisons}
-
-
-def _difference(one: Comparison) -> Drawing:
-    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
-
-    found = one.paired
-    names = (f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})")
-    return difference_plot(
-        f"{one.task}: {one.metric}, {one.b.name} minus {one.a.name}",
-        [PlottedValue(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
-        names=names, axis_label=f"{one.b.label} minus {one.a.label}", margin=one.margin,
-        higher_is_better=one.higher_is_better,
-    )  # fmt: skip
+    for one in compared.comparisons:
+        found = one.paired
+        plots[f"difference-{one.a.label}-{one.b.label}".lower()] = difference_plot(
+            f"{one.task}: {one.metric}, {one.b.name} minus {one.a.name}",
+            [PlottedValue(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
+            names=(f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})"),
+            axis_label=f"{one.b.label} minus {one.a.label}", margin=one.margin, higher_is_better=one.higher_is_better,
+        )  # fmt: skip
+    return plots

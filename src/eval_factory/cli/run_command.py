@@ -94,21 +94,12 @@ class RecordingCommand(click.Command):
 
 def _failure_record(error: BaseException) -> dict[str, Any]:
     """Of a run that has no result."""
-    from eval_factory.workflows.options import failure_record as record_of_failure
+    from eval_factory.workflows.options import code_of_error, failure_record
 
-    message = error.format_message() if isinstance(error, click.ClickException) else None
-    return record_of_failure(error, code_of(error), message)
-
-
-def code_of(error: BaseException) -> int:
-    """The exit code that `main` ends the program with for an error."""
-    if isinstance(error, click.Abort):
-        return InterruptedRunError.exit_code
     if isinstance(error, click.ClickException):
-        return ConfigError.exit_code
-    from eval_factory.workflows.options import code_of_error
-
-    return code_of_error(error)
+        return failure_record(error, ConfigError.exit_code, error.format_message())
+    code = InterruptedRunError.exit_code if isinstance(error, click.Abort) else code_of_error(error)
+    return failure_record(error, code)
 
 
 _PARAMS = (
@@ -171,32 +162,32 @@ SWITCHES = ("offline", "allow_code_execution")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record when the run starts and one when it ends.")
 @click.option("--debug", is_flag=True, help="The same as before the command.")
 @click.pass_context
-def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **given: Any) -> None:
+def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **values: Any) -> None:
     """Run one evaluation."""
-    flags: dict[str, Any] = {path: given[name] for name, path in FLAGS.items() if given[name] is not None}
-    flags |= {f"config.params.extra.{name}": True for name in SWITCHES if given[name]}
-    quiet, as_json = given["quiet"], given["as_json"]
+    flags: dict[str, Any] = {path: values[name] for name, path in FLAGS.items() if values[name] is not None}
+    flags |= {f"config.params.extra.{name}": True for name in SWITCHES if values[name]}
+    quiet, as_json = values["quiet"], values["as_json"]
     output = RunOutput(quiet=quiet, as_json=as_json)
     with output.failures_reported():
         from eval_factory import api  # imported here, as all that runs something: `--help` is to be quick
 
         options = api.Options(
-            fresh=given["fresh"],
-            debug=given["debug"] or ctx.obj["debug"],
-            no_preflight=given["no_preflight"],
+            fresh=values["fresh"],
+            debug=values["debug"] or ctx.obj["debug"],
+            no_preflight=values["no_preflight"],
             on_launch=output.launched,
         )
         how: dict[str, Any] = {"flags": flags, "overrides": overrides, "options": options, "screen": output.screen()}
-        if given["dry_run"] and (quiet or as_json):
+        if values["dry_run"] and (quiet or as_json):
             raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
-        if given["dry_run"]:
+        if values["dry_run"]:
             show_dry_run(api.dry_run(run_config, **how), how["screen"])
             return
-        if given["estimate"]:
+        if values["estimate"]:
             found = api.estimate(run_config, flags=flags, overrides=overrides)
             click.echo(json.dumps(found.as_dict()) if as_json else found.to_text())
             return
-        evaluated = (api.evaluate if given["wait"] else api.submit)(run_config, **how)
+        evaluated = (api.evaluate if values["wait"] else api.submit)(run_config, **how)
         if isinstance(evaluated, api.Submitted):
             output.submitted(evaluated)
             return

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.cli.folder_commands import MOST_SHOWN
+from eval_factory.cli.folder_commands import MAX_SHOWN
 from eval_factory.core import formats
 from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line, own_lines
@@ -213,8 +213,8 @@ def _check_lines(found: SuiteCheck) -> Iterator[str]:
             first, *others = text.split("\n")
             yield f"    to do: {first}"
             yield from (f"      {line.strip()}" for line in others)
-    yield from (f"  altered: {one_line(str(finding))}" for finding in found.altered[:MOST_SHOWN])
-    yield from [f"  altered: {len(found.altered) - MOST_SHOWN} more (--json)"][: len(found.altered) > MOST_SHOWN]
+    yield from (f"  altered: {one_line(str(finding))}" for finding in found.altered[:MAX_SHOWN])
+    yield from [f"  altered: {len(found.altered) - MAX_SHOWN} more (--json)"][: len(found.altered) > MAX_SHOWN]
     for cell in found.cells:
         if cell.is_complete and cell.reason:
             yield f"  note: {cell.name}: {one_line(cell.reason)}"

@@ -16,18 +16,11 @@ import yaml
 from eval_factory.cli.console import show_table
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, did_you_mean
+from eval_factory.core.tables import Table, screen
 from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
+from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
-from eval_factory.tasks.framework import Framework, ScenarioParameter, Task, file_layout, load_framework
-from eval_factory.tasks.run_entry import (
-    OURS,
-    PATH_PARAMETERS,
-    for_every_run_spec,
-    is_run_entry,
-    near_name,
-    prefix_of,
-    signature,
-)
+from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
     KEY,
@@ -36,7 +29,7 @@ from eval_factory.tasks.run_specs import (
     load_index,
     needs_permission,
 )
-from eval_factory.tasks.task_info import erratum_record, task_info
+from eval_factory.tasks.task_info import erratum_record, task_info, tasks_with
 
 if TYPE_CHECKING:
     from eval_factory.tasks.custom_benchmark import Benchmark
@@ -44,7 +37,7 @@ if TYPE_CHECKING:
 CUSTOM = "custom"
 COMMENT_WIDTH = 110
 EXAMPLE_SAMPLES = 20
-WIDEST = 48
+MAX_WIDTH = 48
 EDITORS = (
     "for completion in an editor: `eval-factory schema run_config > run_config.schema.json` beside this file, and as"
     " its first line: # yaml-language-server: $schema=run_config.schema.json"
@@ -55,35 +48,26 @@ _EXAMPLES = {"int": "1", "float": "0.5"}
 Record = dict[str, Any]
 
 
-def task_record(task: Task) -> Record:
-    """Everything about a task of framework.yml."""
-    return task_info(task).as_dict()
-
-
-def _errata(run_spec: str) -> list[Record]:
-    return [erratum_record(erratum) for erratum in load_errata().of(run_spec, None)]
-
-
 def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Record:
     """Everything about one of HELM's run specs."""
     return {
         "name": name,
-        "type": f"{prefix_of(framework)}{name}",
+        "type": f"{run_entry.prefix_of(framework)}{name}",
         "description": spec.description,
         "parameters": {
             parameter: {"required": "default" not in known, **known}
             for parameter, known in spec.known_parameters.items()
-            if parameter not in OURS
+            if parameter not in run_entry.OURS
         },
         "any_parameter": spec.any_parameter,
-        "arguments_of_every_run_spec": for_every_run_spec(load_index()),
+        "arguments_of_every_run_spec": run_entry.for_every_run_spec(load_index()),
         "main_metric": spec.main_metrics[0] if spec.main_metrics else None,
         "main_metrics": list(spec.main_metrics),
         "main_split": spec.main_split,
         "judges": list(framework.judges) if spec.has_jury else [],
         "annotators": list(spec.annotators),
         "prescribed_judges": list(spec.prescribed_judges),
-        "errata": _errata(name),
+        "errata": [erratum_record(one) for one in load_errata().of(name, None)],
         "executes": dict(spec.executes or {}),
         "needs_permission": needs_permission(name, spec),
         "runs": spec.asks is None,
@@ -94,18 +78,14 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Re
     }
 
 
-def run_spec_records(framework: Framework) -> list[Record]:
-    return [run_spec_record(name, spec, framework) for name, spec in load_index().run_specs.items()]
-
-
 def record_of(name: str, framework: Framework) -> Record:
     """Everything about a task or, as `helm:NAME`, about a run spec, with an example.
 
     Raises:
         ConfigError: there is none of that name.
     """
-    if is_run_entry(name, framework):
-        short = name.removeprefix(prefix_of(framework)).partition(":")[0]
+    if run_entry.is_run_entry(name, framework):
+        short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
         specs = load_index().run_specs
         if short not in specs:
             raise ConfigError(
@@ -116,9 +96,9 @@ def record_of(name: str, framework: Framework) -> Record:
         return {**record, "judge_prompt": prompt, "example": run_spec_example(record) if record["runs"] else None}
     task = framework.task(name)
     if task is None:
-        near = near_name(name, framework)
+        near = run_entry.near_name(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
-    return {**task_record(task), "judge_prompt": judge_prompt_of(task), "example": task_example(task)}
+    return {**task_info(task).as_dict(), "judge_prompt": _judge_prompt_of(task), "example": task_example(task)}
 
 
 def record_of_benchmark(path: Path, framework: Framework) -> Record:
@@ -141,10 +121,15 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
         "notes": list(benchmark.notes),
         "judge_prompt": _judge_prompt_of_benchmark(benchmark),
     }
-    return {**task_record(task), "name": benchmark.name, **own, "example": _example(CUSTOM, {"benchmark": str(path)})}
+    return {
+        **task_info(task).as_dict(),
+        "name": benchmark.name,
+        **own,
+        "example": _example(CUSTOM, {"benchmark": str(path)}),
+    }
 
 
-def judge_prompt_of(task: Task) -> str | None:
+def _judge_prompt_of(task: Task) -> str | None:
     """None where no judge is asked, or the prompt is the benchmark's own."""
     if task.helm.rubric:
         return prompt_of_rubric()
@@ -162,7 +147,7 @@ def _judge_prompt_of_benchmark(benchmark: Benchmark) -> str | None:
 def task_example(task: Task) -> str:
     """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
     extra = {
-        name: task.default_of(name) or _example_value(name, rule)
+        name: task.default_of(name) or (rule.allowed[0] if rule.allowed else _example_value(name, is_path=rule.path))
         for name, rule in task.helm.parameters.items()
         if rule.required or (rule.allowed and task.default_of(name))
     }
@@ -171,7 +156,11 @@ def task_example(task: Task) -> str:
 
 def run_spec_example(record: Record) -> str:
     needed = {name: known for name, known in record["parameters"].items() if known["required"]}
-    arguments = ",".join(f"{name}={_example_argument(name, known)}" for name, known in needed.items())
+    values = {
+        name: _EXAMPLES.get(known.get("type", "")) or _example_value(name, is_path=name in run_entry.PATH_PARAMETERS)
+        for name, known in needed.items()
+    }
+    arguments = ",".join(f"{name}={value}" for name, value in values.items())
     return _example(f"{record['type']}:{arguments}" if arguments else record["type"], {}, folder=record["name"])
 
 
@@ -191,16 +180,8 @@ def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _example_value(name: str, rule: ScenarioParameter) -> str:
-    if rule.allowed:
-        return rule.allowed[0]
-    return f"/path/to/{name}" if rule.path else f"<{name}>"
-
-
-def _example_argument(name: str, known: Record) -> str:
-    if name in PATH_PARAMETERS:
-        return f"/path/to/{name}"
-    return _EXAMPLES.get(known.get("type", ""), f"<{name}>")
+def _example_value(name: str, *, is_path: bool) -> str:
+    return f"/path/to/{name}" if is_path else f"<{name}>"
 
 
 def details(record: Record) -> str:
@@ -217,7 +198,7 @@ def details(record: Record) -> str:
         "source": record.get("source") or record.get("scenario_class"),
         "licence": record.get("licence"),
         "revision": record.get("revision"),
-        "instances": _count(record.get("instances")),
+        "instances": formats.count(record.get("instances")),
         "data size": _size(record.get("size_mb")),
         "public since": _published(record),
         "tried by us on": record.get("tried"),
@@ -256,30 +237,23 @@ def _judge_prompt(record: Record) -> list[str]:
     prompt = record.get("judge_prompt")
     if prompt is None:
         return []
-    return ["#", "# what a judge is asked, with what is filled in between braces:", "#", *_as_comments(prompt)]
-
-
-def _as_comments(text: str) -> list[str]:
-    return [f"#   {line}".rstrip() for line in text.splitlines()]
+    head = ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
+    return [*head, *(f"#   {line}".rstrip() for line in prompt.splitlines())]
 
 
 def _execution(record: Record) -> list[str]:
-    run_spec = record.get("run_spec") or record["name"]
-    if not record["executes"]:
-        return []
-    lines = ["", f"it {how_executed(run_spec, record['executes'])}"]
+    lines = []
+    if record["executes"]:
+        lines += ["", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}"]
     if record.get("needs_permission"):
         why = "because nobody has checked the program that a model writes"
-        lines += [
-            "",
-            f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}",
-        ]
+        lines += ["", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}"]
     return lines
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:
     if "any_parameter" in record:
-        yield from (signature(name, known) for name, known in record["parameters"].items())
+        yield from (run_entry.signature(name, known) for name, known in record["parameters"].items())
         if record["any_parameter"]:
             yield "any"
         return
@@ -311,14 +285,10 @@ def _joined(values: Sequence[str] | None) -> str:
 
 
 def _published(record: Record) -> str:
-    """Nothing of a run spec, of whose data nobody has said anything."""
+    """Empty for a run spec: nothing is known of its data."""
     if record.get("answers_public") is None:
         return ""
     return f"{record['published'] or 'unknown'}; its answers are {'' if record['answers_public'] else 'not '}public"
-
-
-def _count(number: int | None) -> str:
-    return formats.count(number)
 
 
 def _size(megabytes: float | None) -> str:
@@ -326,7 +296,7 @@ def _size(megabytes: float | None) -> str:
 
 
 def _arguments(record: Record) -> str:
-    shown = [signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
+    shown = [run_entry.signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
     return ", ".join([*shown, *(["..."] if record["any_parameter"] else [])])
 
 
@@ -334,10 +304,11 @@ TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "da
 RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
 
 
-def show_tasks(tasks: Iterable[Task], *, as_json: bool) -> None:
+def show_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
     """For a terminal, or as JSON."""
+    tasks = tasks_with(tag, framework)
     if as_json:
-        click.echo(json.dumps([task_record(task) for task in tasks], indent=2))
+        click.echo(json.dumps([task_info(task).as_dict() for task in tasks], indent=2))
         return
     show_table(TASK_COLUMNS, task_rows(tasks))
 
@@ -349,7 +320,7 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
             task.description,
             task.about.access,
             _joined(task.helm.judges),
-            _count(task.about.instances),
+            formats.count(task.about.instances),
             _size(task.about.size_mb),
             task.about.published or "unknown",
         )
@@ -359,7 +330,7 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
 
 def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     """Those that no text endpoint can be evaluated with, and those that need a permission, say so."""
-    records = run_spec_records(framework)
+    records = [run_spec_record(name, spec, framework) for name, spec in load_index().run_specs.items()]
     if as_json:
         click.echo(json.dumps(records, indent=2))
         return
@@ -367,7 +338,7 @@ def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        click.echo(plain_table(rows), nl=False)
+        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), MAX_WIDTH)[1:]))
 
 
 def _restriction(record: Record) -> str:
@@ -378,42 +349,33 @@ def _restriction(record: Record) -> str:
     return ""
 
 
-def plain_table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns by two blanks or more; a cell that is very wide pushes what follows it."""
-    widths = [min(WIDEST, max(len(row[number]) for row in rows)) for number in range(len(rows[0]) - 1)]
-    lines = ("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)
-
-
 SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite")
 """docs/schemas has a file of each, which scripts/make_schemas.py writes."""
 
 
-def schema_of(name: str) -> dict[str, Any]:
+def schema_text(name: str) -> str:
     """
     Raises:
         ConfigError: there is no schema of that name.
     """
+    document: dict[str, Any]
     if name not in SCHEMAS:
         hint = did_you_mean(name, SCHEMAS) or f"; there are {', '.join(SCHEMAS)}"
         raise ConfigError(f"there is no schema {name!r}{hint}")
     if name == "run_config":
         from eval_factory.config.json_schema import run_config_schema
 
-        return run_config_schema(load_framework())
-    if name == "suite":
+        document = run_config_schema(load_framework())
+    elif name == "suite":
         from eval_factory.config.json_schema import suite_schema
 
-        return suite_schema(load_framework())
-    if name == "gate_policy":
+        document = suite_schema(load_framework())
+    elif name == "gate_policy":
         from eval_factory.analysis.gate_policy import gate_policy_schema
 
-        return gate_policy_schema()
-    from eval_factory.report import documents
+        document = gate_policy_schema()
+    else:
+        from eval_factory.report import documents
 
-    return documents.schema(f"{name}.schema.json")
-
-
-def schema_text(name: str) -> str:
-    """Raises ConfigError."""
-    return json.dumps(schema_of(name), indent=2, ensure_ascii=False) + "\n"
+        document = documents.schema(f"{name}.schema.json")
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import MOST_LEVELS, YamlError, YamlSyntaxError, load_mapping, not_finite, parse
+from eval_factory.core.plain_yaml import MAX_LEVELS, YamlError, YamlSyntaxError, load_mapping, not_finite, parse
 from eval_factory.core.secrets import field_before, field_names_a_secret, names_a_secret
 
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
@@ -102,8 +102,8 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
             if not equals or not all(names):
                 problems.append(f"--overrides: expected path.to.key=value, got {part.strip()!r}")
                 continue
-            if len(names) > MOST_LEVELS:
-                problems.append(f"--overrides: {len(names)} names in one path; {MOST_LEVELS} at most")
+            if len(names) > MAX_LEVELS:
+                problems.append(f"--overrides: {len(names)} names in one path; {MAX_LEVELS} at most")
                 continue
             try:
                 parsed = parse(value) if value.strip() else ""
@@ -169,8 +169,8 @@ def plain_document(given: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any, path: str, level: int, problems: list[str]) -> Any:
-    if level > MOST_LEVELS:
-        raise ConfigError(f"{path.partition('.')[0]}: is nested too deeply: {MOST_LEVELS} levels at most")
+    if level > MAX_LEVELS:
+        raise ConfigError(f"{path.partition('.')[0]}: is nested too deeply: {MAX_LEVELS} levels at most")
     if isinstance(value, Mapping):
         return {
             _key(key, path, problems): _plain(item, f"{path}.{key}" if path else str(key), level + 1, problems)

@@ -16,10 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
@@ -30,15 +30,14 @@ RATINGS_SHEET, CRITERIA_SHEET = "ratings", "criteria"
 SAMPLE, _RATING = "sample", "rating"
 
 
-@dataclass(frozen=True)
-class AnswerKey:
+class AnswerKey(NamedTuple):
     """Which answer of a result."""
 
     id: str
     trial: int
 
     def as_text(self) -> str:
-        return json.dumps([self.id, self.trial], ensure_ascii=False)
+        return json.dumps(self, ensure_ascii=False)
 
     @classmethod
     def of_text(cls, text: str) -> AnswerKey:
@@ -46,8 +45,7 @@ class AnswerKey:
         return cls(str(name), int(trial))
 
 
-@dataclass(frozen=True)
-class RatingChoice:
+class RatingChoice(NamedTuple):
     """One of the ratings that there are."""
 
     value: float
@@ -55,8 +53,7 @@ class RatingChoice:
     """As a rater reads it, and as it stands in a CSV file."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """One thing that a rater says of an answer."""
 
     name: str
@@ -81,7 +78,7 @@ class SampledAnswer:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sheet that was given to raters."""
+    """A sheet for raters."""
 
     id: str
     kind: str
@@ -101,7 +98,7 @@ class Sample:
             "sheet": self.id,
             "kind": self.kind,
             "raters": list(self.raters),
-            "choices": [[one.value, one.label] for one in self.choices],
+            "choices": list(self.choices),
             "metric": self.metric,
             "scale": None if self.scale is None else list(self.scale),
             "strata": list(self.strata),
@@ -109,7 +106,7 @@ class Sample:
                 {
                     "code": one.code, "id": one.key.id, "trial": one.key.trial, "shown_sha256": one.shown_sha256,
                     "stratum": one.stratum, "probability": one.probability,
-                    "questions": [[asked.name, asked.points] for asked in one.questions],
+                    "questions": list(one.questions),
                 }
                 for one in self.answers
             ],
@@ -145,7 +142,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Rating:
-    """What one rater said of one thing about one answer."""
+    """A rater's answer to one question about one answer."""
 
     sheet: str
     code: str
@@ -156,13 +153,12 @@ class Rating:
     comment: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        told = {name: value for name, value in vars(self).items() if name != "comment"}
-        return {**told, "comment": self.comment} if self.comment else told
+        return {name: value for name, value in vars(self).items() if name != "comment" or value}
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """Everything that people said of a result, and of what they said it."""
+    """All ratings of a result, and the samples that they are of."""
 
     samples: tuple[Sample, ...] = ()
     ratings: tuple[Rating, ...] = field(default=(), repr=False)
@@ -180,8 +176,8 @@ class Annotations:
             samples: by id; every returned rating is of one of them.
         """
         again = {(one.sheet, one.rater) for one in returned}
-        kept = [one for one in self.ratings if (one.sheet, one.rater) not in again]
-        ratings = sorted([*kept, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number))
+        others = [one for one in self.ratings if (one.sheet, one.rater) not in again]
+        ratings = sorted([*others, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number))
         known = {one.id: one for one in self.samples}
         used = dict.fromkeys([*known, *(one.sheet for one in returned)])
         return Annotations(tuple(known.get(name) or samples[name] for name in used), tuple(ratings))
@@ -213,9 +209,9 @@ def read_annotations(path: Path) -> Annotations:
             else:
                 ratings.append(Rating(**document[_RATING]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            said = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
+            problem = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
             raise PrerequisiteError(
-                f"{said}\n  have it from a copy, or delete it and import the sheets again"
+                f"{problem}\n  have it from a copy, or delete it and import the sheets again"
             ) from error
     return Annotations(tuple(samples), tuple(ratings))
 
@@ -228,9 +224,9 @@ def read_sample(path: Path) -> Sample:
     try:
         return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        said = f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
+        problem = f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
         raise PrerequisiteError(
-            f"{said}\n  have it from a copy: only it says which answers the sheets are about"
+            f"{problem}\n  have it from a copy: only it says which answers the sheets are about"
         ) from error
 
 
@@ -242,7 +238,7 @@ def digest_of_shown(question: str, answer: str, asked: Iterable[str]) -> str:
 MARK, _MET, _CORRECT, _ERROR = "score", "criteria_met", "correct", "error"
 """Fields of a judge's mark, of its decision about a criterion; the tag of a reference; why there is neither."""
 _SYSTEM = "system"
-MOST_STEPS = 10
+MAX_STEPS = 10
 """Of a scale of whole numbers that raters get as it is."""
 _PARTS = 4
 """Into which any other scale is divided."""
@@ -277,15 +273,17 @@ class Asked:
     choices: tuple[RatingChoice, ...]
     hidden: frozenset[str] = frozenset()
     """System messages that are the same for every question: they say who answers."""
-    told: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
     """What the benchmark says of a criterion of its jury."""
     judged: bool = False
     """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
+        turns = [(str(turn.get("role", "")), _text(turn.get("content"))) for turn in record.turns]
+        turns = [(role, text) for role, text in turns if not (role == _SYSTEM and text in self.hidden)]
         return ShownAnswer(
             AnswerKey(record.id, record.trial),
-            tuple(self._turns(record)),
+            tuple(turns or [("user", record.prompt)]),
             record.completion or "",
             tuple(str(one["text"]) for one in record.references if _CORRECT in (one.get("tags") or ())),
             self.questions(record),
@@ -295,21 +293,13 @@ class Asked:
     def sha256_of(self, record: InstanceRecord) -> str:
         return digest_of_shown(record.prompt, record.completion or "", (one.name for one in self.questions(record)))
 
-    def _turns(self, record: InstanceRecord) -> Iterator[tuple[str, str]]:
-        found = [(str(turn.get("role", "")), _text(turn.get("content"))) for turn in record.turns]
-        told = [(role, text) for role, text in found if not (role == _SYSTEM and text in self.hidden)]
-        yield from told or [("user", record.prompt)]
-
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
         if self.kind == CRITERIA_SHEET:
             return tuple(Question(str(one["criterion"]), float(one["points"])) for one in record.criteria)
         if self.jury:
-            return tuple(Question(self._explained(name)) for name in self.jury)
+            named = [(name, self.meanings.get(name)) for name in self.jury]
+            return tuple(Question(f"{name}: {meaning}" if meaning else name) for name, meaning in named)
         return (Question(IS_CORRECT if self.choices == YES_NO else HOW_GOOD),)
-
-    def _explained(self, criterion: str) -> str:
-        told = self.told.get(criterion)
-        return f"{criterion}: {told}" if told else criterion
 
     def value_of(self, record: InstanceRecord) -> float | None:
         """The score of one answer by the main metric; None where it has none, or is no answer of the main split."""
@@ -323,7 +313,7 @@ class Asked:
         if self.kind == CRITERIA_SHEET:
             return _decisions(record.criteria)
         if self.jury:
-            return {judge: _marks(said, self.jury) for judge, said in record.judgements.items()}
+            return {judge: _marks(judgement, self.jury) for judge, judgement in record.judgements.items()}
         return {judge: {0: score} for judge, score in self.scores_of(record).items()}
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
@@ -334,8 +324,8 @@ class Asked:
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
         """What a rater's values make of an answer, on the main metric's scale."""
         if self.kind == CRITERIA_SHEET:
-            whole = sum(one.points for one in questions if one.points > 0)
-            return sum(one.points * value for one, value in zip(questions, values, strict=True)) / whole
+            total = sum(one.points for one in questions if one.points > 0)
+            return sum(one.points * value for one, value in zip(questions, values, strict=True)) / total
         return statistics.fmean(values)
 
 
@@ -361,11 +351,12 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     judged = result.validity.jury
     jury = _criteria_of_jury(records) if judged is not None and not has_criteria else ()
-    labels, told = ({}, {}) if judged is None else (judged.labels, judged.criteria)
-    choices = YES_NO if chosen == CRITERIA_SHEET else _labelled(labels) or ratings_on_scale(score.scale, values)
+    labels, meanings = ({}, {}) if judged is None else (judged.labels, judged.criteria)
+    words = sorted(map(RatingChoice, map(float, labels.values()), labels))
+    choices = YES_NO if chosen == CRITERIA_SHEET else tuple(words) or ratings_on_scale(score.scale, values)
     if not choices:
         raise ConfigError(f"{metric} has no scale with two ends, so no rating stands for a value of it")
-    return Asked(chosen, metric, score, jury, choices, hidden, told, judged=has_judges(result, chosen))
+    return Asked(chosen, metric, score, jury, choices, hidden, meanings, judged=has_judges(result, chosen))
 
 
 def has_judges(result: TaskResult, kind: str) -> bool:
@@ -379,32 +370,21 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
     low, high = scale
     if (low, high) == (0.0, 1.0) and set(values) <= {0.0, 1.0}:
         return YES_NO
-    whole = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MOST_STEPS
-    steps = int(high - low) if whole else _PARTS
-    return tuple(_choice(low + (high - low) * number / steps) for number in range(steps + 1))
-
-
-def _labelled(labels: Mapping[str, int]) -> tuple[RatingChoice, ...]:
-    """The words that the judges choose from, the least first."""
-    return tuple(RatingChoice(float(value), label) for label, value in sorted(labels.items(), key=lambda one: one[1]))
-
-
-def _choice(value: float) -> RatingChoice:
-    return RatingChoice(value, f"{value:g}")
+    by_ones = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MAX_STEPS
+    steps = int(high - low) if by_ones else _PARTS
+    values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
+    return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
 
 
 def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for record in records:
-        for said in record.judgements.values():
-            names.update(dict.fromkeys(name for name in said if name != _ERROR))
-    return tuple(names)
+    judgements = [judgement for record in records for judgement in record.judgements.values()]
+    return tuple(dict.fromkeys(name for judgement in judgements for name in judgement if name != _ERROR))
 
 
-def _marks(said: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]:
+def _marks(judgement: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]:
     found = {}
     for number, name in enumerate(criteria):
-        mark = said.get(name)
+        mark = judgement.get(name)
         value = mark.get(MARK) if isinstance(mark, Mapping) else None
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             found[number] = float(value)
@@ -414,8 +394,8 @@ def _marks(said: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]
 def _decisions(criteria: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     for number, one in enumerate(criteria):
-        for judge, said in (one.get("judges") or {}).items():
-            met = said.get(_MET) if isinstance(said, Mapping) else None
+        for judge, judgement in (one.get("judges") or {}).items():
+            met = judgement.get(_MET) if isinstance(judgement, Mapping) else None
             if isinstance(met, bool):
                 found.setdefault(judge, {})[number] = float(met)
     return found

@@ -98,7 +98,7 @@ class Purse:
     def begin(self) -> str | None:
         """One more request is about to be sent: it is counted. Else the name of the limit that is reached."""
         with self._lock:
-            reached = self._reached()
+            reached = self._budget.reached(self._spent.by_limit(self._elapsed()))
             if reached is None:
                 self._spent = replace(self._spent, requests=self._spent.requests + 1)
             return reached
@@ -111,9 +111,6 @@ class Purse:
 
     def _elapsed(self) -> float:
         return self._clock() - self._began
-
-    def _reached(self) -> str | None:
-        return self._budget.reached(self._spent.by_limit(self._elapsed()))
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE, FailureCause
 
-LONGEST_CAUSE = 300
-_LONGEST_SHOWN = 120
+MAX_CAUSE = 300
+_MAX_SHOWN = 120
 """On the screen; the files have it all."""
-_MOST_CAUSES = 20
+_MAX_CAUSES = 20
 """Of one role; what is rarer is counted together."""
 _OTHERS = "other errors (see `error` in results.jsonl)"
 _UNKNOWN = "no error was recorded"
 VARIES = "..."
 
 _STATUS = re.compile(r"HTTP (\d{3})")
-_STATUS_TOLD = re.compile(r"\b(?:HTTP|answers) (\d{3})\b")
+_STATUS_IN_ERROR = re.compile(r"\b(?:HTTP|answers) (\d{3})\b")
 _PART = re.compile(
     r"'[^'\s]{1,80}'|\"[^\"\s]{1,80}\"|`[^`\s]{1,80}`"  # a quoted name
     r"|[A-Za-z0-9_\-]*\d[A-Za-z0-9_\-]*(?:[.,:]\d+)*"  # a number, or an id: a word with a digit in it
@@ -74,10 +77,10 @@ class Causes:
         for role in sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)):
             groups = sorted(by_role[role], key=lambda group: (-group.count, group.text()))
             found += [
-                FailureCause(role, group.count, group.text()[:LONGEST_CAUSE], hint_for(group.first, role))
-                for group in groups[:_MOST_CAUSES]
+                FailureCause(role, group.count, group.text()[:MAX_CAUSE], hint_for(group.first, role))
+                for group in groups[:_MAX_CAUSES]
             ]
-            if rest := sum(group.count for group in groups[_MOST_CAUSES:]):
+            if rest := sum(group.count for group in groups[_MAX_CAUSES:]):
                 found.append(FailureCause(role, rest, _OTHERS, None))
         return tuple(found)
 
@@ -88,118 +91,26 @@ def line_of(cause: FailureCause) -> str:
 
 
 def short_cause(cause: str) -> str:
-    whole = cause.strip()
-    if whole.endswith(".") and not whole.endswith(VARIES):
-        whole = whole[:-1]
-    return whole if len(whole) <= _LONGEST_SHOWN else f"{whole[:_LONGEST_SHOWN].rstrip()} ..."
+    text = cause.strip()
+    if text.endswith(".") and not text.endswith(VARIES):
+        text = text[:-1]
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN].rstrip()} ..."
 
 
-@dataclass(frozen=True)
-class _Remedy:
-    applies: Callable[[int | None, str], object]
-    """Of (HTTP status, error in lower case)."""
-    of_the_model: str
-    of_a_judge: str
-
-
-def _says(*patterns: str) -> Callable[[int | None, str], object]:
-    pattern = re.compile("|".join(patterns))
-    return lambda _status, error: pattern.search(error)
-
-
-def _is(*statuses: int) -> Callable[[int | None, str], object]:
-    return lambda status, _error: status in statuses
-
-
-_AGAIN = "the same command asks again"
-_REMEDIES = (
-    _Remedy(
-        _says(r"^unusable judgement"),
-        "",
-        "see responses/ for what it said; another judge (extra.judges) may follow the instructions better; " + _AGAIN,
-    ),
-    _Remedy(
-        _says(r"insufficient_quota|exceeded your current quota|billing|insufficient (?:credit|balance)"),
-        "the account has no credit left: add some; " + _AGAIN,
-        "the judge's account has no credit left: add some; " + _AGAIN,
-    ),
-    _Remedy(
-        lambda status, error: status == 429 and "request too large" not in error,
-        "lower config.params.parallelism, or set target.api_endpoint.requests_per_minute; " + _AGAIN,
-        "set the judge's requests_per_minute in extra.judges, or lower its parallelism; " + _AGAIN,
-    ),
-    _Remedy(
-        _says(
-            r"(?:context|sequence|token)s? (?:length|window|size|limit)",
-            r"maximum (?:context|input|model|prompt)",
-            r"max_model_len",
-            r"n_ctx",
-            r"context_length",
-            r"too many (?:input |prompt )?tokens",
-            r"(?:prompt|input|request)s? (?:is |are |was )?too (?:long|large)",
-            r"longer than the (?:model|maximum)",
-            r"must have less than \d+ tokens",
-            r"exceeds? .{0,40}\b(?:context|tokens)\b",
-        ),
-        "try max_length (config.params.extra.max_length cuts prompts to so many tokens)",
-        "give extra.judges a model that takes longer prompts",
-    ),
-    _Remedy(
-        _is(413),
-        "try max_length (config.params.extra.max_length cuts prompts), or raise the server's limit",
-        "raise the server's limit of a request, or name another judge in extra.judges",
-    ),
-    _Remedy(
-        _says(r"content.{0,3}(?:filter|policy|management)", r"moderat", r"flagged", r"responsible ai", r"safety"),
-        "the provider's filter refuses these prompts, and will again: have it loosened, or lower extra.min_coverage",
-        "the provider's filter refuses these prompts: have it loosened, or name another judge in extra.judges",
-    ),
-    _Remedy(
-        _says(r"no whole answer within", r"gave no answer within", r"timed? ?out"),
-        "raise config.params.request_timeout, or lower parallelism; " + _AGAIN,
-        "raise config.params.request_timeout, or lower the judge's parallelism in extra.judges; " + _AGAIN,
-    ),
-    _Remedy(
-        _says(r"unsupported|not supported|unrecognized|unknown (?:field|parameter|argument)", r"extra inputs? "),
-        "leave the field out, or rename it: adapter_config.params_to_remove and params_to_rename",
-        "set the judge's temperature, top_p or max_tokens in extra.judges to what it takes",
-    ),
-    _Remedy(
-        _is(401, 403),
-        "check that the key (target.api_endpoint.api_key names its variable) may use this model",
-        "check that the judge's key may use its model",
-    ),
-    _Remedy(
-        _is(404),
-        "check target.api_endpoint.url and model_id",
-        "check the judge's url and model_id in extra.judges",
-    ),
-    _Remedy(
-        _says(
-            r"the answer is not (?:json|valid http)|another protocol"
-            r"|holds no (?:choices|message|text)|unknown form|no json object"
-        ),
-        "is there an OpenAI-compatible API at target.api_endpoint.url, and is `type` right (chat or completions)?",
-        "is there an OpenAI-compatible API at the judge's url in extra.judges?",
-    ),
-    _Remedy(
-        _says(r"connection was closed|no connection"),
-        "the endpoint hangs up: look at its own log, or lower config.params.parallelism; " + _AGAIN,
-        "the judge's endpoint hangs up: look at its own log, or lower its parallelism; " + _AGAIN,
-    ),
-    _Remedy(
-        lambda status, _error: status is not None and status >= 500,
-        "the endpoint itself fails: look at its own log; " + _AGAIN,
-        "the judge's endpoint itself fails: look at its own log; " + _AGAIN,
-    ),
-)
+@cache
+def _remedies() -> list[dict[str, Any]]:
+    """failure_remedies.yml, each pattern compiled."""
+    found: list[dict[str, Any]] = parse_own(Path(__file__).with_name("failure_remedies.yml").read_text("utf-8"))
+    for one in found:
+        one["says"] = re.compile("|".join(one.get("says", [""])))
+    return found
 
 
 def hint_for(error: str, role: str) -> str | None:
     """What to do about an error; None where nothing is known to help."""
-    found = _STATUS_TOLD.search(error)
-    status, text = int(found[1]) if found else None, error.lower()
-    for remedy in _REMEDIES:
-        if remedy.applies(status, text):
-            return (remedy.of_the_model if role == MODEL_ROLE else remedy.of_a_judge) or None
+    found, text = _STATUS_IN_ERROR.search(error), error.lower()
+    for remedy in _remedies():
+        is_status = "status" not in remedy or (found and re.fullmatch(remedy["status"], found[1]))
+        if is_status and remedy["says"].search(text) and not ("unless" in remedy and remedy["unless"] in text):
+            return remedy.get("model" if role == MODEL_ROLE else "judge")
     return None

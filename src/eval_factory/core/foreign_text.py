@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-LONGEST = 500
+MAX_FOREIGN_TEXT = 500
 """Characters of a foreign text that are shown."""
-LONGEST_LOG_LINE = 10_000
+MAX_LOG_LINE = 10_000
 LOOKED_AT = 16
 """So many times the characters that are shown are looked at: escapes and tags make a text longer than it looks."""
 
@@ -24,8 +24,8 @@ SHORTEST_QUOTE = 24
 _PIECE = SHORTEST_QUOTE // 2
 
 _MESSAGE_FIELDS = ("message", "msg", "error_description", "detail", "error", "errors", "title", "code", "type")
-_DEEPEST_MESSAGE = 6
-_MOST_MESSAGES = 3
+_MAX_DEPTH = 6
+_MAX_MESSAGES = 3
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _WRITTEN_LINE_BREAK = re.compile(r"\\[nrt]")
 
@@ -41,7 +41,7 @@ def _escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
-def one_line(text: str, limit: int = LONGEST, *, prompt: Iterable[str] = ()) -> str:
+def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] = ()) -> str:
     """A foreign text as it may be shown: white space as blanks, the rest printable, cut.
 
     Args:
@@ -60,28 +60,28 @@ def own_lines(text: str) -> str:
 
 def said_in(document: Any) -> str:
     """The message of an error object, by the names that servers give it; the rest of it may hold the request."""
-    return _message(document, _DEEPEST_MESSAGE) or NO_MESSAGE
+    return _message(document, _MAX_DEPTH) or NO_MESSAGE
 
 
-def _message(said: Any, depth: int) -> str | None:
-    if isinstance(said, str):
-        return said.strip() or None
-    if isinstance(said, (int, float)) and not isinstance(said, bool):
-        return str(said)
+def _message(value: Any, depth: int) -> str | None:
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
     if depth == 0:
         return None
-    if isinstance(said, Mapping):
-        found = (_message(said.get(name), depth - 1) for name in _MESSAGE_FIELDS)
+    if isinstance(value, Mapping):
+        found = (_message(value.get(name), depth - 1) for name in _MESSAGE_FIELDS)
         return next((message for message in found if message), None)
-    if isinstance(said, (list, tuple)):
-        told = [message for item in said[:_MOST_MESSAGES] if (message := _message(item, depth - 1))]
-        return "; ".join(told) or None
+    if isinstance(value, (list, tuple)):
+        messages = [message for item in value[:_MAX_MESSAGES] if (message := _message(item, depth - 1))]
+        return "; ".join(messages) or None
     return None
 
 
 def plain(text: str) -> str:
     """What a body that is no JSON says: a page without its tags, line breaks that are written out as blanks."""
-    seen = text[: LOOKED_AT * LONGEST]
+    seen = text[: LOOKED_AT * MAX_FOREIGN_TEXT]
     if "<" in seen and ">" in seen:
         seen = _TAG.sub(" ", seen)
     return _WRITTEN_LINE_BREAK.sub(" ", seen)
@@ -107,21 +107,21 @@ def _without(line: str, prompt: Iterable[str]) -> str:
 
 
 def _without_one(line: str, prompt: str) -> str:
-    """Any stretch in common that is long enough holds one of the line's pieces whole: only these are looked for."""
+    """Any stretch in common that is long enough contains one of the line's pieces: only these are looked for."""
     if len(prompt) < SHORTEST_QUOTE:
         return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
-    at, kept, parts = 0, 0, []
+    at, copied, parts = 0, 0, []
     while at + _PIECE <= len(line):
         if line[at : at + _PIECE] not in prompt:
             at += _PIECE
             continue
-        start, end = _grown(line, at, at + _PIECE, kept, prompt)
+        start, end = _grown(line, at, at + _PIECE, copied, prompt)
         if end - start >= SHORTEST_QUOTE:
             quote = line[start:end]
-            parts += [line[kept:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
-            kept = start + len(quote.rstrip())
+            parts += [line[copied:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
+            copied = start + len(quote.rstrip())
         at = max(end, at + _PIECE)
-    return "".join([*parts, line[kept:]])
+    return "".join([*parts, line[copied:]])
 
 
 def _grown(line: str, start: int, end: int, first: int, prompt: str) -> tuple[int, int]:
@@ -132,20 +132,3 @@ def _grown(line: str, start: int, end: int, first: int, prompt: str) -> tuple[in
         while start - step >= first and line[start - step : end] in prompt:
             start -= step
     return start, end
-
-
-_MARKUP = str.maketrans({letter: f"\\{letter}" for letter in "\\`|[]!*~"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-"""What would end a table's cell, begin a link, an image or HTML, or make words bold."""
-SHORTEST_FENCE = 3
-
-
-def markdown_cell(words: str) -> str:
-    """A text that shows as it is, on one line, in a table or a sentence."""
-    return printable(words).translate(_MARKUP)
-
-
-def code_block(text: str) -> str:
-    """Lines that show as they are; no backticks in them end the block."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(SHORTEST_FENCE, longest + 1)
-    return f"{fence}\n{own_lines(text).rstrip()}\n{fence}\n"

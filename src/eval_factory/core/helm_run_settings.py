@@ -1,4 +1,4 @@
-"""What helm-run is told beside its command line: one record, to and from environment variables and a file.
+"""Settings of helm-run beside its command line: one record, to and from environment variables and a file.
 
 eval-factory sets the variables itself and writes the file beside the model files. A helm-run that somebody else started
 takes them from there: the printed command, pasted into a shell, does the same.
@@ -54,13 +54,10 @@ class SharedLimitsSettings:
     groups: Mapping[str, str]
     """Role -> name of its limits."""
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"address": self.address, "groups": dict(self.groups)}
-
 
 @dataclass(frozen=True)
 class HelmRunSettings:
-    """What helm-run is told. None, or empty: nothing is said."""
+    """None, or empty: not set."""
 
     run_id: str | None = None
     parent: int | None = None
@@ -93,7 +90,7 @@ class HelmRunSettings:
 
     def environment(self) -> dict[str, str]:
         """The variables that say the same."""
-        said = {
+        variables = {
             RUN_ID: self.run_id,
             PARENT: None if self.parent is None else str(self.parent),
             PROBED: None if self.probed is None else json.dumps(sorted(self.probed)),
@@ -101,13 +98,13 @@ class HelmRunSettings:
             PROXIES: None if self.proxies is None else json.dumps(dict(self.proxies)),
             PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
             _FILE_LISTS: self.file_lists,
-            LIMITS: None if self.limits is None else json.dumps(self.limits.as_dict()),
+            LIMITS: None if self.limits is None else json.dumps(vars(self.limits), default=dict),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
             PRICES: json.dumps({role: price.as_dict() for role, price in self.prices.items()}) if self.prices else None,
         }
-        return {**self.libraries, **{name: value for name, value in said.items() if value is not None}}
+        return {**self.libraries, **{name: value for name, value in variables.items() if value is not None}}
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:

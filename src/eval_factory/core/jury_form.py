@@ -1,6 +1,6 @@
 """What a jury may say: the ratings there are, and the criteria that a benchmark names itself. Pure.
 
-One place for both: the judge's prompt, the check of its answer, the score's scale and the clinicians' sheet follow it.
+Both are here: the judge's prompt, the check of its answer, the score's scale and the clinicians' sheet follow it.
 HELM's metric is the mean of the ratings, which it takes as whole numbers and neither clips nor scales.
 """
 
@@ -53,10 +53,10 @@ class JuryForm:
     def value_of(self, score: object) -> int | None:
         """The rating that a judge gave, as a number, as text or by its label; None where it is none."""
         if isinstance(score, str):
-            told = score.strip()
+            text = score.strip()
             spelled = {str(value): value for value in self.values}
             spelled |= {label.casefold(): value for label, value in self.labels.items()}
-            return spelled.get(told.casefold())
+            return spelled.get(text.casefold())
         if isinstance(score, bool) or not isinstance(score, (int, float)) or score not in self.values:
             return None
         return int(score)
@@ -67,9 +67,9 @@ class JuryForm:
         return {str(value), f"{value}.0"} | words | {label for label, known in self.labels.items() if known == value}
 
     def filled(self, prompt: str) -> str:
-        """A judges' prompt with its scale and criteria; places that the benchmark does not fill stay."""
+        """A judges' prompt with its scale and criteria; placeholders that the benchmark does not fill stay."""
         if self.own_scale:
-            prompt = prompt.replace(f"{{{SCALE_PLACE}}}", self._scale_text())
+            prompt = prompt.replace(f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)")
         if self.criteria:
             prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", self._criteria_text())
         return prompt
@@ -85,15 +85,12 @@ class JuryForm:
         if self.own_scale:
             document[SCALE] = dict(self.labels) or {MIN: self.values[0], MAX: self.values[-1]}
         if self.criteria:
-            document[CRITERIA] = [{"name": name, "description": told} for name, told in self.criteria.items()]
+            document[CRITERIA] = [{"name": name, "description": text} for name, text in self.criteria.items()]
         return document
-
-    def _scale_text(self) -> str:
-        return f"{self.wanted} (from the worst to the best)"
 
     def _criteria_text(self) -> str:
         """The list, the block in which HELM looks for criteria, and an example of what to answer, at the end."""
-        listed = "\n".join(f"- {name}: {told}" if told else f"- {name}" for name, told in self.criteria.items())
+        listed = "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items())
         block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
         middle = self.values[len(self.values) // 2]
         score = next((label for label, value in self.labels.items() if value == middle), middle)

@@ -35,7 +35,6 @@ MEASURED = "measured"
 """The requests of a run were made to be counted; none was sent."""
 LIMIT_REACHED = "limit_reached"
 """Nothing more was asked: the run's own limit of cost, requests, tokens or time."""
-"""How much of an evaluation one process asks that asks a part of it."""
 BLOCKED = "blocked"
 """Offline, something wanted a host that is not an endpoint's."""
 
@@ -63,8 +62,8 @@ class EventWriter:
         self._last_progress = 0.0
 
     def emit(self, event: str, **fields: Any) -> None:
-        told = self._redactor.tree(fields)
-        line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **told})
+        safe = self._redactor.tree(fields)
+        line = json_line({"time": time.time(), "run_id": self._run_id, "event": event, **safe})
         with self._lock, contextlib.suppress(OSError):  # a full disk must not hide what the event tells
             self._file.write(line + "\n")
 
@@ -81,7 +80,7 @@ class EventWriter:
         self.emit(PROGRESS, **fields)
 
 
-def last_words(message: str, env: Mapping[str, str]) -> str:
+def last_message(message: str, env: Mapping[str, str]) -> str:
     """The line on standard error that says why helm-run ends, for where a full disk keeps it out of the events.
 
     Other lines there may quote what an endpoint sent; the run's id, which no endpoint knows, tells this one from them.
@@ -90,8 +89,8 @@ def last_words(message: str, env: Mapping[str, str]) -> str:
     return f"{_STOPS}: {message}" if run is None else f"{_STOPS} [{run}]: {json.dumps(message, ensure_ascii=False)}"
 
 
-def heard_last(returncode: int, tail: Iterable[str], run: str) -> str | None:
-    """The message of `last_words` among the last lines of a helm-run that failed; None where it is not there."""
+def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | None:
+    """The message of `last_message` among the last lines of a helm-run that failed; None where it is not there."""
     mark = f"{_STOPS} [{run}]: "
     found = [line.removeprefix(mark) for line in tail if line.startswith(mark)]
     with contextlib.suppress(ValueError):
@@ -131,11 +130,11 @@ def open_log(
 
 
 class _RedactingFormatter(logging.Formatter):
+    """With lines after the first indented: none can be taken for one of its own."""
+
     def __init__(self, redactor: Redactor) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
         self._redactor = redactor
-
-    """With lines after the first indented: none can be taken for one of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         first, *others = own_lines(self._redactor.text(super().format(record))).split("\n")

@@ -1,4 +1,4 @@
-"""Words that several rooms mean the same by, in records, files and messages: each is said once, here."""
+"""Words that several rooms use in one sense, in records, files and messages: each is defined once, here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that reads YAML, and how documents are written.
+"""All YAML is read here, and how documents are written.
 
 What a user wrote is YAML as a configuration needs it: mappings, lists, texts, numbers, true, false and null, and no
 more of them than somebody writes. Aliases can make a file of ten lines mean more than a machine holds. What this
@@ -18,14 +18,14 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.nouns import Word
 from eval_factory.core.safe_files import open_regular
 
-MOST_BYTES = 256 * 1024
+MAX_CONFIG_BYTES = 256 * 1024
 """Of a file that a person writes."""
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 """Values in a document, each alias counted with all that it stands for."""
 
-MOST_LEVELS = 50
-MOST_CHARACTERS_OF_A_NUMBER = 100
+MAX_LEVELS = 50
+MAX_NUMBER_CHARACTERS = 100
 
 _TAG = "tag:yaml.org,2002:"
 _INT, _STR, _MERGE = f"{_TAG}int", f"{_TAG}str", f"{_TAG}merge"
@@ -40,7 +40,7 @@ except AttributeError:  # PyYAML built without libyaml
 
 
 class YamlError(ValueError):
-    """What is wrong with a document, with its place where that is known."""
+    """What is wrong with a document, with its line where that is known."""
 
 
 class YamlSyntaxError(YamlError):
@@ -118,15 +118,15 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
 def _text_of(path: Path, inside: Path | None) -> str:
     try:
         with open_regular(path, inside) as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MAX_CONFIG_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: is a folder, not a file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) > MOST_BYTES:
-        raise ConfigError(f"{path}: is larger than {MOST_BYTES // 1024} KiB; is it another file?")
+    if len(content) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path}: is larger than {MAX_CONFIG_BYTES // 1024} KiB; is it another file?")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -163,10 +163,10 @@ def _at(node: yaml.Node, problem: str) -> str:
 
 def _check(root: yaml.Node) -> None:
     nodes, levels = _measured(root, {}, set())
-    if levels > MOST_LEVELS:
-        raise YamlError(f"is nested too deeply: {levels} levels, {MOST_LEVELS} at most")
-    if nodes > MOST_NODES:
-        raise YamlError(f"stands for {nodes:,} values with its aliases, {MOST_NODES:,} at most")
+    if levels > MAX_LEVELS:
+        raise YamlError(f"is nested too deeply: {levels} levels, {MAX_LEVELS} at most")
+    if nodes > MAX_NODES:
+        raise YamlError(f"stands for {nodes:,} values with its aliases, {MAX_NODES:,} at most")
 
 
 def _measured(node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
@@ -201,8 +201,8 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _check_scalar(node: yaml.ScalarNode) -> None:
-    if node.tag in _NUMBERS and len(node.value) > MOST_CHARACTERS_OF_A_NUMBER:
-        raise YamlError(_at(node, f"a number of {len(node.value):,} characters; {MOST_CHARACTERS_OF_A_NUMBER} at most"))
+    if node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
+        raise YamlError(_at(node, f"a number of {len(node.value):,} characters; {MAX_NUMBER_CHARACTERS} at most"))
     if not is_writable(node.value):
         raise YamlError(_at(node, "holds half a character (a lone surrogate), which no file can hold"))
 
@@ -224,31 +224,32 @@ def is_writable(text: str) -> bool:
 
 
 def not_writable(tree: Any, path: str = "") -> Iterator[str]:
-    """The paths of texts, and the names of keys, that cannot be written into a file."""
-    if isinstance(tree, str):
-        if not is_writable(tree):
-            yield path
-    elif isinstance(tree, Mapping):
-        for key, value in tree.items():
-            if not is_writable(str(key)):
-                yield path or "a key"
-            else:
-                yield from not_writable(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(tree, list):
-        for number, value in enumerate(tree):
-            yield from not_writable(value, f"{path}[{number}]")
+    """The paths of texts, and of mappings with a key, that cannot be written into a file."""
+    for where, value in _leaves(tree, path):
+        if isinstance(value, str) and not is_writable(value):
+            yield where
 
 
 def not_finite(tree: Any, path: str = "") -> Iterator[str]:
     """The paths of numbers that are infinite or none."""
-    if isinstance(tree, float) and not math.isfinite(tree):
-        yield path or "the value"
-    elif isinstance(tree, Mapping):
+    for where, value in _leaves(tree, path):
+        if isinstance(value, float) and not math.isfinite(value):
+            yield where or "the value"
+
+
+def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """(path, value) of all that is no mapping and no list; a key that no file can hold has the path above it."""
+    if isinstance(tree, Mapping):
         for key, value in tree.items():
-            yield from not_finite(value, f"{path}.{key}" if path else str(key))
+            if is_writable(str(key)):
+                yield from _leaves(value, f"{path}.{key}" if path else str(key))
+            else:
+                yield path or "a key", str(key)
     elif isinstance(tree, list):
         for number, value in enumerate(tree):
-            yield from not_finite(value, f"{path}[{number}]")
+            yield from _leaves(value, f"{path}[{number}]")
+    else:
+        yield path, tree
 
 
 class OneLine(dict[str, Any]):

@@ -45,7 +45,7 @@ class ChoiceOrders:
 
 @dataclass(frozen=True)
 class CorrectedScore:
-    """What the people would have said of all answers, by prediction-powered inference."""
+    """The people's mean score of all answers, estimated by prediction-powered inference."""
 
     metric: str
     value: float
@@ -171,7 +171,7 @@ class PairAgreement:
 
 @dataclass(frozen=True)
 class RubricReport:
-    """What the judges of a rubric said of the criteria of all answers that came."""
+    """Judgements of a rubric's criteria, over all answers that came."""
 
     criteria: RubricVotes
     judges: Mapping[str, RubricVotes]
@@ -256,7 +256,7 @@ class Instances:
     prompt_truncated: int = 0
     """Prompts that HELM cut to a length."""
     unreadable: int = 0
-    """Answers that are unparsed, or unfinished thinking, or empty where something had to be said."""
+    """Answers that are unparsed, or unfinished thinking, or empty where something was asked for."""
     identical: int = 0
     """Answers of open text that are word for word the answer to another question too."""
 
@@ -316,7 +316,7 @@ ALL_ORDERS = ".all_orders"
 
 @dataclass(frozen=True)
 class Judgements:
-    """What the judges of a jury were to say of the answers, and said: one judgement for each judge and answer.
+    """Judgements of a jury that are due, and those that were given: one for each judge and answer.
 
     An answer with nothing in it needs none; of a failed request all are missing.
     """
@@ -447,7 +447,7 @@ class Usage:
     this_run: SpentByRole
     """The helm-run that made the result; of an evaluation that was continued, its last part."""
     all_runs: SpentByRole
-    """All that was sent from this output folder since it was begun, or since --fresh."""
+    """All that was sent from this output folder since its first run, or since --fresh."""
     runs: int
     """How many runs these are."""
     wall_s: float
@@ -483,7 +483,7 @@ class AskedEndpoint:
     sampling: tuple[Mapping[str, Any], ...]
     """Each set of fields with which requests were answered, beside model and question; the most frequent first."""
     answers: int
-    """Kept answers that the result is made of; equal requests have one."""
+    """Cached answers that the result is made of; equal requests have one."""
     stated_models: Mapping[str, int]
     """What answers call the model themselves -> how many of them; the most frequent first."""
     other_model: int
@@ -498,7 +498,7 @@ class AskedEndpoint:
 
     @property
     def days(self) -> int:
-        """Whole days between the first and the last answer; 0 where they are not known."""
+        """Full days between the first and the last answer; 0 where they are not known."""
         try:
             first, last = (datetime.strptime(one or "", UTC_FORMAT) for one in (self.first_answer, self.last_answer))
         except ValueError:
@@ -581,7 +581,7 @@ class InstanceRecord:
     judges: Mapping[str, float]
     """Judge -> the mean of its ratings."""
     unjudged: bool
-    """Whether it was answered and no judge said anything usable of it."""
+    """Whether it was answered and has no usable judgement."""
     injection: tuple[str, ...]
     """How the answer speaks to its judges, if it does."""
     signs: tuple[str, ...] = ()
@@ -595,14 +595,14 @@ class InstanceRecord:
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
     criteria: tuple[Mapping[str, Any], ...] = ()
-    """Of a rubric: each criterion with its points and tags, the verdict, and what each judge said."""
+    """Of a rubric: each criterion with its points and tags, the verdict, and each judge's answer."""
 
     @property
     def lowest_score(self) -> float | None:
         """Of a rubric's case, whose highest one is 1: with nothing but negative points; None where it has no rubric."""
         points = [float(one["points"]) for one in self.criteria]
-        whole = sum(one for one in points if one > 0)
-        return sum(one for one in points if one < 0) / whole if whole else None
+        total = sum(one for one in points if one > 0)
+        return sum(one for one in points if one < 0) / total if total else None
 
 
 @dataclass(frozen=True)
@@ -651,7 +651,7 @@ class RequestSpan:
 
 @dataclass(frozen=True)
 class ResponseStatistics:
-    """Of all requests to the evaluated model since the folder was begun; what came from the cache was not sent."""
+    """Of all requests to the evaluated model since the folder's first run; what came from the cache was not sent."""
 
     responses: int
     """With a status of HTTP, whatever it is."""
@@ -664,6 +664,6 @@ class ResponseStatistics:
     """Of the responses."""
     status_codes: Mapping[int, int]
     finish_reasons: Mapping[str, int]
-    """Of the answers that are kept."""
+    """Of the cached answers."""
     runs: tuple[RequestSpan, ...]
     """Each helm-run that sent requests, the first one first."""

@@ -27,7 +27,7 @@ MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced b
 ORPHAN_WAIT_S = 60.0
 """How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
 UNKNOWN_HOLDER_S = 1.0
-"""How long nothing is said of a holder that is not written down: it has only just begun, or is about to end."""
+"""How long an unknown holder is not reported: it has just started, or is about to end."""
 LOCK_POLL_S = 0.05
 HELD_BY_ANOTHER = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES})
 """What flock says where a lock is held; some file systems say the last."""
@@ -260,16 +260,22 @@ class RunDir:
             ) from error
 
     @contextmanager
-    def locked(self, say: Callable[[str], None] = lambda _text: None) -> Iterator[Lock]:
+    def locked(self, say: Callable[[str], object] = lambda _text: None) -> Iterator[Lock]:
         """Hold the folder. The operating system drops the lock when the last process that has it has ended.
 
-        Where the eval-factory that took it was killed, its helm-run is given the time to end: `say` is told.
+        Where the eval-factory that took it was killed, its helm-run gets time to end, and `say` reports it.
 
         Raises:
             BusyError: another process holds it; the message says which.
             PrerequisiteError: the file system has no locks, or the lock file cannot be opened.
         """
-        descriptor = self._open_lock()
+        try:
+            descriptor = open_lock(self.lock_file)
+        except OSError as error:
+            raise PrerequisiteError(
+                f"cannot open {self.lock_file}: {error.strerror or error}\n"
+                "  it keeps two runs out of one folder; choose another folder with --output_dir"
+            ) from error
         try:
             self._wait_for(descriptor, say)
         except BaseException:
@@ -281,23 +287,14 @@ class RunDir:
         finally:
             lock.release()
 
-    def _open_lock(self) -> int:
-        try:
-            return open_lock(self.lock_file)
-        except OSError as error:
-            raise PrerequisiteError(
-                f"cannot open {self.lock_file}: {error.strerror or error}\n"
-                "  it keeps two runs out of one folder; choose another folder with --output_dir"
-            ) from error
-
-    def _wait_for(self, descriptor: int, say: Callable[[str], None]) -> None:
-        started, said = time.monotonic(), False
+    def _wait_for(self, descriptor: int, say: Callable[[str], object]) -> None:
+        started, reported = time.monotonic(), False
         while not self._try(descriptor):
             holder, waited = Holder.written_in(self.lock_holder), time.monotonic() - started
             if (holder is not None and not holder.is_gone) or waited >= ORPHAN_WAIT_S:
                 raise BusyError(self._in_use_by(holder))
-            if not said and (holder is not None or waited >= UNKNOWN_HOLDER_S):
-                said = True
+            if not reported and (holder is not None or waited >= UNKNOWN_HOLDER_S):
+                reported = True
                 say(
                     f"{self.root} is still in use by a run that has ended or was killed:"
                     f" waiting up to {ORPHAN_WAIT_S:.0f} s for what it started to end"
@@ -374,7 +371,7 @@ class SuiteDir:
         return self.state / "cells" / target / f"{evaluation}.yml"
 
     def server_log(self, target: str) -> Path:
-        """What the server of a target said, of all its starts."""
+        """The output of a target's server, of all its starts."""
         return self.state / "servers" / f"{target}.log"
 
     @property

@@ -1,4 +1,4 @@
-"""Files that stay whole, and files that somebody else may have made.
+"""Files that are never incomplete, and files that somebody else may have made.
 
 A reader finds a file of ours old or new and never in part: it is written beside, synchronized, then renamed. A folder
 with results may come from anybody: a link in it could show a file of the reader's own, and a FIFO or a device could
@@ -22,7 +22,6 @@ from typing import Any, BinaryIO, TextIO
 from eval_factory.core.errors import PrerequisiteError
 
 _PUBLIC = 0o644
-MOST_THREADS = 8
 
 _together: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_together", default=None)
 """(what was written, the name that it gets), in their order."""
@@ -42,8 +41,7 @@ def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file
             file.flush()
-            if others is None:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
         if others is None:
             temporary.replace(path)
         else:
@@ -54,7 +52,7 @@ def atomic_file(path: Path, *, mode: int = _PUBLIC) -> Iterator[TextIO]:
 
 
 def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) -> None:
-    """Write `text`, whole or in parts, as `atomic_file` does."""
+    """Write `text`, in one piece or several, as `atomic_file` does."""
     with atomic_file(path, mode=mode) as file:
         file.writelines([text] if isinstance(text, str) else text)
 
@@ -63,35 +61,18 @@ def write_atomic(path: Path, text: str | Iterable[str], *, mode: int = _PUBLIC) 
 def renamed_together() -> Iterator[None]:
     """Files that are written inside, in this thread, get their names at its end, in the order in which they came.
 
-    All are on the disk before: it is waited for once, and not for each file. Where anything fails the old files stay.
+    All are on the disk before. Where anything fails the old files stay.
     """
     written: list[tuple[Path, Path]] = []
     token = _together.set(written)
     try:
         yield
-        _bring_to_the_disk([temporary for temporary, _ in written])
         for temporary, path in written:
             temporary.replace(path)
     finally:
         _together.reset(token)
         for temporary, _ in written:
             temporary.unlink(missing_ok=True)
-
-
-def _bring_to_the_disk(files: list[Path]) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    if files:
-        with ThreadPoolExecutor(min(MOST_THREADS, len(files))) as pool:
-            list(pool.map(_synchronize, files))
-
-
-def _synchronize(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 MAX_BYTES = 16 * 1024**3
@@ -169,7 +150,7 @@ def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
         raise PrerequisiteError("\n".join([*found, "  put the file itself there, or have the folder from a copy"]))
 
 
-LARGEST_INTEGER_BITS = 8_192
+MAX_INTEGER_BITS = 8_192
 """Python refuses to write out, and most readers to read, what is much larger."""
 
 _ESCAPED = (
@@ -195,18 +176,18 @@ def json_line(value: Any) -> str:
         text = _encoded(value)
     except ValueError:
         text = _encoded(_readable(value))
-    return text if text.isascii() and "\x7f" not in text else re.sub(_ESCAPED, _escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    return json.dumps(match[0])[1:-1]
+    return (
+        text
+        if text.isascii() and "\x7f" not in text
+        else re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
+    )
 
 
 def _readable(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
-        return value if value.bit_length() <= LARGEST_INTEGER_BITS else None
+        return value if value.bit_length() <= MAX_INTEGER_BITS else None
     if isinstance(value, Mapping):
         return {key: _readable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -214,8 +195,8 @@ def _readable(value: Any) -> Any:
     return value
 
 
-_LONGEST_NAME, _LONGEST_PATH = 255, 4095
-"""In bytes: what Linux takes of a part of a path, and of a whole one."""
+_MAX_NAME, _MAX_PATH = 255, 4095
+"""In bytes: what Linux takes of a name, and of a path."""
 
 
 def expanded(text: str) -> str:
@@ -224,8 +205,8 @@ def expanded(text: str) -> str:
     Raises:
         ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
     """
-    if len(os.fsencode(text)) > _LONGEST_PATH or any(len(os.fsencode(p)) > _LONGEST_NAME for p in text.split("/")):
-        raise ValueError(f"is too long for a path ({_LONGEST_NAME} bytes a name, {_LONGEST_PATH} in all)")
+    if len(os.fsencode(text)) > _MAX_PATH or any(len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")):
+        raise ValueError(f"is too long for a path ({_MAX_NAME} bytes a name, {_MAX_PATH} in all)")
     path = os.path.expanduser(text)
     if path.startswith("~") and path == text:
         whose = text.partition("/")[0]
@@ -236,5 +217,7 @@ def expanded(text: str) -> str:
 
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
-    given = Path(env.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache") / "eval-factory"
+    configured = Path(env.get("XDG_CACHE_HOME", ""))
+    return (
+        configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
+    ) / "eval-factory"

@@ -95,14 +95,14 @@ def run(
 
     Args:
         folder: the only one that can be written to; it is the working directory.
-        env: the whole environment.
+        env: the complete environment.
         given: standard input.
 
     Raises:
         PrerequisiteError: bubblewrap is not installed, or this is no machine for it.
     """
     folder = folder.resolve()
-    places = [place for place in dict.fromkeys([*_SYSTEM, *allowed.readable]) if Path(place).exists()]
+    paths = [path for path in dict.fromkeys([*_SYSTEM, *allowed.readable]) if Path(path).exists()]
     with (
         tempfile.TemporaryFile() as stdin,
         tempfile.TemporaryFile() as stdout,
@@ -116,7 +116,7 @@ def run(
             _program(), "--unshare-all", "--unshare-user", *(["--share-net"] if allowed.network else []),
             "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--seccomp", str(refused.fileno()),
             "--proc", "/proc", "--dev", "/dev",
-            *(argument for place in places for argument in ("--ro-bind", place, place)),
+            *(argument for path in paths for argument in ("--ro-bind", path, path)),
             "--bind", str(folder), str(folder), "--chdir", str(folder),
             # bubblewrap's own root and /dev are in memory: files there would go past every limit of memory
             "--remount-ro", "/dev", "--remount-ro", "/", "--",

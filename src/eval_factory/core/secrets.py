@@ -12,8 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
@@ -32,91 +31,67 @@ _NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
 """What is inside a key and not inside a word: 'Basic metabolic panel' and 'Bearer of ...' are clinical text."""
 _HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
+_MARKED = rf"\1{REDACTED}"
+"""What stands before the key stays."""
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """What a key looks like: a literal beginning, a pattern for what stands between, and one for the rest.
-
-    `needed` has to come after the rest. It is looked for behind the longest rest only: looked for from each beginning
-    in a long text of beginnings, it would take the square of its length.
-    """
-
-    beginning: str
-    following: str
-    between: str = ""
-    needed: str = ""
-    whole_word: bool = True
-    keep_beginning: bool = False
-
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """The literal stands first, so that `re` looks for it alone through long texts.
-
-        Compiled when a text has the literal: most programs see none, and all of them together take milliseconds.
-        """
-        boundary = r"\b" if self.whole_word else ""
-        literal = re.escape(self.beginning)
-        needed = f"({self.needed})?" if self.needed else "()"
-        return re.compile(f"({literal}(?<={boundary}{literal}){self.between}){self.following}{needed}")
-
-    def replacement(self, match: re.Match[str]) -> str:
-        if match[2] is None:
-            return match[0]
-        return match[1] + REDACTED if self.keep_beginning else REDACTED
-
-    def is_in(self, text: str) -> bool:
-        return self.beginning in text and any(match[2] is not None for match in self.pattern.finditer(text))
+def _begins(literal: str) -> str:
+    """A word that begins so. The literal stands first, so that `re` looks for it alone through long texts."""
+    return rf"{literal}(?<=\b{literal})"
 
 
 def _unlike_words(characters: str, least: int) -> str:
     return rf"(?={characters}*?{_NO_WORD}){characters}{{{least},}}"
 
 
-_KEYS = (
-    *(_Shape(vendor, _WORD + "{8,}") for vendor in _VENDORS),
-    _Shape(
-        "uthorization", r"""[^\s"',;\\]+""", between=rf"{_HEADER}[Bb]earer\s+", whole_word=False, keep_beginning=True
+_Shape = tuple[str, str, str | Callable[[re.Match[str]], str]]
+"""What a key looks like: its literal beginning, its pattern (`re` compiles it when a text has the beginning), and what
+takes its place."""
+_KEYS: tuple[_Shape, ...] = (
+    *((vendor, rf"{_begins(vendor)}{_WORD}{{8,}}", REDACTED) for vendor in _VENDORS),
+    ("uthorization", rf"""(uthorization{_HEADER}[Bb]earer\s+)[^\s"',;\\]+""", _MARKED),
+    ("uthorization", rf"(uthorization{_HEADER}[Bb]asic\s+){_unlike_words(_BASE64, 8)}", _MARKED),
+    ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
+    ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
+    # A JSON web token. Its end is optional: else a long text of beginnings would take the square of its length
+    (
+        "eyJ",
+        rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?",
+        lambda match: REDACTED if match[1] else match[0],
     ),
-    _Shape(
-        "uthorization",
-        _unlike_words(_BASE64, 8),
-        between=rf"{_HEADER}[Bb]asic\s+",
-        whole_word=False,
-        keep_beginning=True,
-    ),
-    _Shape("Bearer ", _unlike_words(_TOKEN68, 16), keep_beginning=True),
-    _Shape("Basic ", _unlike_words(_BASE64, 16), keep_beginning=True),
-    _Shape("eyJ", rf"{_WORD}{{8,}}", needed=rf"\.{_WORD}+\.{_WORD}+"),  # a JSON web token
 )
-_IN_A_URL = _Shape("://", r"""[^/\s@'"\\]+(?=@)""", whole_word=False, keep_beginning=True)
-_RARE = "_-/JzB"
-"""Letters that are rare in texts; each beginning has one. One letter is found ten times as fast as several."""
-_SHAPES = [(next(letter for letter in _RARE if letter in shape.beginning), shape) for shape in (*_KEYS, _IN_A_URL)]
-MOST_REMEMBERED, AN_ENTRY = 4_000_000, 100
-"""Characters of texts that are known to hold no key, and what each text takes beside: a prompt stands in several
-files."""
-_BEGINNINGS = sorted({shape.beginning for _, shape in _SHAPES})
-_SHORTEST_KEY = 11
-"""No shape but that of a URL is in less: `sk-` and eight more. Most texts of a document are shorter."""
+_SHORTEST_SHAPE = 5
+"""That of a password in a URL: `://b@`, and a letter before."""
+_SHAPES: tuple[_Shape, ...] = (*_KEYS, ("://", r"""(://)[^/\s@'"\\]+(?=@)""", _MARKED))
+
+
+def _without(shapes: Iterable[_Shape], text: str) -> str:
+    if len(text) < _SHORTEST_SHAPE:
+        return text
+    for beginning, pattern, replacement in shapes:
+        if beginning in text:
+            text = re.sub(pattern, replacement, text)
+    return text
+
+
 _LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
 
 
 def looks_like_key(text: str) -> bool:
-    """Whether `text`, given where the NAME of a variable belongs, is more likely the key itself."""
-    return any(shape.is_in(text) for shape in _KEYS) or bool(_LONG_MIXED.match(text))
+    """Whether `text`, where the NAME of a variable belongs, is more likely the key itself."""
+    return _without(_KEYS, text) != text or bool(_LONG_MIXED.match(text))
 
 
 def is_place(value: str) -> bool:
     """Whether a value is the path of something that is there: `SERVICE_CREDENTIALS=/etc/service.json` names a file.
 
-    Replacing it would blind every message about that place, and protect nothing.
+    Replacing it would blind every message about that path, and protect nothing.
     """
     return os.sep in value and os.path.exists(value)  # noqa: PTH110 - Path.exists raises where a name is too long
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a key is too short or too plain to be told from words: `EMPTY`, `ollama`, `not-needed`.
+    """Whether a key is too short or too plain to tell it from words: `EMPTY`, `ollama`, `not-needed`.
 
     Replacing it would mangle answers and paths, and protect nothing.
     """
@@ -128,26 +103,17 @@ def _in_base64(value: str) -> set[str]:
     found = set()
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + value.encode()).decode().rstrip("=")
-        whole = (before + len(value.encode())) * 8 // 6  # digits that hold no bit of what comes behind
-        core = encoded[-(-before * 8 // 6) : whole]
+        end = (before + len(value.encode())) * 8 // 6  # digits that hold no bit of what comes behind
+        core = encoded[-(-before * 8 // 6) : end]
         found |= {core, core.replace("+", "-").replace("/", "_")}
     return found
-
-
-def _in_hexadecimal(value: str) -> set[str]:
-    digits = value.encode().hex()
-    return {digits, digits.upper()}
 
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\[ux]|&#")
 
 
-def _with_escapes(value: str) -> re.Pattern[str]:
-    """The value with any of its characters escaped: for a URL, in JSON or a program, in HTML."""
-    return re.compile("".join(map(_escapable, value)))
-
-
 def _escapable(letter: str) -> str:
+    """A pattern of the letter as it is, or escaped: for a URL, in JSON or a program, in HTML."""
     code = ord(letter)
     digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
     in_a_program = rf"\\{{1,8}}(?:u00|x|u\{{0{{0,4}}){digits}\}}?"
@@ -160,8 +126,6 @@ _BREAK = re.compile(
 )
 """A line break or a space as others write it."""
 _SEPARATORS = bytes(code for code in range(256) if not (code < 128 and chr(code).isalnum()))
-_BUT_ESCAPES, _ESCAPED = _SEPARATORS.translate(None, b'\\"'), re.compile(rb'\\[\\"nrtfb]|"')
-"""Of a line of JSON: what separates, but for what escapes are made of; and these."""
 
 
 def _squeezed(text: str) -> bytes:
@@ -169,42 +133,32 @@ def _squeezed(text: str) -> bytes:
     return text.encode("ascii", "ignore").translate(None, _SEPARATORS)
 
 
-class Unchanged:
-    """Texts that hold nothing to redact: the first ones, as many as have room."""
-
-    def __init__(self) -> None:
-        self.texts: set[str] = set()
-        self._room = MOST_REMEMBERED
-
-    def add(self, text: str) -> None:
-        size = len(text) + AN_ENTRY
-        if size <= self._room:
-            self._room -= size
-            self.texts.add(text)
-
-
 class Redactor:
     """Replaces known secret values and anything shaped like a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self._known: list[str] = []
-        self._in_lines: list[str] = []
-        """The known ones, as they stand in a line of JSON."""
         self._shortest = 0
+        self._known: list[str] = []
+        """Each secret in every form that anybody reads back, the longest first."""
         self._spread: list[bytes] = []
         """Letters and digits of the known ones, and backwards: looked for between any separators."""
         self._escaped: dict[str, re.Pattern[str]] = {}
-        self._unchanged = Unchanged()
         for value in values:
             self.learn(value)
 
     @classmethod
-    def from_environment(cls, env: Mapping[str, str], names: Iterable[str]) -> Redactor:
-        """Knows the values of the named variables, unless they are paths, and the passwords in proxy addresses."""
+    def from_environment(cls, env: Mapping[str, str], names: Iterable[str] | None = None) -> Redactor:
+        """Knows the values of variables, unless they are paths, and the passwords in proxy addresses.
+
+        Args:
+            names: of the variables; if not given, all whose names are those of secrets.
+        """
+        names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
         for name, value in env.items():
             if name.lower().endswith("_proxy"):
-                values.extend(user_info_of(value))
+                with suppress(ValueError):  # no URL
+                    values.append(urlsplit(value).password or "")
         return cls(values)
 
     def learn(self, value: str) -> None:
@@ -214,15 +168,13 @@ class Redactor:
             return
         import html  # imported here, with its table of names: most commands know no secret
 
-        forms = {value, json.dumps(value)[1:-1], html.escape(value), *_in_base64(value), *_in_hexadecimal(value)}
-        known = sorted({*self._known, *forms}, key=len, reverse=True)
+        digits = value.encode().hex()
+        plain = {value, json.dumps(value)[1:-1], html.escape(value), digits, digits.upper()}
+        known = sorted({*self._known, *plain, *_in_base64(value)}, key=len, reverse=True)
         spread = {*map(_squeezed, known), *self._spread, _squeezed(value)[::-1]}
         self._spread = [form for form in spread if len(form) >= SHORTEST_SECRET]  # fewer may be a text's own
-        self._shortest = min(len(form) for form in (known[-1], *self._spread))
-        self._known = known
-        self._in_lines = [json_line(form)[1:-1] for form in known]
-        self._escaped = {**self._escaped, value: _with_escapes(value)}
-        self._unchanged = Unchanged()  # last: what other threads find by what was known before goes to the old one
+        self._known, self._shortest = known, min(map(len, (known[-1], *self._spread)))
+        self._escaped = {**self._escaped, value: re.compile("".join(map(_escapable, value)))}
 
     def finds(self, text: str) -> bool:
         """Whether a secret that is known stands in the text, as it is or in base64 or hexadecimal, spread or not."""
@@ -234,7 +186,7 @@ class Redactor:
 
     def known(self, text: str) -> str:
         """Without the secrets that are known, as they are or in an encoding that anybody reads back."""
-        if len(text) < self._shortest:
+        if len(text) < self._shortest:  # most texts of a document are
             return text
         for value in self._known:
             text = text.replace(value, REDACTED)
@@ -253,12 +205,12 @@ class Redactor:
         if not self._is_spread_in(read):
             return text
         letters = _squeezed(read)
-        places = [place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()]
+        positions = [place for place, letter in enumerate(read) if letter.isascii() and letter.isalnum()]
         taken: list[tuple[int, int]] = []
         for form in self._spread:
             at = letters.find(form)
             while at >= 0:
-                taken.append((places[at], places[at + len(form) - 1] + 1))
+                taken.append((positions[at], positions[at + len(form) - 1] + 1))
                 at = letters.find(form, at + 1)
         parts, end = [], 0
         for begin, behind in sorted(taken):
@@ -269,79 +221,30 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Without the secrets that are known, and without what is shaped like one."""
-        unchanged = self._unchanged
-        if text in unchanged.texts:
-            return text
-        found = self.known(text)
-        if len(found) < _SHORTEST_KEY and _IN_A_URL.beginning not in found:
-            return found
-        for letter, shape in _SHAPES:
-            if letter in found and shape.beginning in found:
-                found = shape.pattern.sub(shape.replacement, found)
-        if found == text:
-            unchanged.add(text)
-        return found
+        return _without(_SHAPES, self.known(text))
 
     def tree(self, value: Any, *, known_only: bool = False) -> Any:
         """The same for every string in nested mappings and lists, names of fields included."""
         return _tree(value, self.known if known_only else self.text)
 
     def line(self, value: Any) -> tuple[str, Any]:
-        """The value as a line of JSON, and itself, both without secrets: `json_line` of `tree`, at a third of its cost.
-
-        Most lines hold nothing that might begin a secret; looked at as a whole, that is seen at once.
+        """The value without secrets, as a line of JSON and as itself.
 
         Raises:
             RecursionError: it is nested too deeply.
         """
-        text = json_line(value)
-        if self._may_hold_a_secret(text):
-            value = self.tree(value)
-            text = json_line(value)
-        return text, value
-
-    def _may_hold_a_secret(self, line: str) -> bool:
-        """Not False where `tree` replaces anything: a string stands in a line with its letters escaped one by one."""
-        if any(beginning in line for beginning in _BEGINNINGS) or any(value in line for value in self._in_lines):
-            return True
-        if self._spread and self._is_spread_in_line(line):
-            return True
-        return bool(self._escaped) and ("%" in line or "\\" in line or "&#" in line) and bool(_ESCAPE.search(line))
-
-    def _is_spread_in_line(self, line: str) -> bool:
-        if "\\" not in line:
-            return self._is_spread_in(line)
-        letters = _ESCAPED.sub(b"", line.encode("ascii", "ignore").translate(None, _BUT_ESCAPES))
-        if any(form in letters for form in self._spread):
-            return True
-        return "\\\\" in line and self._is_spread_in(_BREAK.sub("", line))
-
-
-_NO_TEXT = frozenset({type(None), bool, int, float})
+        clean = self.tree(value)
+        return json_line(clean), clean
 
 
 def _tree(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return clean(value)
-    if type(value) in _NO_TEXT:
-        return value
-    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping is slow
-        return {
-            _tree(key, clean): item if type(item) in _NO_TEXT else _tree(item, clean) for key, item in value.items()
-        }
+    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
+        return {_tree(key, clean): _tree(item, clean) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_tree(item, clean) for item in value]
     return value
-
-
-def user_info_of(url: str) -> list[str]:
-    """User name and password in a URL, as the strings that must not be shown."""
-    try:
-        parts = urlsplit(url)
-        found = [parts.password or ""]
-    except ValueError:
-        return []
-    return [item for item in found if item]
 
 
 LEAST_LENGTH_TO_SHOW_AN_END = 20

@@ -17,7 +17,7 @@ from typing import Any
 
 from eval_factory.core.foreign_text import one_line, printable
 
-LONGEST_CELL = 2_000
+MAX_CELL = 2_000
 """Characters of a foreign text that are shown."""
 FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, the full-width forms among them
@@ -96,9 +96,7 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
 
 
 def _plain(cell: TableCell) -> str:
-    return one_line(
-        " ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell), LONGEST_CELL
-    )
+    return one_line(" ".join(str(part) for part in cell if part) if isinstance(cell, Lines) else str(cell), MAX_CELL)
 
 
 def markdown(table: Table) -> list[str]:
@@ -147,7 +145,7 @@ def prose(text: str) -> str:
 
     Nothing is escaped, so that what has to be redacted is still found in it.
     """
-    first, *words = one_line(text, LONGEST_CELL).split(" ")
+    first, *words = one_line(text, MAX_CELL).split(" ")
     found = _LIST.fullmatch(first)
     shown = _word(first) if found is None else f"{found[1]}\\{found[2]}"
     return " ".join([shown, *map(_word, words)])
@@ -167,18 +165,12 @@ def html(table: Table, most_rows: int | None = None) -> str:
         f'<th scope="col"{_class(table, number)}>{_html_cell(cell)}</th>' for number, cell in enumerate(table.head)
     )
     lines = [f"<thead><tr>{head}</tr></thead>", "<tbody>"]
-    lines += [_html_row(table, row) for row in table.rows[:most_rows]]
+    for first, *others in table.rows[:most_rows]:
+        cells = "".join(f"<td{_class(table, at)}>{_html_cell(cell)}</td>" for at, cell in enumerate(others, start=1))
+        lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{cells}</tr>')
     if most_rows is not None and (more := len(table.rows) - most_rows) > 0:
         lines.append(f'<tr><td colspan="{len(table.head)}">{more} more: to_frame()</td></tr>')
     return "\n".join(["<table>", *lines, "</tbody></table>"])
-
-
-def _html_row(table: Table, row: Sequence[TableCell]) -> str:
-    first, *others = row
-    cells = "".join(
-        f"<td{_class(table, number)}>{_html_cell(cell)}</td>" for number, cell in enumerate(others, start=1)
-    )
-    return f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{cells}</tr>'
 
 
 def _class(table: Table, column: int) -> str:
@@ -188,7 +180,7 @@ def _class(table: Table, column: int) -> str:
 def _html_cell(cell: TableCell) -> str:
     if isinstance(cell, Lines):
         return "<br>".join(_html_cell(part) for part in cell if part)
-    text = escape(one_line(str(cell), LONGEST_CELL))
+    text = escape(one_line(str(cell), MAX_CELL))
     if isinstance(cell, Link):
         return f'<a href="{escape(cell.href)}">{text}</a>'
     return f"<b>{text}</b>" if isinstance(cell, Strong) else text
@@ -232,4 +224,4 @@ def _tex_row(cells: Iterable[TableCell]) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in one_line(text, LONGEST_CELL))
+    return "".join(_TEX.get(character, character) for character in one_line(text, MAX_CELL))

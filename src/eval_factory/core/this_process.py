@@ -1,4 +1,4 @@
-"""What holds for the process as a whole: its signals, its parent, its garbage, its time.
+"""What holds for the process: its signals, its parent, its garbage, its time.
 
 It imports the standard library only, for processes that have to be there within milliseconds.
 """
@@ -19,7 +19,7 @@ _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 
 
 def interrupt_on_signals() -> None:
-    """SIGTERM and SIGHUP become a KeyboardInterrupt; what `nohup` told to ignore SIGHUP goes on doing so."""
+    """SIGTERM and SIGHUP become a KeyboardInterrupt; SIGHUP stays ignored under `nohup`."""
     signal.signal(signal.SIGTERM, _interrupt)
     if _HANGUP is not None and signal.getsignal(_HANGUP) is signal.SIG_DFL:
         signal.signal(_HANGUP, _interrupt)
@@ -62,7 +62,7 @@ PARENT_CHECK_S = 0.1
 def end_with_parent(parent: int | None) -> None:
     """End at once where the parent is gone already; else as soon as it is.
 
-    A process whose parent ends is given to another one: its parent's id is no longer this one.
+    A process whose parent ends gets another parent: its parent's id is no longer this one.
 
     Args:
         parent: the id of the process that started this one; None: nobody is watched.

@@ -89,14 +89,14 @@ Only the processes of their cells have it."""
 PORT, REPLICA = "{port}", "{replica}"
 """What stands in a command for the port, and for the number, from 0, of one of several servers."""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
-_LONGEST_NAME = 30
+_MAX_NAME = 30
 
 
 def served_url(command: str, path: str) -> str:
     """The URL of what a command serves under `path`; another command has another one, but for the blanks in it."""
     words = shlex.split(command)
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
-    program = _UNSAFE.sub("-", PurePath(words[0]).name.lower()).strip("-")[:_LONGEST_NAME] or "server"
+    program = _UNSAFE.sub("-", PurePath(words[0]).name.lower()).strip("-")[:_MAX_NAME] or "server"
     return f"{SERVED_SCHEME}://{program}-{digest}{path}"
 
 

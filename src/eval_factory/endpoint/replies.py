@@ -20,7 +20,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
 
-ERROR_TEXT_LIMIT = foreign_text.LONGEST
+ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_TOKEN, MAX_TOKEN_WITH_LOGPROBS = 256, 2 << 10
 """Bytes of one token of an answer, where JSON writes it with escapes; with its log probability, and its rivals'."""
 MAX_REST = 4 << 20

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
+from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
 from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
@@ -121,7 +121,7 @@ def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, t
         return
     with process.stdout as source:
         for line in source:
-            shown = printable(redactor.text(line.rstrip("\n")))[:LONGEST_LOG_LINE]
+            shown = printable(redactor.text(line.rstrip("\n")))[:MAX_LOG_LINE]
             tail.append(shown)
             with contextlib.suppress(OSError):  # a full disk: the process must not block on a pipe that nobody reads
                 target.write(shown + "\n")

@@ -31,7 +31,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import LONGEST_LOG_LINE, printable
+from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import PORT, REPLICA
@@ -448,7 +448,7 @@ def copy_lines(source: IO[bytes], log: IO[str], redactor: Redactor) -> None:
     for line in source:
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         with suppress(OSError):
-            log.write(printable(redactor.text(text))[:LONGEST_LOG_LINE] + "\n")
+            log.write(printable(redactor.text(text))[:MAX_LOG_LINE] + "\n")
 
 
 def _end_group(leader: subprocess.Popen[bytes], grace_s: float) -> None:

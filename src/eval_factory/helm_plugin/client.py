@@ -299,7 +299,7 @@ class Endpoint:
             first, self._stopped = self._stopped is None, message
         if first:
             fatal = self._role == MODEL_ROLE
-            _say(logs.last_words(message, os.environ) if fatal else f"warning: {message}")
+            _say(logs.last_message(message, os.environ) if fatal else f"warning: {message}")
             more = {"kind": kind} if fatal and kind else {}
             self._events.emit(logs.FATAL if fatal else logs.WARNING, role=self._role, message=message, **more)
         raise EndpointStopped(message)

@@ -35,7 +35,7 @@ def patch_helm() -> None:
     try:
         apply_patches(Stage.START)
     except PrerequisiteError as error:
-        print(logs.last_words(str(error), os.environ), file=sys.stderr, flush=True)
+        print(logs.last_message(str(error), os.environ), file=sys.stderr, flush=True)
         sys.exit(1)
 
 

@@ -25,7 +25,7 @@ from helm.common.object_spec import get_class_by_name
 
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import LONGEST_LOG_LINE, one_line
+from eval_factory.core.foreign_text import MAX_LOG_LINE, one_line
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.this_process import TimeLimit
@@ -156,12 +156,12 @@ class EvalRunner(Runner):  # type: ignore[misc]
             return
         missing = _cause_of_kind(error, PrerequisiteError)
         if missing is not None:  # what the preflight would have said
-            print(logs.last_words(str(missing), os.environ), file=sys.stderr, flush=True)
+            print(logs.last_message(str(missing), os.environ), file=sys.stderr, flush=True)
             self._session.events.emit(logs.FATAL, role=MODEL_ROLE, message=str(missing))
             return
         debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
         redactor = self._session.redactor
-        message = one_line(redactor.text(str(error)), LONGEST_LOG_LINE) if debug else safe_message(error, redactor)
+        message = one_line(redactor.text(str(error)), MAX_LOG_LINE) if debug else safe_message(error, redactor)
         for frame in traceback.extract_tb(_innermost(error).__traceback__)[-8:]:
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
         print(f"{message}", file=sys.stderr, flush=True)
@@ -235,7 +235,7 @@ def safe_message(error: Exception, redactor: Redactor) -> str:
     """What went wrong, by the innermost cause, without a prompt: HELM appends the whole request to some messages."""
     cause = _innermost(error)
     if isinstance(cause, DownloadError):
-        return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), LONGEST_LOG_LINE)}"
+        return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), MAX_LOG_LINE)}"
     text = redactor.text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
     return f"{type(cause).__name__}: {one_line(text, _MESSAGE_LIMIT)}"
 

@@ -130,7 +130,7 @@ def html_list(notes: Sequence[str]) -> list[str]:
 
 
 def _text(foreign: str) -> str:
-    return escape(one_line(foreign, tables.LONGEST_CELL))
+    return escape(one_line(foreign, tables.MAX_CELL))
 
 
 def result_html(result: TaskResult, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made anew with them; and
+"""People rate a sample of a result's answers: sheets go out, ratings come back, the result is made again with them; and
 how many ratings an interval of a wanted width takes.
 """
 
@@ -8,9 +8,10 @@ import json
 import math
 import shutil
 import statistics
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eval_factory.analysis.annotation_sheets import (
@@ -41,9 +42,9 @@ from eval_factory.scoring.prediction_powered import LEAST_RATED, Expected, half_
 from eval_factory.workflows.recollect import last_state, recollected
 from eval_factory.workflows.resume import remember_result
 
-MADE_ANEW = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
+MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
-MOST_RATERS = 50
+MAX_RATERS = 50
 CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
 _SHARES = (0.1, 0.05, 0.03)
 """Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
@@ -52,25 +53,12 @@ LEAST_FOR_CORRELATION = 10
 
 
 @dataclass(frozen=True)
-class SheetOptions:
-    """The options of `annotate export`."""
-
-    out: Path
-    count: int = 100
-    raters: int = 3
-    seed: int = 0
-    kind: str | None = None
-    """`ratings` or `criteria`; None: criteria where the result has such."""
-    with_reference: bool = True
-
-
-@dataclass(frozen=True)
 class Exported:
     """Sheets that were written."""
 
     sample: Sample
     files: tuple[Path, ...]
-    kept: Path
+    sample_file: Path
     """What links codes to answers."""
     answers: int
     """That could have been drawn."""
@@ -95,8 +83,20 @@ class Imported:
         return found
 
 
-def export_sheets(folder: Path, options: SheetOptions) -> Exported:
+def export_sheets(
+    folder: Path,
+    out: Path,
+    count: int = 100,
+    raters: int = 3,
+    *,
+    seed: int = 0,
+    kind: str | None = None,
+    with_reference: bool = True,
+) -> Exported:
     """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what the codes stand for.
+
+    Args:
+        kind: `ratings` or `criteria`; None: criteria where the result has such.
 
     Raises:
         ConfigError: raters cannot be asked what the main metric measures, or a file is there already.
@@ -104,49 +104,42 @@ def export_sheets(folder: Path, options: SheetOptions) -> Exported:
     """
     stored = load_result(folder)
     rundir = RunDir(stored.folder)
-    if not 1 <= options.raters <= MOST_RATERS:
-        raise ConfigError(f"--raters {options.raters}: 1 to {MOST_RATERS} people can rate")
-    names = tuple(str(number) for number in range(1, options.raters + 1))
-    files = [options.out / f"rater_{name}.{kind}" for name in names for kind in ("csv", "html")]
+    if not 1 <= raters <= MAX_RATERS:
+        raise ConfigError(f"--raters {raters}: 1 to {MAX_RATERS} people can rate")
+    names = tuple(str(number) for number in range(1, raters + 1))
+    files = [out / f"rater_{name}.{ending}" for name in names for ending in ("csv", "html")]
     there = [str(file) for file in files if file.exists()]
     if there:
         raise ConfigError(
             f"{', '.join(there)}: is there already, and may be filled in: choose another folder with --out"
         )
-    draw = Draw(options.count, options.seed, names, stored.result.provenance.run_identity)
-    rated = read_annotations(rundir.ratings).rated_answers
-    chosen = _chosen(stored, options, draw, rated)
-    kept = rundir.sample(chosen.sample.id)
+    draw = Draw(count, seed, names, stored.result.provenance.run_identity)
+    sample, shown = _chosen(stored, kind, draw, read_annotations(rundir.ratings).rated_answers)
+    sample_file = rundir.sample(sample.id)
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        write_atomic(kept, json.dumps(chosen.sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
+        write_atomic(sample_file, json.dumps(sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
         if before := _listed(rundir):
-            _write_checksums_of(rundir, [kept], before, stored.result.provenance)
+            _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
     for name in names:
-        order = rater_order([one.code for one in chosen.sample.answers], chosen.sample.id, name)
-        for kind, write in (("csv", csv_sheet), ("html", rater_form)):
-            text = write(chosen.sample, name, order, chosen.shown, with_reference=options.with_reference)
-            write_atomic(options.out / f"rater_{name}.{kind}", text, mode=PRIVATE)
-    return Exported(chosen.sample, tuple(files), kept, len(chosen.sample.stratum_of))
+        order = rater_order([one.code for one in sample.answers], sample.id, name)
+        for ending, write in (("csv", csv_sheet), ("html", rater_form)):
+            text = write(sample, name, order, shown, with_reference=with_reference)
+            write_atomic(out / f"rater_{name}.{ending}", text, mode=PRIVATE)
+    return Exported(sample, tuple(files), sample_file, len(sample.stratum_of))
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    sample: Sample
-    shown: dict[str, ShownAnswer] = field(repr=False)
-    """Code -> what a rater sees."""
-
-
-def _chosen(stored: StoredResult, options: SheetOptions, draw: Draw, rated: frozenset[AnswerKey]) -> _Chosen:
-    """The texts of the chosen alone are held: the answers are gone through twice."""
+def _chosen(
+    stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
+) -> tuple[Sample, dict[str, ShownAnswer]]:
+    """The sample, and code -> what a rater sees. The texts of the chosen alone are held."""
     records = [record for record in stored.result.instances if record.metrics]
-    asked = asked_of(stored.result, records, options.kind, system_prompts(stored))
+    asked = asked_of(stored.result, records, kind, system_prompts(stored))
     layers = _layers(stored, asked, records, draw.count)
-    places = {key: (number, chance) for key, number, chance in drawn(layers, rated, draw)}
     picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
-    chosen = [(asked.shown(picked[key]), *place) for key, place in places.items()]
+    chosen = [(asked.shown(picked[key]), number, chance) for key, number, chance in drawn(layers, rated, draw)]
     sample = drawn_sample(asked, layers, chosen, draw)
-    return _Chosen(sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)})
+    return sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)}
 
 
 def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[AnswerLayer]:
@@ -156,9 +149,7 @@ def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord
     """
     field_of = group_field(stored.result.groups, (one.categories for one in records))
     candidates = [
-        Candidate(
-            AnswerKey(one.id, one.trial), value, "" if field_of is None else str(one.categories.get(field_of, ""))
-        )
+        Candidate(AnswerKey(one.id, one.trial), value, str(one.categories.get(field_of, "")) if field_of else "")
         for one in records
         if (value := asked.value_of(one)) is not None and asked.questions(one)
     ]
@@ -175,7 +166,7 @@ def system_prompts(stored: StoredResult) -> frozenset[str]:
 
 
 def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
-    """Take ratings in, and make the result anew with them; nothing is taken in where any row is wrong.
+    """Take ratings in, and make the result again with them; nothing is taken in where any row is wrong.
 
     Raises:
         ConfigError: what is wrong, a line each.
@@ -194,14 +185,17 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
         if not returned.ratings:
             raise ConfigError(f"{', '.join(map(str, files))}: no row has a rating, so there is nothing to import")
         both = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
-        changed = [rundir.ratings, *(rundir.root / name for name in MADE_ANEW)]
-        with _given_back_on_failure(rundir, changed):
+        changed = [rundir.ratings, *(rundir.root / name for name in MADE_AGAIN)]
+        with _restored_on_failure(rundir, changed):
             before = _listed(rundir)
             forget_checksums(rundir)
             write_atomic(rundir.ratings, both.as_lines(), mode=PRIVATE)
-            notes = make_anew(rundir, stored)
+            with recollected(rundir, stored) as made:
+                for name in reversed(MADE_AGAIN):
+                    source = made.rundir.root / name
+                    write_atomic(rundir.root / name, source.read_text("utf-8"), mode=source.stat().st_mode & 0o777)
             _write_checksums_of(rundir, changed, before, stored.result.provenance)
-    return Imported(len(returned.ratings), returned.empty, load_result(folder), notes)
+    return Imported(len(returned.ratings), returned.empty, load_result(folder), made.notes)
 
 
 def exported_samples(rundir: RunDir) -> dict[str, Sample]:
@@ -215,24 +209,11 @@ def exported_samples(rundir: RunDir) -> dict[str, Sample]:
         sample = read_sample(path)
         found[sample.id] = sample
     if not found:
-        said = f"{rundir.root}: no sheet was exported from this result"
-        raise PrerequisiteError(f"{said}\n  write sheets with: eval-factory annotate export {rundir.root} --out sheet")
+        problem = f"{rundir.root}: no sheet was exported from this result"
+        raise PrerequisiteError(
+            f"{problem}\n  write sheets with: eval-factory annotate export {rundir.root} --out sheet"
+        )
     return found
-
-
-def make_anew(rundir: RunDir, stored: StoredResult) -> tuple[str, ...]:
-    """Collect the folder's result again from its own files, and write what people's ratings change.
-
-    Returns notes on what could not be made again.
-    """
-    with recollected(rundir, stored) as made:
-        for name in reversed(MADE_ANEW):
-            _copy(made.rundir.root / name, rundir.root / name)
-        return made.notes
-
-
-def _copy(source: Path, target: Path) -> None:
-    write_atomic(target, source.read_text(encoding="utf-8"), mode=source.stat().st_mode & 0o777)
 
 
 def _listed(rundir: RunDir) -> dict[str, str]:
@@ -249,7 +230,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
     Every other file keeps the checksum that it had: what somebody altered before is found afterwards, too.
 
     Args:
-        before: what SHA256SUMS said.
+        before: the lines of SHA256SUMS.
         then: of the result, before anything was changed.
     """
     names = {rundir.attestation.name, *(path.relative_to(rundir.root).as_posix() for path in changed)}
@@ -265,29 +246,23 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
 
 
 @contextmanager
-def _given_back_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[None]:
+def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[None]:
     """What an import changes is as it was where it cannot be finished."""
     files = [*changed, rundir.run_state, rundir.attestation, rundir.checksums]
-    before = rundir.annotations / ".before-import"
-    shutil.rmtree(before, ignore_errors=True)
-    before.mkdir(mode=PRIVATE_FOLDER)
-    there = [file for file in files if file.is_file()]
-    for file in there:
-        shutil.copy2(file, before / file.name)
-    try:
-        yield
-    except BaseException:
-        for file in files:
-            if file in there:
-                shutil.copy2(before / file.name, file)
-            else:
-                file.unlink(missing_ok=True)
-        raise
-    finally:
-        shutil.rmtree(before, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=rundir.annotations) as folder:
+        copies = {file: shutil.copy2(file, folder) for file in files if file.is_file()}
+        try:
+            yield
+        except BaseException:
+            for file in files:
+                if file in copies:
+                    shutil.copy2(copies[file], file)
+                else:
+                    file.unlink(missing_ok=True)
+            raise
 
 
-def plan_of(folder: Path, half_width: float | None) -> Planned:
+def plan_of(folder: Path, half_width: float | None) -> list[str]:
     """
     Raises:
         ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale.
@@ -295,7 +270,7 @@ def plan_of(folder: Path, half_width: float | None) -> Planned:
     """
     if half_width is not None and not half_width > 0:
         raise ConfigError(f"--half_width {half_width:g}: give a number above 0, in units of the score")
-    return planned(known_of(folder), half_width)
+    return plan_lines(known_of(folder), half_width)
 
 
 @dataclass(frozen=True)
@@ -312,63 +287,31 @@ class Known:
     """Of the judge's scores with the people's; None where too few were rated."""
 
 
-@dataclass(frozen=True)
-class PlanRow:
-    """Of one correlation."""
-
-    correlation: float
-    measured: bool
-    """From ratings that are here."""
-    needed: tuple[int | None, ...]
-    """For each half width; None where rating all answers would not do."""
-    least_width: float
-    """The half width when all answers are rated."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    known: Known
-    half_widths: tuple[float, ...]
-    rows: tuple[PlanRow, ...]
-
-    def lines(self) -> list[str]:
-        """As a table."""
-        known, expected = self.known, self.known.expected
-        source = f"from {known.rated} rated answers" if known.correlation is not None else "from the judges' scores"
-        spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
-        lines = [
-            f"{known.metric}: {expected.answers} answers, {spread}",
-            "answers to rate for a 95 % interval of the corrected score of this half width:",
-        ]
-        head = [
-            "correlation of judge and people",
-            *(f"+/- {formats.significant(width, 3)}" for width in self.half_widths),
-            "all rated",
-        ]
-        table = Table(head, [list(_cells(row)) for row in self.rows], len(head))
-        lines += [f"  {line}" for line in screen(table)]
-        lines.append(
-            f"-: rating every answer would not do, more questions would; fewer than {LEAST_RATED} are not used"
-        )
-        return lines
-
-
-def _cells(row: PlanRow) -> Iterator[str]:
-    yield f"{formats.decimals(row.correlation, 2)}{' (measured)' if row.measured else ''}"
-    yield from ("-" if count is None else str(count) for count in row.needed)
-    yield "-" if math.isinf(row.least_width) else f"+/- {formats.significant(row.least_width, 3)}"
-
-
-def planned(known: Known, half_width: float | None) -> Planned:
-    widths = tuple(known.span * share for share in _SHARES) if half_width is None else (half_width,)
-    assumed = [(value, False) for value in CORRELATIONS]
-    measured = [] if known.correlation is None else [(max(0.0, known.correlation), True)]
+def plan_lines(known: Known, half_width: float | None) -> list[str]:
+    """How many answers have to be rated, as a table: a row for each correlation, a column for each half width."""
+    expected = known.expected
+    source = f"from {known.rated} rated answers" if known.correlation is not None else "from the judges' scores"
+    spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
+    widths = [known.span * share for share in _SHARES] if half_width is None else [half_width]
+    correlations = [(value, "") for value in CORRELATIONS]
+    correlations += [] if known.correlation is None else [(max(0.0, known.correlation), " (measured)")]
     rows = []
-    for value, is_measured in sorted([*assumed, *measured]):
-        needed = tuple(needed_for(width, known.expected, value) for width in widths)
-        least_width = half_width_of(known.expected.answers, known.expected, value)
-        rows.append(PlanRow(value, is_measured, needed, least_width))
-    return Planned(known, widths, tuple(rows))
+    for value, measured in sorted(correlations):
+        needed = [needed_for(width, expected, value) for width in widths]
+        least = half_width_of(expected.answers, expected, value)
+        rows.append([
+            f"{formats.decimals(value, 2)}{measured}",
+            *("-" if count is None else str(count) for count in needed),
+            "-" if math.isinf(least) else f"+/- {formats.significant(least, 3)}",
+        ])  # fmt: skip
+    columns = [f"+/- {formats.significant(width, 3)}" for width in widths]
+    head = ["correlation of judge and people", *columns, "all rated"]
+    return [
+        f"{known.metric}: {expected.answers} answers, {spread}",
+        "answers to rate for a 95 % interval of the corrected score of this half width:",
+        *(f"  {line}" for line in screen(Table(head, rows, len(head)))),
+        f"-: rating every answer would not do, more questions would; fewer than {LEAST_RATED} are not used",
+    ]
 
 
 def known_of(folder: Path) -> Known:
@@ -407,11 +350,6 @@ def _of_people(people: dict[AnswerKey, float], values: dict[AnswerKey, float]) -
     if len(pairs) < LEAST_FOR_CORRELATION:
         return 0.0, 0.0, None
     first, second = zip(*pairs, strict=True)
-    return statistics.fmean(first), statistics.stdev(first), _correlation(first, second)
-
-
-def _correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """0 where one of them is always the same: it says nothing of the other."""
-    if len(set(first)) < 2 or len(set(second)) < 2:
-        return 0.0
-    return statistics.correlation(first, second)
+    # where one of them is always the same it says nothing of the other
+    same = len(set(first)) < 2 or len(set(second)) < 2
+    return statistics.fmean(first), statistics.stdev(first), 0.0 if same else statistics.correlation(first, second)

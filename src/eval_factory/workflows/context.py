@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -56,13 +55,9 @@ def redactor_of(evaluation: Evaluation, env: Mapping[str, str]) -> Redactor:
     return Redactor.from_environment(env, [*evaluation.key_names(), HUB_TOKEN])
 
 
-def warnings_of(evaluation: Evaluation) -> list[str]:
-    """The warnings about the configuration, as lines for the screen and the log."""
-    return [f"warning: {text}" for text in evaluation.warnings]
-
-
 def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
-    screen.writelines(f"{line}\n" for line in warnings_of(evaluation))
+    """Those about the configuration."""
+    screen.writelines(f"warning: {text}\n" for text in evaluation.warnings)
 
 
 @contextmanager
@@ -85,9 +80,10 @@ def lock_folder(
     for key in keys.found.values():
         redactor.learn(key)
     claim(plan.rundir, fresh=fresh)
+    first_lines = [*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines]
     with (
         plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
-        open_log(plan.rundir, redactor, debug=debug, beginning=[*warnings_of(plan.evaluation), *keys.lines]) as log,
+        open_log(plan.rundir, redactor, debug=debug, beginning=first_lines) as log,
     ):
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
@@ -134,14 +130,8 @@ def _is_our_cache(path: Path) -> bool:
 
 def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
     """What stands there under names that a run writes to, or `--fresh` deletes; another's cache.db is only renamed."""
-    files = (
-        *rundir.results,
-        rundir.run_config,
-        rundir.packages,
-        rundir.checksums,
-        rundir.attestation,
-        *(rundir.answers if fresh else ()),
-    )
+    others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation)
+    files = (*rundir.results, *others, *(rundir.answers if fresh else ()))
     yield from (path for path in files if os.path.lexists(path))
     for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.shards):
         if folder.is_dir() and any(folder.iterdir()):

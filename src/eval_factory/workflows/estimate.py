@@ -11,8 +11,8 @@ import json
 import logging
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +21,16 @@ from typing import Any, Protocol
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import formats
 from eval_factory.core import logs as event_names
-from eval_factory.core.budget import BY_ENDPOINT, MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL, Budget, Price
+from eval_factory.core.budget import (
+    BY_ENDPOINT,
+    BYTES_PER_TOKEN,
+    MAX_COST,
+    MAX_REQUESTS,
+    MAX_TOKENS,
+    MAX_WALL,
+    Budget,
+    Price,
+)
 from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
 from eval_factory.core.paid_answers import USAGE, told_cost
 from eval_factory.core.plain_yaml import parse_own
@@ -42,8 +51,6 @@ from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
 
 SECONDS_OF_HOUR, SECONDS_OF_MINUTE = 3600.0, 60.0
-BYTES_A_TOKEN = 4
-"""A rule of thumb for English; without a tokenizer, which would have to be downloaded."""
 _KEPT = f"""
 SELECT r.latency_s, {USAGE}
 FROM responses r WHERE role = ? AND model_id = ? ORDER BY created, key
@@ -73,12 +80,8 @@ class Estimated(Protocol):
 
 def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
-    total = 0.0
-    for part in parts:
-        if part is None:
-            return None
-        total += part
-    return total
+    known = list(parts)
+    return None if None in known else float(sum(part for part in known if part is not None))
 
 
 def beyond(budget: Budget, of: Estimated) -> dict[str, float]:
@@ -149,10 +152,10 @@ class Estimate:
     @property
     def hours(self) -> float | None:
         """The judges are asked after the model, and all at once."""
+        model = [one.hours for one in self.roles if one.role == MODEL_ROLE]
         judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
-        known = [hours for hours in judges if hours is not None]
-        slowest = None if len(known) < len(judges) else max(known, default=0.0)
-        return sum_or_none([*(one.hours for one in self.roles if one.role == MODEL_ROLE), slowest])
+        slowest = None if None in judges else max((one for one in judges if one is not None), default=0.0)
+        return sum_or_none([*model, slowest])
 
     @property
     def beyond(self) -> dict[str, float]:
@@ -209,19 +212,13 @@ def estimate(
     roles = []
     for one in plan.endpoints:
         count, where = (requests, source) if one is plan.model else of_judges
-        asked = _Asked(count, where, figures[one.role], sizes if one is plan.model else None)
-        roles.append(_of_role(plan, one, asked, known.get(one.role)))
+        found = figures[one.role]
+        prompt, completion, of_tokens = _tokens(count, found, sizes if one is plan.model else None)
+        cost, of_cost = _cost(one, count, found, prompt, completion, known.get(one.role))
+        hours, of_hours = _time(plan, one, count, found.latency_s, sum_or_none([prompt, completion]))
+        sources = {"requests": where, "tokens": of_tokens, "cost": of_cost, "time": of_hours}
+        roles.append(RoleEstimate(one.role, one.model_id, count, prompt, completion, cost, hours, sources))
     return Estimate(plan.task_name, tuple(roles), sum(one.answers for one in figures.values()), budget_of(plan))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What is known of the requests to one endpoint."""
-
-    requests: int | None
-    source: str
-    figures: KeptFigures
-    sizes: PromptSizes | None
 
 
 def _earlier(plan: Plan, endpoint: EndpointPlan) -> KeptFigures:
@@ -278,41 +275,36 @@ def _of_judges(
 
 
 def _trials(evaluation: Evaluation) -> int:
-    """How often each instance is asked: more than once only where prompts hold examples, which are drawn anew."""
+    """How often each instance is asked: more than once only where prompts hold examples."""
     spec = load_index().run_specs.get(evaluation.task.helm.run_spec)
     if evaluation.task.helm.zero_shot or (spec is not None and spec.zero_shot):
         return 1
     return evaluation.run.config.params.extra.num_train_trials or 1
 
 
-def _of_role(plan: Plan, endpoint: EndpointPlan, asked: _Asked, price: Price | None) -> RoleEstimate:
-    prompt, completion, of_tokens = _tokens(asked)
-    cost, of_cost = _cost(endpoint, asked, prompt, completion, price)
-    hours, of_hours = _time(plan, endpoint, asked, prompt, completion)
-    return RoleEstimate(
-        endpoint.role, endpoint.model_id, asked.requests, prompt, completion, cost, hours,
-        {"requests": asked.source, "tokens": of_tokens, "cost": of_cost, "time": of_hours},
-    )  # fmt: skip
-
-
-def _tokens(asked: _Asked) -> tuple[float | None, float | None, str]:
+def _tokens(
+    count: int | None, figures: KeptFigures, sizes: PromptSizes | None
+) -> tuple[float | None, float | None, str]:
     """Of prompts, of answers, and where they are from."""
-    figures, sizes, count = asked.figures, asked.sizes, asked.requests
     if count is not None and figures.prompt_tokens is not None and figures.completion_tokens is not None:
         earlier = f"the mean of {figures.answers:,} answers in the output folder"
         return count * figures.prompt_tokens, count * figures.completion_tokens, earlier
     if sizes is None or sizes.requests is None:
         return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
-    source = f"prompts in the data, {BYTES_A_TOKEN} bytes a token; answers at most, as many tokens as they may have"
-    return sizes.prompt_bytes / BYTES_A_TOKEN, float(sizes.most_tokens), source
+    source = f"prompts in the data, {BYTES_PER_TOKEN} bytes a token; answers at most, as many tokens as they may have"
+    return sizes.prompt_bytes / BYTES_PER_TOKEN, float(sizes.most_tokens), source
 
 
 def _cost(
-    endpoint: EndpointPlan, asked: _Asked, prompt: float | None, completion: float | None, price: Price | None
+    endpoint: EndpointPlan,
+    count: int | None,
+    figures: KeptFigures,
+    prompt: float | None,
+    completion: float | None,
+    price: Price | None,
 ) -> tuple[float | None, str]:
-    stated, count = asked.figures.told_cost, asked.requests
-    if stated is not None and count is not None:
-        return stated * count, f"{BY_ENDPOINT}: what {asked.figures.answers:,} answers say they cost, each"
+    if figures.told_cost is not None and count is not None:
+        return figures.told_cost * count, f"{BY_ENDPOINT}: what {figures.answers:,} answers say they cost, each"
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; config.params.extra.prices says it"
     if prompt is None or completion is None or not count:
@@ -321,10 +313,9 @@ def _cost(
 
 
 def _time(
-    plan: Plan, endpoint: EndpointPlan, asked: _Asked, prompt: float | None, completion: float | None
+    plan: Plan, endpoint: EndpointPlan, count: int | None, latency: float | None, tokens: float | None
 ) -> tuple[float | None, str]:
     """Hours of asking: whatever takes longest of the endpoint's own time and the two limits a minute."""
-    count, latency = asked.requests, asked.figures.latency_s
     if count is None or latency is None:
         return None, RUN_FIRST if count is not None else "unknown, as the requests are"
     by_criterion = endpoint is not plan.model and plan.evaluation.task.helm.rubric  # all answers' side by side
@@ -333,16 +324,17 @@ def _time(
     if endpoint.requests_per_minute is not None:
         name = f"{endpoint.requests_per_minute} requests a minute"
         seconds[name] = count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
-    if endpoint.tokens_per_minute is not None and prompt is not None and completion is not None:
-        name = f"{endpoint.tokens_per_minute} tokens a minute"
-        seconds[name] = (prompt + completion) / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
+    if endpoint.tokens_per_minute is not None and tokens is not None:
+        seconds[f"{endpoint.tokens_per_minute} tokens a minute"] = (
+            tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
+        )
     longest = max(seconds, key=lambda name: seconds[name])
     return seconds[longest] / SECONDS_OF_HOUR, longest
 
 
 @dataclass(frozen=True)
 class KeptFigures:
-    """Means of kept answers; None where not all of them say it."""
+    """Means of cached answers; None where not all of them say it."""
 
     answers: int
     prompt_tokens: float | None
@@ -390,11 +382,10 @@ class PromptSizes:
 def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
     """Without keys, without network: what would have to be downloaded is not known."""
     try:
-        with _temporary(plan, env) as (context, shadow):
-            events = _made(context, shadow)
+        with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
+            return sizes_in(_events(replace(plan, rundir=RunDir(Path(name))), env))
     except EvalFactoryError as error:
         return PromptSizes(None, reason=str(error).partition("\n")[0][:200])
-    return sizes_in(events)
 
 
 def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
@@ -413,30 +404,21 @@ def own_scenarios(plan: Plan) -> Path:
     return RunDir(plan.evaluation.output_dir.absolute()).helm / names.SCENARIOS_FOLDER
 
 
-@contextmanager
-def _temporary(plan: Plan, env: Mapping[str, str]) -> Iterator[tuple[RunContext, Plan]]:
-    """The same plan in a folder of its own, which sees the data that the output folder has."""
-    with tempfile.TemporaryDirectory(prefix="eval-factory-estimate-") as name:
-        rundir = RunDir(Path(name))
-        screen = io.StringIO()
-        with rundir.locked(lambda text: print(text, file=screen)) as lock:
-            redactor = redactor_of(plan.evaluation, env)
-            log = logging.Logger("estimate")  # says nothing to anybody
-            log.addHandler(logging.NullHandler())
-            yield RunContext(rundir, lock, env, redactor, log, screen), replace(plan, rundir=rundir)
-
-
-def _made(context: RunContext, plan: Plan) -> Sequence[Mapping[str, Any]]:
-    """The events of a helm-run that may contact nobody."""
-    bundle = find_bundle(plan, context.env)
-    offline = data_settings(plan, bundle, context.env)
-    settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
-    own = own_scenarios(plan)
-    if own.is_dir():
-        plan.rundir.helm.mkdir(parents=True)
-        (plan.rundir.helm / names.SCENARIOS_FOLDER).symlink_to(own, target_is_directory=True)
-    for name, text in model_files(plan).items():
-        write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
-    place_data(context, plan, bundle)
-    argv = [names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word for word in command_line(plan)]
-    return run_helm(context, plan.evaluation, argv, settings).events
+def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+    """Of a helm-run in the plan's folder that may contact nobody; it sees the data that the output folder has."""
+    log, screen = logging.Logger("estimate"), io.StringIO()
+    log.addHandler(logging.NullHandler())  # says nothing to anybody
+    with plan.rundir.locked(screen.write) as lock:
+        context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)
+        bundle = find_bundle(plan, env)
+        offline = data_settings(plan, bundle, env)
+        settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
+        own = own_scenarios(plan)
+        if own.is_dir():
+            plan.rundir.helm.mkdir(parents=True)
+            (plan.rundir.helm / names.SCENARIOS_FOLDER).symlink_to(own, target_is_directory=True)
+        for name, text in model_files(plan).items():
+            write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
+        place_data(context, plan, bundle)
+        argv = [names.MEASURING_RUNNER_CLASS if word == names.RUNNER_CLASS else word for word in command_line(plan)]
+        return run_helm(context, plan.evaluation, argv, settings).events

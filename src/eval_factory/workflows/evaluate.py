@@ -34,23 +34,11 @@ from eval_factory.report.result_views import ResultViews
 from eval_factory.scoring.journal import read_answers_by_role
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
+from eval_factory.workflows import resume
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
-from eval_factory.workflows.helm_run import EndedHelmRun, blocked_places, raise_for_failure, run_helm
+from eval_factory.workflows.helm_run import EndedHelmRun, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
-from eval_factory.workflows.resume import (
-    DataRead,
-    Written,
-    commit_of_this,
-    digest_of_given,
-    ended_run,
-    finished_run,
-    program_of_this,
-    read_state,
-    remember_result,
-    unchanged_result,
-    written_before,
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,13 +91,17 @@ def evaluate(
             options.on_launch(launch_record(context, plan, argv))
         settings = data_settings(plan, bundle, context.env)
         settings = replace(settings, limits=options.limits, budget=budget_of(plan))
-        before = written_before(plan.rundir)
+        before = resume.written_before(plan.rundir)
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
         ran = finished_before(plan, read) if not options.fresh else None
         if ran is None:
-            refuse_to_ask(plan, options)
+            if options.only_collect:
+                raise PrerequisiteError(
+                    f"{plan.rundir.root}: the data of this run, or a version, have changed since its job ended\n"
+                    "  give the same command with --fresh: it runs again"
+                )
             make_room(plan.model.parallelism * len(plan.endpoints))
             if options.probed is not None:
                 settings = replace(settings, probed=options.probed)
@@ -120,8 +112,8 @@ def evaluate(
             plan.rundir.run_state.unlink(missing_ok=True)
             ended = run_helm(context, evaluation, argv, settings)
             ran = checked_runs(context, plan, ended, shared=options.limits is not None)
-        elif (kept := as_it_stands(context, plan, ran, before)) is not None:
-            return kept
+        elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
+            return unchanged
         with not_to_be_hung_up():
             return collect_and_report(context, plan, argv, ran, read)
 
@@ -159,30 +151,18 @@ def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
 
 
-def refuse_to_ask(plan: Plan, options: Options) -> None:
-    """
-    Raises:
-        PrerequisiteError: the run is not complete, and whoever collects it is to ask nobody.
-    """
-    if options.only_collect:
-        raise PrerequisiteError(
-            f"{plan.rundir.root}: the data of this run, or a version, have changed since its job ended\n"
-            "  give the same command with --fresh: it runs again"
-        )
-
-
-def finished_before(plan: Plan, read: DataRead) -> Ran | None:
+def finished_before(plan: Plan, read: resume.DataRead) -> Ran | None:
     """The complete run that this folder already holds, if it is the same."""
-    state = read_state(plan.rundir)
-    folders = finished_run(plan, state, read)
+    state = resume.read_state(plan.rundir)
+    folders = resume.finished_run(plan, state, read)
     if state is None or folders is None:
         return None
     return Ran(tuple(folders), state.run_id, state.wall_s)
 
 
-def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: Written | None) -> Evaluated | None:
+def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: resume.Written | None) -> Evaluated | None:
     """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
-    result = unchanged_result(plan, ran.folders, before, context.redactor, git_hash=commit_of_this())
+    result = resume.unchanged_result(plan, ran.folders, before, context.redactor, git_hash=resume.commit_of_this())
     if result is None:
         context.log.info("this run is complete already: only collected again")
         context.show("this run is complete already: collecting its results again (--fresh starts over)")
@@ -229,15 +209,17 @@ def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: 
         EvalFactoryError: as `raise_for_failure`; or it did nothing.
     """
     raise_for_failure(plan, run, context.log, shared=shared)
-    for place in blocked_places(run.events):
-        context.show(f"warning: offline: something wanted {place}; it was not contacted")
+    for host in blocked_hosts(run.events):
+        context.show(f"warning: offline: something wanted {host}; it was not contacted")
     folders = run.finished_runs(plan.rundir.helm)
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
 
 
-def collect_and_report(context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: DataRead) -> Evaluated:
+def collect_and_report(
+    context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: resume.DataRead
+) -> Evaluated:
     """Collect the result and write every report of it."""
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
@@ -245,7 +227,7 @@ def collect_and_report(context: RunContext, plan: Plan, argv: Sequence[str], ran
     from eval_factory.scoring.usage import response_statistics
 
     started = time.monotonic()
-    commit = commit_of_this()
+    commit = resume.commit_of_this()
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     write_atomic(plan.rundir.packages, installed_packages())
     result = with_run_files(result, plan.rundir, ran.folders)
@@ -261,9 +243,9 @@ def collect_and_report(context: RunContext, plan: Plan, argv: Sequence[str], ran
     )
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
-    state = ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
-    state = replace(state, program=program_of_this(), given=digest_of_given(plan))
-    digests = remember_result(plan.rundir, state, digests, vars(written.provenance))
+    state = resume.ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
+    state = replace(state, program=resume.program_of_this(), given=resume.digest_of_given(plan))
+    digests = resume.remember_result(plan.rundir, state, digests, vars(written.provenance))
     write_checksums(plan.rundir, ran.folders, written, digests)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     return _evaluated(context, plan, result, written)

@@ -87,9 +87,9 @@ class EndedHelmRun:
     events: tuple[Mapping[str, Any], ...]
 
     @property
-    def last_words(self) -> str | None:
-        """Why it said it ended, for where a full disk kept the event from being written."""
-        return event_names.heard_last(self.returncode, self.tail, self.run_id)
+    def last_message(self) -> str | None:
+        """The reason that it printed at its end, for where a full disk kept the event from being written."""
+        return event_names.last_message_in(self.returncode, self.tail, self.run_id)
 
     def finished_runs(self, helm: Path) -> tuple[Path, ...]:
         """Folders of the runs that came to their end. `helm`: HELM's output path."""
@@ -130,8 +130,8 @@ def run_helm(
 
         context.redactor.learn(token_file.cached_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
-    for place in blocked_places(ended.events):
-        context.log.warning("offline: something wanted %s; it was not contacted", place)
+    for host in blocked_hosts(ended.events):
+        context.log.warning("offline: something wanted %s; it was not contacted", host)
     return EndedHelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
 
 
@@ -280,8 +280,8 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
 def how_helm_run_ended(program: str, returncode: int, tail: Sequence[str]) -> str:
     """With its last words, if it had any."""
     ended = f"{program} was killed by signal {-returncode}" if returncode < 0 else f"{program} ended with {returncode}"
-    said = [f"  | {line}" for line in tail if line.strip()]
-    return "\n".join([f"{ended}:", *said] if said else [f"{ended} and printed nothing"])
+    lines = [f"  | {line}" for line in tail if line.strip()]
+    return "\n".join([f"{ended}:", *lines] if lines else [f"{ended} and printed nothing"])
 
 
 def _no_run_of(plan: Plan, error: str) -> str:
@@ -315,33 +315,29 @@ def missing_data(plan: Plan, error: str) -> str:
     return "\n".join(lines)
 
 
-def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_words: str | None, log: logging.Logger) -> None:
+def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger) -> None:
     """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
 
     Args:
-        last_words: what helm-run said at its end, for where a full disk kept the event from being written.
+        last_message: what helm-run printed at its end: a full disk may have kept the event from being written.
     """
     for event in events:
         if event["event"] == event_names.FATAL:
-            message = event["message"] + _refused_here(event["message"], blocked_places(events))
+            message = event["message"]
+            # the guard, and no network, kept the endpoint that the message names from being reached
+            if hosts := [one for one in blocked_hosts(events) if (one.rpartition(":")[0] or one) in message]:
+                refused = f"it was eval-factory that refused {', '.join(hosts)}, which is no host of an endpoint"
+                message = f"{message}\n  offline: {refused}"
             log.error(message)
             raise ENDPOINT_ERRORS.get(event.get("kind"), PrerequisiteError)(message)
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")
-    if last_words is not None:
-        raise PrerequisiteError(last_words)
+    if last_message is not None:
+        raise PrerequisiteError(last_message)
 
 
-def _refused_here(message: str, blocked: Sequence[str]) -> str:
-    """Where the guard, and no network, kept the endpoint that a message names from being reached."""
-    places = [place for place in blocked if (place.rpartition(":")[0] or place) in message]
-    if not places:
-        return ""
-    return f"\n  offline: it was eval-factory that refused {', '.join(places)}, which is no host of an endpoint"
-
-
-def blocked_places(events: Sequence[Mapping[str, Any]]) -> list[str]:
+def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
     """Hosts that an offline run wanted and did not get."""
     return list(dict.fromkeys(printable(event["place"]) for event in events if event["event"] == event_names.BLOCKED))
 
@@ -356,26 +352,22 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
         ConfigError, PrerequisiteError, HelmError: it did not do what it was to do.
     """
     raise_if_limit_reached(plan, run.events, log, shared=shared)
-    raise_if_stopped(run.events, run.last_words, log)
+    raise_if_stopped(run.events, run.last_message, log)
     phase = ""
     for event in run.events:
         if event["event"] == event_names.PHASE:
             phase = event["phase"]
         elif event["event"] == event_names.RUN_FAILED:
             log.error(event["error"])
-            blocked = blocked_places(run.events)
+            blocked = blocked_hosts(run.events)
             if blocked and not any(one.get("stopped") for one in run.events):
-                raise PrerequisiteError(_wanted_elsewhere(plan, blocked, event["error"]))
+                from eval_factory.data.run_data import how_to_get  # knows where all data are from
+
+                raise PrerequisiteError(
+                    f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not"
+                    f" contacted\n  ({event['error']})\n"
+                    f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
+                )
             raise explained_failure(plan, event["error"], phase)
     if run.returncode != 0:
         raise ended_before_it_ran(plan, run.returncode, run.tail)
-
-
-def _wanted_elsewhere(plan: Plan, blocked: Sequence[str], error: str) -> str:
-    from eval_factory.data.run_data import how_to_get  # knows where all data are from
-
-    return (
-        f"offline: {plan.task_name} wanted {', '.join(blocked)}, no host of an endpoint; it was not contacted\n"
-        f"  ({error})\n"
-        f"{how_to_get(plan, '--to DIR, then run with --data_dir DIR')}; log: {plan.rundir.helm_log}"
-    )

@@ -17,7 +17,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.secrets import Redactor
 
 if TYPE_CHECKING:
     from eval_factory.core.helm_run_settings import SharedLimitsSettings
@@ -65,8 +65,6 @@ class Submitted:
 PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
 """What is wrong with a path that somebody gave, found by whoever looked at it first."""
 DISK_TAKES_NO_MORE = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
-_OUTSIDE = PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE
-"""What is wrong with a path or a disk, not with this program."""
 
 
 def end_record(evaluated: Evaluated) -> dict[str, Any]:
@@ -109,7 +107,7 @@ def failure_record(error: BaseException, code: int, message: str | None = None) 
         message = f"a defect in eval-factory ({type(error).__name__})"
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):
         message = "interrupted"
-    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+    redactor = Redactor.from_environment(os.environ)
     described = {"type": type(error).__name__, "message": own_lines(redactor.text(message or str(error)))}
     return {"event": "end", "exit_code": code, "error": described}
 
@@ -120,7 +118,7 @@ def code_of_error(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError.exit_code
-    if isinstance(error, OSError) and error.errno in _OUTSIDE:
+    if isinstance(error, OSError) and error.errno in PATHS_THAT_CANNOT_BE | DISK_TAKES_NO_MORE:
         return PrerequisiteError.exit_code
     return DEFECT_EXIT_CODE
 

@@ -21,18 +21,8 @@ from eval_factory.core.paid_answers import PRICES_TABLE
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside
-from eval_factory.data.run_data import (
-    BundleInUse,
-    check_data,
-    look_at_own_data,
-    offline,
-    pins_of,
-    place,
-    takes_all_files,
-    urls_of,
-    with_bundle,
-)
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
@@ -82,7 +72,7 @@ def prepare(
     log.info("run %s: %s", plan.identity, shlex.join(argv))
 
 
-def find_bundle(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
+def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | None:
     """The data bundle of the run, looked through; None where none is used.
 
     Raises:
@@ -92,51 +82,53 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     extra = plan.evaluation.run.config.params.extra
     if extra.data_dir is None and not extra.offline:
         return None
-    found = check_data(plan, env)
+    found = run_data.check_data(plan, env)
     if found is not None:
         refuse_inside(found.root, plan.rundir.root, "an output folder")
     return found
 
 
-def data_read(context: RunContext, plan: Plan, bundle: BundleInUse | None) -> DataRead:
+def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
     """By what the data of this run are known again; of the bundle as it is now; it may change later."""
-    own = look_at_own_data(plan, context.say)
+    own = run_data.look_at_own_data(plan, context.say)
     extra = plan.evaluation.run.config.params.extra
     if extra.data_dir is None and not extra.offline:
         return DataRead(own=own)
-    return DataRead(bundle.record() if bundle else None, own, takes_all_files(plan, context.env))
+    return DataRead(bundle.record() if bundle else None, own, run_data.takes_all_files(plan, context.env))
 
 
-def data_settings(plan: Plan, bundle: BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
+def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
-    settings = HelmRunSettings(pins=pins_of(plan))
+    settings = HelmRunSettings(pins=run_data.pins_of(plan))
     is_offline = plan.evaluation.run.config.params.extra.offline
     if bundle is not None:
-        settings = with_bundle(settings, bundle, plan)
+        settings = run_data.with_bundle(settings, bundle, plan)
     if is_offline:
-        settings = offline(settings, plan, env)
+        settings = run_data.offline(settings, plan, env)
     if bundle is not None or is_offline:
-        settings = replace(settings, all_files=takes_all_files(plan, env))
+        settings = replace(settings, all_files=run_data.takes_all_files(plan, env))
     return settings
 
 
-def place_data(context: RunContext, plan: Plan, bundle: BundleInUse | None) -> None:
+def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> None:
     """Put a bundle's files where helm-run looks.
 
     Raises:
         PrerequisiteError: the bundle was changed since it was looked through.
     """
     if bundle is not None:
-        place(bundle, plan)
+        run_data.place(bundle, plan)
         context.log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
     if plan.evaluation.run.config.params.extra.offline:
-        context.log.info("offline: only %s may be contacted", ", ".join(urls_of(plan, context.env)) or "nothing")
+        context.log.info(
+            "offline: only %s may be contacted", ", ".join(run_data.urls_of(plan, context.env)) or "nothing"
+        )
 
 
 _UNFINISHED = re.compile(r".+\.(part|tmp)")
-"""Names of files that are not whole yet: ours, HELM's output as our patch writes it, and HELM's downloads."""
+"""Names of files that are not complete yet: ours, HELM's output as our patch writes it, and HELM's downloads."""
 _PART_OF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
-"""What `write_atomic` names a file until it is whole."""
+"""What `write_atomic` names a file until it is complete."""
 
 
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
@@ -189,7 +181,7 @@ _COPIES = (
 
 
 def take_in(rundir: RunDir, log: logging.Logger) -> None:
-    """Put what shards answered into cache.db and delete their folders; one that is damaged is left, and said so.
+    """Put what shards answered into cache.db and delete their folders; one that is damaged is left, and logged.
 
     Raises:
         BusyError: the earlier version is still at work there.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.load import load_run_config
@@ -21,7 +21,7 @@ from eval_factory.core.safe_files import is_within, write_atomic
 from eval_factory.core.secrets import Redactor, variables_in
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import jury_form_in
-from eval_factory.plan.run_plan import KEPT_BY, make_plan
+from eval_factory.plan.run_plan import KEPT_BY, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult
@@ -30,6 +30,9 @@ from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.message_files import holds_conversations
 from eval_factory.workflows.resume import LastRunState, read_state
+
+if TYPE_CHECKING:
+    from eval_factory.scoring.provenance import Remembered
 
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
@@ -62,13 +65,11 @@ def last_state(rundir: RunDir) -> LastRunState:
     state = read_state(rundir)
     if state is None:
         raise PrerequisiteError(f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again")
-    if not state.runs or not all(isinstance(name, str) and _is_own(rundir, name) for name in state.runs):
+    names_of_runs = [name for name in state.runs if isinstance(name, str) and leads_inside(name)]
+    own = [name for name in names_of_runs if is_within(rundir.root / name, rundir.helm)]
+    if not own or len(own) < len(state.runs):
         raise PrerequisiteError(f"{rundir.run_state}: runs: names no folder in this one")
     return state
-
-
-def _is_own(rundir: RunDir, name: str) -> bool:
-    return leads_inside(name) and is_within(rundir.root / name, rundir.helm)
 
 
 def stored_document(rundir: RunDir) -> dict[str, Any]:
@@ -108,27 +109,16 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
     """
     document, _ = without_shards(stored_document(rundir))
     env = dict.fromkeys(variables_in(document), "unknown")
-    given = {name: document[name] for name in ("config", "target")}
-    path = _benchmark_path(document)
-    own, missing = (None, ()) if path is None else _benchmark(rundir, Path(path), stored.result)
-    evaluation = build_evaluation(Request(flags=given), load_framework(), env, benchmark=own)
+    stored_values = {name: document[name] for name in ("config", "target")}
+    path = _extra(document).get(BENCHMARK_KEY)
+    own, missing = _benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else (None, ())
+    evaluation = build_evaluation(Request(flags=stored_values), load_framework(), env, benchmark=own)
     return evaluation, missing
 
 
-def _benchmark_path(document: Mapping[str, Any]) -> str | None:
-    path = _extra(document).get(BENCHMARK_KEY)
-    return path if isinstance(path, str) else None
-
-
-def files_of_benchmark(dataset_files: Mapping[str, str]) -> dict[str, str]:
-    """Those of the data of a custom benchmark's run that are its own files."""
-    return {
-        name: digest for name, digest in dataset_files.items() if name != DATA_PATH and not name.startswith(_OTHER_DATA)
-    }
-
-
 def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmark, tuple[str, ...]]:
-    recorded = files_of_benchmark(result.provenance.dataset_files)
+    data = result.provenance.dataset_files
+    recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(_OTHER_DATA)}
     try:
         own = load_benchmark(path)
     except (ConfigError, OSError):
@@ -186,23 +176,18 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     evaluation, missing = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         shadow = RunDir(Path(name))
-        _mirror(rundir, shadow)
+        # what the collector reads as it lies there; but the cache copied, for SQLite writes beside it
+        for folder in ("helm", "logs", "annotations"):
+            (shadow.root / folder).symlink_to((rundir.root / folder).absolute(), target_is_directory=True)
+        for original in (*rundir.answers, rundir.own_data):
+            if original.is_file():
+                shutil.copyfile(original, shadow.root / original.name)
         plan = replace(make_plan(evaluation, rundir), rundir=shadow)
-        yield _collected(rundir, shadow, stored, state, plan, missing)
-
-
-def _mirror(rundir: RunDir, shadow: RunDir) -> None:
-    """What the collector reads: HELM's files and logs as they lie there; the cache copied: SQLite writes beside it."""
-    shadow.helm.symlink_to(rundir.helm.absolute(), target_is_directory=True)
-    shadow.logs.symlink_to(rundir.logs.absolute(), target_is_directory=True)
-    shadow.annotations.symlink_to(rundir.annotations.absolute(), target_is_directory=True)
-    for original in (*rundir.answers, rundir.own_data):
-        if original.is_file():
-            shutil.copyfile(original, shadow.root / original.name)
+        yield _collected(rundir, stored, state, plan, missing)
 
 
 def _collected(
-    rundir: RunDir, shadow: RunDir, stored: StoredResult, state: LastRunState, plan: Any, missing: tuple[str, ...]
+    rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan, missing: tuple[str, ...]
 ) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
@@ -211,6 +196,7 @@ def _collected(
     from eval_factory.scoring.provenance import run_files
     from eval_factory.scoring.usage import response_statistics
 
+    shadow = plan.rundir
     runs = [shadow.root / one for one in state.runs]
     files = run_files(rundir, [rundir.root / one for one in state.runs])
     before = stored.result.provenance
@@ -219,14 +205,13 @@ def _collected(
         plan, runs, run_id=state.run_id, wall_s=state.wall_s, git_hash=before.git_hash, data_bundle=state.data_bundle,
         remembered=remembered,
     )  # fmt: skip
-    result = replace(result, provenance=replace(result.provenance, run_files=files))
     notes = [*missing, *versions_that_differ(before, result.provenance)]
     if remembered.unread:
         notes.append(UNREAD.format(count=remembered.unread))
     if not shadow.events.is_file() and before.started_at is not None:
         notes.append(NO_EVENTS)
     as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
-    result = replace(result, provenance=replace(result.provenance, **as_stored))
+    result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
     if missing:
         result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
     document = stored_document(rundir)
@@ -234,6 +219,9 @@ def _collected(
     if former := without_shards(document)[1]:
         extra = config["config"]["params"]["extra"] | former
         config["config"]["params"]["extra"] = {name: extra[name] for name in dict.fromkeys([*_extra(document), *extra])}
+    # which values were set, and which are defaults, stands nowhere else; every value that differs is found
+    then = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
+    set_by_user = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
     write_metrics(result, response_statistics(shadow.cache_db), shadow)
     try:
         write_reports(
@@ -243,7 +231,7 @@ def _collected(
             command=str(document.get("command", "")),
             redactor=Redactor(),
             responses=read_answers_by_role(shadow.cache_db),
-            given=_given_of(rundir, config),
+            given=set_by_user,
         )
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives a result that none can be: {error.message}") from error
@@ -254,35 +242,25 @@ def _collected(
     return Recollected(shadow, result, tuple(notes))
 
 
-def _remembered(stored: StoredResult, plan: Any) -> Any:
+def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
     """What the stored result says of data, logs and time."""
-    from eval_factory.scoring.provenance import Remembered
+    from eval_factory.scoring import provenance
 
     sources: dict[str, str] = {}
     rule = plan.evaluation.task.helm.cluster
     if rule is not None and rule.records:
         with suppress(PrerequisiteError):  # lines that cannot be read are found when they are compared
             sources = {one.id: one.cluster for one in stored.result.instances if one.cluster is not None}
-    return Remembered(stored.result.provenance, stored.result.validity.notes, sources)
+    return provenance.Remembered(stored.result.provenance, stored.result.validity.notes, sources)
 
 
-def _given_of(rundir: RunDir, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the result says was set by the user, with the values of the whole configuration.
-
-    Which values were set, and which are defaults, stands nowhere else; a key that the configuration does not have, and
-    every value that differs from it, is found.
-    """
-    document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
-    return {name: values_at(document.get(name), config[name]) for name in ("config", "target")}
-
-
-def values_at(part: Any, whole: Any) -> Any:
-    """The values of `whole` at the keys of `part`; of a list of judges, at the keys of each."""
-    if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
-        return [values_at(one, other) for one, other in zip(part, whole, strict=True)]
-    if not isinstance(part, Mapping) or not isinstance(whole, Mapping):
-        return whole
-    return {name: values_at(part[name], whole[name]) for name in part if name in whole}
+def values_at(part: Any, full: Any) -> Any:
+    """The values of `full` at the keys of `part`; of a list of judges, at the keys of each."""
+    if isinstance(part, list) and isinstance(full, list) and len(part) == len(full):
+        return [values_at(one, other) for one, other in zip(part, full, strict=True)]
+    if not isinstance(part, Mapping) or not isinstance(full, Mapping):
+        return full
+    return {name: values_at(part[name], full[name]) for name in part if name in full}
 
 
 def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:

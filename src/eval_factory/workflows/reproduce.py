@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,7 +22,7 @@ from eval_factory.core.secrets import variables_in
 from eval_factory.demo.example import packaged_data
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.report.reader import load_result
 from eval_factory.scoring.provenance import provenance_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.own_data import files_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from eval_factory.workflows.evaluate import Evaluated
 
 FILE = "reproduce.yml"
-_LONGEST_VALUE = 200
+MAX_VALUE = 200
 USERS_OWN = "params_to_"
 """Mappings of the user's own keys, in which a null is sent as one."""
 HEADER = "# The evaluation of {folder} (run {identity}) once more: eval-factory run_eval --run_config THIS_FILE\n"
@@ -50,7 +51,7 @@ class Reproduction:
     needs: tuple[str, ...]
     """What has to be set, or put in place, before it can run."""
     file: Path | None
-    """Where the run config was written; None where no folder was given."""
+    """Where the run config was written; None without a folder."""
 
     def lines(self) -> list[str]:
         """What a reader has to know before a run."""
@@ -73,7 +74,7 @@ class Reran:
 
 
 def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) -> Reproduction:
-    """Write the run config, where a folder is given for it, and look at what it needs.
+    """Write the run config, where there is a folder for it, and look at what it needs.
 
     Raises:
         PrerequisiteError: there is no result.
@@ -83,13 +84,19 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     rundir = RunDir(folder)
     evaluation, missing = stored_evaluation(rundir, stored)
     target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
-    _refuse_the_original(folder, target)
+    original, other = folder.resolve(), target.resolve()
+    if original == other or original in other.parents or other in original.parents:
+        raise ConfigError(f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder")
     document, former = without_shards(stored_document(rundir))
-    text = run_config_again(document, target, stored)
+    # all values that were used, but those that were left to the benchmark
+    config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
+    config["config"]["output_dir"] = str(target)
+    then = stored.result.provenance
+    text = HEADER.format(folder=one_line(str(stored.folder), MAX_VALUE), identity=then.run_identity) + to_yaml(config)
     plan = make_plan(evaluation)
     found = (
         *(f"config.params.extra.{name}: {value} then, left out here" for name, value in former.items() if value),
-        *differences_now(replace(plan, rundir=RunDir(target)), stored.result.provenance, rundir),
+        *differences_now(replace(plan, rundir=RunDir(target)), then, rundir),
         *missing,
     )
     file = None
@@ -98,20 +105,6 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
         file = output_dir / FILE
         write_atomic(file, text)
     return Reproduction(text, found, tuple(_needs(plan, env)), file)
-
-
-def _refuse_the_original(folder: Path, target: Path) -> None:
-    original, other = folder.resolve(), target.resolve()
-    if original == other or original in other.parents or other in original.parents:
-        raise ConfigError(f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder")
-
-
-def run_config_again(document: Mapping[str, Any], target: Path, stored: StoredResult) -> str:
-    """All values that were used, but those that were left to the benchmark; `output_dir` is the new folder."""
-    config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
-    config["config"]["output_dir"] = str(target)
-    identity = stored.result.provenance.run_identity
-    return HEADER.format(folder=one_line(str(stored.folder), _LONGEST_VALUE), identity=identity) + to_yaml(config)
 
 
 def without_unset(tree: Any) -> Any:
@@ -127,14 +120,10 @@ def without_unset(tree: Any) -> Any:
 
 def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]:
     """A line for each version and each file of data that is another on this machine, now."""
-    now = provenance_of(plan, "", then.prompts_sha256, then.git_hash, then.data_bundle)
-    yield from versions_that_differ(then, now)
-    if then.errata_version != now.errata_version:
-        yield f"errata: version {then.errata_version} then, {now.errata_version} here: corrected scores may differ"
-    yield from _changed_data(plan, then, rundir)
-
-
-def _changed_data(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]:
+    here = provenance_of(plan, "", then.prompts_sha256, then.git_hash, then.data_bundle)
+    yield from versions_that_differ(then, here)
+    if then.errata_version != here.errata_version:
+        yield f"errata: version {then.errata_version} then, {here.errata_version} here: corrected scores may differ"
     files = {name: rundir.helm / name for name in then.dataset_files if name.startswith("scenarios/")}
     for dataset in output.hub_datasets(rundir.helm):
         files |= dataset.files()
@@ -144,19 +133,13 @@ def _changed_data(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]
     now |= packaged_data(plan.evaluation.task.helm.run_spec)
     benchmark = plan.evaluation.benchmark
     if benchmark is not None:
-        now |= _benchmark_now(benchmark.path)
+        with suppress(ConfigError, OSError):
+            now |= load_benchmark(benchmark.path).sha256
     for name, digest in then.dataset_files.items():
         if name not in now:
             yield f"data: {name} is not here any more; it had SHA-256 {digest}"
         elif now[name] != digest:
             yield f"data: {name} has SHA-256 {now[name]}; it had {digest}"
-
-
-def _benchmark_now(path: Path) -> dict[str, str]:
-    try:
-        return dict(load_benchmark(path).sha256)
-    except (ConfigError, OSError):
-        return {}
 
 
 def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
@@ -209,10 +192,6 @@ def what_was_asked(then: TaskResult, now: TaskResult) -> Iterator[str]:
 def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
     """A line a score of either, the main one first."""
     for name in dict.fromkeys([*then.scores, *now.scores]):
-        old, new = (_value(result, name) for result in (then, now))
-        same = "the same" if old == new else "differs"
-        yield f"{name}: {old} then, {new} now ({same})"
-
-
-def _value(result: TaskResult, name: str) -> str:
-    return f"{formats.significant(result.scores[name].value, 6)}" if name in result.scores else "absent"
+        scores = [result.scores.get(name) for result in (then, now)]
+        old, new = ("absent" if one is None else formats.significant(one.value, 6) for one in scores)
+        yield f"{name}: {old} then, {new} now ({'the same' if old == new else 'differs'})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class Finding:
     file: str
     """Path in the output folder."""
     field: str
-    """Where in the file; empty where it is the whole file."""
+    """Where in the file; empty where it is the file itself."""
     message: str
 
     def __str__(self) -> str:
@@ -95,120 +95,119 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         for path, why in foreign_files(folder, own)
     ]
     if foreign:
-        return Verified(folder, _once(foreign))
+        return Verified(folder, tuple(dict.fromkeys(foreign)))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
         if suite is not None and suite_was_begun(SuiteDir(folder)):
             return suite(SuiteDir(folder))
         return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
-    look = _Look(rundir)
+    found: list[Finding | str] = []
+    remembered: list[Finding] = []
+    error: Exception | None = None
     try:
-        look.at_checksums()
-        stored = _loaded(rundir)
-        look.findings += _findings_of_statement(rundir, stored)
-        look.findings += _findings_of_run_files(rundir, stored)
-        look.findings += _findings_of_state(rundir, stored)
-        look.at_remembered(stored)
-        with recollected(rundir, stored) as made:
-            look.at_files(made, stored)
-            complete = {"complete": not made.result.something_to_ask}
-            for one in differences({"complete": last_state(rundir).complete}, complete):
-                look.findings.append(_finding(rundir.run_state.name, one, "HELM's files"))
-            look.notes += made.notes
-    except (EvalFactoryError, *WRONG_FILES) as error:
-        return look.stopped(error)
-    named = {finding.file for finding in look.findings}  # where a field is known, the digest of the file says no more
-    remembered = (one for one in look.remembered if one.file not in named)
-    return Verified(folder, _once([*look.findings, *remembered]), tuple(look.notes))
+        for one in _looked_at(rundir, remembered):
+            found.append(one)  # what was found before a file that makes no sense counts
+    except (EvalFactoryError, *WRONG_FILES) as raised:
+        error = raised
+    findings = [one for one in found if isinstance(one, Finding)]
+    notes = tuple(one for one in found if isinstance(one, str))
+    if error is not None:
+        return _stopped(folder, error, findings, remembered, notes)
+    named = {one.file for one in findings}  # where a field is known, the digest of the file says no more
+    findings += [one for one in remembered if one.file not in named]
+    return Verified(folder, tuple(dict.fromkeys(findings)), notes)
 
 
-class _Look:
-    """What was found so far in one folder."""
+def _stopped(
+    folder: Path, error: Exception, findings: list[Finding], remembered: list[Finding], notes: tuple[str, ...]
+) -> Verified:
+    """A file makes no sense: what was altered, where that is known; else why nobody can verify the folder."""
+    message = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
+    reason = f"the result cannot be made again: {message}"
+    if not findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
+        _, is_named, rest = message.partition(f"{folder}/")
+        wrong = Finding(rest.split(":")[0].split(" ")[0] if is_named else "run_config.yml", "", message)
+        return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), notes)
+    if findings or remembered:
+        return Verified(folder, tuple(dict.fromkeys([*findings, *remembered])), (*notes, reason))
+    return Verified(folder, (), notes, reason)
 
-    def __init__(self, rundir: RunDir) -> None:
-        self.rundir = rundir
-        self.findings: list[Finding] = []
-        self.remembered: list[Finding] = []
-        """Of files that .run_state.json names."""
-        self.notes: list[str] = []
 
-    def stopped(self, error: Exception) -> Verified:
-        """A file makes no sense: where checksums show what was altered, that is said; else why nobody can verify it."""
-        folder, notes, remembered = self.rundir.root, self.notes, self.remembered
-        said = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
-        reason = f"the result cannot be made again: {said}"
-        if not self.findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
-            wrong = Finding(_file_in(said, folder), "", said)
-            return Verified(folder, (wrong, *(one for one in remembered if one.file != wrong.file)), tuple(notes))
-        if self.findings or remembered:
-            return Verified(folder, _once([*self.findings, *remembered]), (*notes, reason))
-        return Verified(folder, (), tuple(notes), reason)
+def _looked_at(rundir: RunDir, remembered: list[Finding]) -> Iterator[Finding | str]:
+    """Findings and notes. `remembered`: gets the findings of files that .run_state.json names."""
+    yield from _of_checksums(rundir)
+    stored = _loaded(rundir)
+    yield from _findings_of_statement(rundir, stored)
+    yield from _findings_of_run_files(rundir, stored)
+    yield from _findings_of_state(rundir, stored)
+    state, name = last_state(rundir), rundir.run_state.name
+    if state.files is None or state.inputs is None:
+        yield NOT_REMEMBERED
+    else:
+        # every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again
+        made_of = state.digest_of_inputs(vars(stored.result.provenance))
+        changed = differences(state.inputs, made_of, "inputs")
+        remembered += [_finding(name, one, f"this file and {_RESULT}") for one in changed]
+        remembered += _other_digests(rundir, state.files, f"{name} (files)")
+    with recollected(rundir, stored) as made:
+        yield from _of_files(rundir, made, stored)
+        complete = {"complete": not made.result.something_to_ask}
+        for one in differences({"complete": state.complete}, complete):
+            yield _finding(name, one, "HELM's files")
+        yield from made.notes
 
-    def at_checksums(self) -> None:
-        rundir = self.rundir
-        if not rundir.checksums.is_file():
-            self.notes.append(NO_CHECKSUMS)
-            return
-        try:
-            listed = read_checksums(rundir.checksums)
-        except ChecksumsError as error:
-            self.findings.append(Finding(rundir.checksums.name, "", str(error)))
-            return
-        self.findings += findings_of_checksums(rundir, listed)
-        runs = [rundir.root / name for name in last_state(rundir).runs]
-        unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
-        if rundir.attestation.is_file() and rundir.attestation.name not in listed:
-            unlisted.append(rundir.attestation.name)
-        own = {path.name for path in (*rundir.results, rundir.run_config, rundir.attestation)}
-        for name in unlisted:
-            if name in own or name.startswith(f"{rundir.responses.name}/"):
-                self.findings.append(Finding(name, "", "is not in SHA256SUMS"))
-            else:
-                self.notes.append(f"{name} was added after the run")
 
-    def at_remembered(self, stored: StoredResult) -> None:
-        """Every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again."""
-        state, name = last_state(self.rundir), self.rundir.run_state.name
-        if state.files is None or state.inputs is None:
-            self.notes.append(NOT_REMEMBERED)
-            return
-        made = state.digest_of_inputs(vars(stored.result.provenance))
-        for one in differences(state.inputs, made, "inputs"):
-            self.remembered.append(_finding(name, one, f"this file and {_RESULT}"))
-        self.remembered += _other_digests(self.rundir, state.files, f"{name} (files)")
-
-    def at_files(self, made: Recollected, stored: StoredResult) -> None:
-        """Every document made again, compared with the one that stands there."""
-        rundir = self.rundir
-        then, now = stored.result.provenance.errata_version, made.result.provenance.errata_version
-        in_sentences = self._of_another_version(made, stored)
-        for again in made.rundir.written():
-            name = again.relative_to(made.rundir.root).as_posix()
-            if not (rundir.root / name).is_file():
-                if name == rundir.report_md.name:  # where SHA256SUMS lists it, that is a finding already
-                    self.notes.append(f"{name} is missing: earlier versions did not write it")
-                else:
-                    self.findings.append(Finding(name, "", "is missing"))
-            elif again not in in_sentences:
-                for one in differences_of_files(rundir.root / name, again):
-                    if then == now or not is_of_errata(one.field):
-                        self.findings.append(_finding(name, one, origin_of_field(one.field, name)))
-        for path in sorted(rundir.responses.glob("*.jsonl")):
-            if not made.rundir.responses.joinpath(path.name).is_file():
-                name = f"{rundir.responses.name}/{path.name}"
-                self.findings.append(Finding(name, "", "cache.db has no answers of this role"))
-
-    def _of_another_version(self, made: Recollected, stored: StoredResult) -> tuple[Path, ...]:
-        """Files that another version, of the program or of the errata, words otherwise: SHA256SUMS guards them."""
-        record, errata = stored.result.provenance, made.result.provenance.errata_version
-        if record.errata_version != errata:
-            note = f"corrected with errata version {record.errata_version}; here it is {errata}"
-            self.notes.append(f"{note}: corrected scores were not compared, nor the page")
-        elif (record.eval_factory, record.git_hash) != (__version__, commit_of_this()):
-            written = f"the page and report.md are of eval-factory {record.eval_factory}"
-            self.notes.append(f"{written}: compared with SHA256SUMS alone")
+def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
+    if not rundir.checksums.is_file():
+        yield NO_CHECKSUMS
+        return
+    try:
+        listed = read_checksums(rundir.checksums)
+    except ChecksumsError as error:
+        yield Finding(rundir.checksums.name, "", str(error))
+        return
+    for name, digest in listed.items():
+        now = _digest(rundir, name)
+        if now == _MISSING:
+            yield Finding(name, "", "is missing; SHA256SUMS lists it")
+        elif now != digest:
+            yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
+    runs = [rundir.root / name for name in last_state(rundir).runs]
+    unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
+    if rundir.attestation.is_file() and rundir.attestation.name not in listed:
+        unlisted.append(rundir.attestation.name)
+    own = {path.name for path in (*rundir.results, rundir.run_config, rundir.attestation)}
+    for name in unlisted:
+        if name in own or name.startswith(f"{rundir.responses.name}/"):
+            yield Finding(name, "", "is not in SHA256SUMS")
         else:
-            return ()
-        return made.rundir.report_html, made.rundir.report_md
+            yield f"{name} was added after the run"
+
+
+def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterator[Finding | str]:
+    """Every document made again, compared with the one that stands there."""
+    record, errata = stored.result.provenance, made.result.provenance.errata_version
+    in_sentences: tuple[Path, ...] = (made.rundir.report_html, made.rundir.report_md)
+    if record.errata_version != errata:
+        note = f"corrected with errata version {record.errata_version}; here it is {errata}"
+        yield f"{note}: corrected scores were not compared, nor the page"
+    elif (record.eval_factory, record.git_hash) != (__version__, commit_of_this()):
+        written = f"the page and report.md are of eval-factory {record.eval_factory}"
+        yield f"{written}: compared with SHA256SUMS alone"
+    else:
+        in_sentences = ()
+    for again in made.rundir.written():
+        name = again.relative_to(made.rundir.root).as_posix()
+        if not (rundir.root / name).is_file():
+            # where SHA256SUMS lists the report, that is a finding already
+            early = f"{name} is missing: earlier versions did not write it"
+            yield early if name == rundir.report_md.name else Finding(name, "", "is missing")
+        elif again not in in_sentences:
+            for one in differences_of_files(rundir.root / name, again):
+                if record.errata_version == errata or not is_of_errata(one.field):
+                    yield _finding(name, one, origin_of_field(one.field, name))
+    for path in sorted(rundir.responses.glob("*.jsonl")):
+        if not made.rundir.responses.joinpath(path.name).is_file():
+            yield Finding(f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role")
 
 
 class _AlteredError(EvalFactoryError):
@@ -240,26 +239,6 @@ def _schema_version(rundir: RunDir) -> Any:
     except (OSError, ValueError, YamlError):
         return None
     return document.get("schema_version") if isinstance(document, dict) else None
-
-
-def _file_in(message: str, folder: Path) -> str:
-    """The file that a message begins with, or names, by its path in the folder."""
-    _, found, rest = message.partition(f"{folder}/")
-    return rest.split(":")[0].split(" ")[0] if found else "run_config.yml"
-
-
-def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(dict.fromkeys(findings))
-
-
-def findings_of_checksums(rundir: RunDir, listed: Mapping[str, str]) -> Iterator[Finding]:
-    """Files that are missing, or have another content than SHA256SUMS says."""
-    for name, digest in listed.items():
-        now = _digest(rundir, name)
-        if now == _MISSING:
-            yield Finding(name, "", "is missing; SHA256SUMS lists it")
-        elif now != digest:
-            yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
 
 
 def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:

@@ -124,7 +124,7 @@ def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(co
         "request_timeout": 60, "max_retries": 0, "parallelism": 16, "adapter": ADAPTER,
     }  # fmt: skip
     with LimitServer({"g": LimitOf(3)}) as server, ExitStack() as stack:
-        shared = SharedLimitsSettings(server.address, {"model": "g"}).as_dict()
+        shared = vars(SharedLimitsSettings(server.address, {"model": "g"}))
         killed = stack.enter_context(process(ASKS, [shared, args, [f"held {number}" for number in range(6)]]))
         wait_until(lambda: counting.inside["held"] == 3)
         others = [
@@ -145,7 +145,7 @@ def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(co
 def test_two_runs_ask_one_endpoint_within_its_limit(counting: CountingEndpoint, tmp_path: Path) -> None:
     instances, at_once = 10, 2
     with LimitServer({"g": LimitOf(at_once)}) as server, ExitStack() as stack:
-        shared = SharedLimitsSettings(server.address, {"model": "g"}).as_dict()
+        shared = vars(SharedLimitsSettings(server.address, {"model": "g"}))
         params = {"limit_samples": instances, "parallelism": 8}
         target = {"url": counting.url, "model_id": "m", "type": "chat", "api_key": "TEST_MODEL_KEY"}
         documents = [

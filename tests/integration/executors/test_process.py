@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import LONGEST_LOG_LINE
+from eval_factory.core.foreign_text import MAX_LOG_LINE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.executors.process import ProcessSpec, git_hash, run_logged
@@ -108,7 +108,7 @@ def test_output_is_printable_and_its_lines_have_an_end(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = r"import sys; sys.stdout.buffer.write(b'  a\x1b[2J\xc2\x9b\xe2\x80\xae\xe2\x80\xa8b\xff\n' + b'x' * 20_000 + b'\n')"
     _, tail = run(code, log)
-    expected = ("  a\\x1b[2J\\x9b\\u202e\\u2028b\N{REPLACEMENT CHARACTER}", "x" * LONGEST_LOG_LINE)
+    expected = ("  a\\x1b[2J\\x9b\\u202e\\u2028b\N{REPLACEMENT CHARACTER}", "x" * MAX_LOG_LINE)
     assert tail == expected
     assert log.read_text("utf-8") == "\n".join(expected) + "\n"
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eval_factory import api
-from eval_factory.cli.folder_commands import MOST_SHOWN, may_open, verified_lines
+from eval_factory.cli.folder_commands import MAX_SHOWN, may_open, verified_lines
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError
 from eval_factory.workflows.reproduce import Reproduction
@@ -56,10 +56,10 @@ def test_each_folder_has_a_line_and_each_finding() -> None:
 
 
 def test_of_many_findings_of_one_file_some_are_shown() -> None:
-    findings = [Finding("f", f"line {n}", "") for n in range(MOST_SHOWN + 2)]
+    findings = [Finding("f", f"line {n}", "") for n in range(MAX_SHOWN + 2)]
     lines = verified_lines(Verified(Path("b"), (*findings, Finding("g", "", "is missing")))).splitlines()
-    assert lines[0] == f"b: altered: {MOST_SHOWN + 3} findings"
-    assert lines[MOST_SHOWN] == f"  f: line {MOST_SHOWN - 1}"
+    assert lines[0] == f"b: altered: {MAX_SHOWN + 3} findings"
+    assert lines[MAX_SHOWN] == f"  f: line {MAX_SHOWN - 1}"
     assert lines[-2:] == ["  g: is missing", "  f: 2 more findings (--json shows them)"]
 
 

@@ -16,7 +16,6 @@ import pytest
 from eval_factory.cli import task_listing
 from eval_factory.cli.console import (
     columns,
-    columns_that_fit,
     flush_or_silence,
     make_ready,
     show_table,
@@ -103,15 +102,6 @@ def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_below_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(40, monkeypatch)
     assert lines[:3] == ["medcalc_bench", "  Medical calculations from a patient", "  note and a question"]
-
-
-@pytest.mark.parametrize(
-    ("available", "expected"),
-    [(57, [0, 1, 2, 3]), (56, [0, 1, 2]), (39, [0, 1, 2]), (38, [0, 2]), (32, [0, 2]), (31, [])],
-)
-def test_columns_that_fit(available: int, expected: list[int]) -> None:
-    columns, widths = ("task", "access", "what it measures", "source"), (10, 5, 20, 16)
-    assert columns_that_fit(columns, widths, available) == expected
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from eval_factory.config.load import plain_document
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.plain_yaml import MOST_LEVELS
+from eval_factory.core.plain_yaml import MAX_LEVELS
 
 
 class Kind(str, enum.Enum):
@@ -90,6 +90,6 @@ def test_how_deep_it_may_be() -> None:
             document = {"config": document}
         return document
 
-    assert plain_document(nested(MOST_LEVELS)) == nested(MOST_LEVELS)
+    assert plain_document(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
     with pytest.raises(ConfigError, match=r"^config: is nested too deeply: 50 levels at most$"):
-        plain_document(nested(MOST_LEVELS + 1))
+        plain_document(nested(MAX_LEVELS + 1))

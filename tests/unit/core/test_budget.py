@@ -67,12 +67,6 @@ def test_every_budget_has_to_allow_a_request_and_is_told_what_it_took() -> None:
     assert shared.spent.requests == 1
 
 
-def test_one_budget_or_none_is_itself() -> None:
-    own = Purse(Budget(max_requests=9))
-    assert together(None, own) is own
-    assert together(None, None) is None
-
-
 def test_the_time_of_one_invocation_is_a_limit_too() -> None:
     clock = iter([105.0, 110.0, 112.0, 105.0, 200.0])
     purse = Purse(Budget(max_wall_s=10.0), began=100.0, clock=lambda: next(clock))
@@ -82,11 +76,3 @@ def test_the_time_of_one_invocation_is_a_limit_too() -> None:
     assert purse.seconds_left == 5.0
     assert purse.seconds_left == 0.0
     assert purse.spent == Spending(requests=1)
-
-
-def test_an_invocation_begins_when_its_purse_is_made() -> None:
-    clock = iter([50.0, 59.0, 60.0])
-    purse = Purse(Budget(max_wall_s=10.0), clock=lambda: next(clock))
-    assert purse.begin() is None
-    assert purse.begin() == "max_wall_s"
-    assert Purse(Budget(max_requests=1)).seconds_left is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError
 
@@ -33,13 +31,3 @@ def test_a_config_error_keeps_its_problems_apart() -> None:
     problems.append("added later")
     assert error.problems == ["a: is missing", "b: must be text"]
     assert str(error) == "a: is missing\nb: must be text"
-
-
-def test_a_single_problem_is_a_list_of_one() -> None:
-    error = ConfigError("a: is missing")
-    assert (error.problems, str(error)) == (["a: is missing"], "a: is missing")
-
-
-@pytest.mark.parametrize("name", sorted(set(CODES) - {"ConfigError"}))
-def test_the_message_is_what_was_said(name: str) -> None:
-    assert str(getattr(errors, name)("what is wrong\n  what to do")) == "what is wrong\n  what to do"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.core.failure_causes import _MOST_CAUSES, _OTHERS, _UNKNOWN, LONGEST_CAUSE, Causes, hint_for
+from eval_factory.core.failure_causes import _MAX_CAUSES, _OTHERS, _UNKNOWN, MAX_CAUSE, Causes, hint_for
 from eval_factory.core.results import MODEL_ROLE
 
 
@@ -47,12 +47,12 @@ def test_a_status_is_never_one_of_the_numbers() -> None:
 
 
 def test_the_most_frequent_comes_first_and_the_rest_is_counted() -> None:
-    words = ["".join(chr(ord("a") + int(digit)) for digit in f"{number:03d}") for number in range(_MOST_CAUSES + 3)]
+    words = ["".join(chr(ord("a") + int(digit)) for digit in f"{number:03d}") for number in range(_MAX_CAUSES + 3)]
     errors = [*words, *words[-4:], words[-1]]
     found = listed(*errors)
     assert found[0] == (3, words[-1])
     assert [count for count, _ in found[1:4]] == [2, 2, 2]
-    assert len(found) == _MOST_CAUSES + 1
+    assert len(found) == _MAX_CAUSES + 1
     assert found[-1] == (3, _OTHERS)
     assert sum(count for count, _ in found) == len(errors)
 
@@ -62,7 +62,7 @@ def test_equally_frequent_causes_do_not_depend_on_the_order_of_answers() -> None
 
 
 def test_a_cause_has_an_end() -> None:
-    assert listed("x" * 1000) == [(1, "x" * LONGEST_CAUSE)]
+    assert listed("x" * 1000) == [(1, "x" * MAX_CAUSE)]
 
 
 def test_the_model_comes_before_its_judges() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.foreign_text import (
-    LONGEST,
+    MAX_FOREIGN_TEXT,
     NO_MESSAGE,
     QUOTED_PROMPT,
     SHORTEST_QUOTE,
@@ -43,7 +43,7 @@ def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
 
 def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
     assert one_line(" no\r\n\teval-factory stops: \u2028wrong\x0bkey\x1b ") == "no eval-factory stops: wrong key\\x1b"
-    assert one_line("x" * (LONGEST + 1)) == "x" * LONGEST
+    assert one_line("x" * (MAX_FOREIGN_TEXT + 1)) == "x" * MAX_FOREIGN_TEXT
     assert one_line("x" * 11, 10) == "x" * 10
     assert one_line("\x1b" * 10, 10) == "\\x1b\\x1b\\x"
     assert one_line(" " * 100 + "far", 10) == "far"
@@ -118,4 +118,4 @@ def test_a_page_is_shown_without_its_tags() -> None:
 
 @pytest.mark.parametrize("text", ["<" * 1_000_000, "\x1b" * 1_000_000, " " * 1_000_000, "ab" * 500_000])
 def test_a_huge_text_is_cut_before_it_is_looked_at(text: str) -> None:
-    assert len(one_line(plain(text), prompt=["ab" * 200_000])) <= LONGEST
+    assert len(one_line(plain(text), prompt=["ab" * 200_000])) <= MAX_FOREIGN_TEXT

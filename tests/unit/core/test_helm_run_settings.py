@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.budget import Budget, Price
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SharedLimitsSettings, read_file
 
 EVERYTHING = HelmRunSettings(
@@ -85,9 +84,3 @@ def test_the_file_says_all_but_where_proxies_are_and_what_ends_with_other_runs()
 def test_another_file(text: str) -> None:
     with pytest.raises(ValueError, match="settings"):
         read_file(text)
-
-
-def test_limits_and_prices_reach_helm_run() -> None:
-    told = HelmRunSettings(budget=Budget(0.5, 3, 4, 5.5), prices={"model": Price(1.0, 2.0, None, "genai-prices 1")})
-    assert HelmRunSettings.from_environment(told.environment()) == told
-    assert HelmRunSettings().environment() == {}

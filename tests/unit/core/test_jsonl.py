@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.safe_files import LARGEST_INTEGER_BITS, json_line
+from eval_factory.core.safe_files import MAX_INTEGER_BITS, json_line
 
 LINE_BREAKS = "a\n\r\x0b\x0c\x1c\x85\u2028\u2029b"
 
@@ -39,6 +39,6 @@ def test_numbers_that_nobody_can_read_are_null(odd: Any) -> None:
 
 
 def test_large_numbers_stay_where_they_can_be_read() -> None:
-    largest = 2**LARGEST_INTEGER_BITS - 1
+    largest = 2**MAX_INTEGER_BITS - 1
     assert json.loads(json_line([largest, math.nan])) == [largest, None]
     assert json_line([largest + 1, math.nan]) == "[null, null]"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-import logging
 from pathlib import Path
 
 import pytest
@@ -40,22 +38,3 @@ def test_two_runs_at_once_write_each_into_its_own_folder(tmp_path: Path, capsys:
     assert written[0].endswith(" INFO of the first\n")
     assert written[1].endswith(" WARNING of the second\n")
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("debug", [True, False])
-def test_a_log_leaves_nothing_behind_in_the_process(
-    *, debug: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rundir = RunDir(tmp_path)
-    rundir.create()
-    known = set(logging.root.manager.loggerDict)
-    with contextlib.suppress(KeyError), open_log(rundir, Redactor([KEY]), debug=debug) as log:
-        log.debug("in detail %s", KEY)
-        (file, *screen) = log.handlers
-        raise KeyError
-    assert log.handlers == []
-    assert isinstance(file, logging.FileHandler)
-    assert file.stream is None
-    assert (f" DEBUG in detail {REDACTED}\n" in capsys.readouterr().err) is debug
-    assert len(screen) == debug
-    assert set(logging.root.manager.loggerDict) == known

@@ -9,10 +9,10 @@ import pytest
 from eval_factory.config.load import load_run_config, parse_overrides
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import (
-    MOST_BYTES,
-    MOST_CHARACTERS_OF_A_NUMBER,
-    MOST_LEVELS,
-    MOST_NODES,
+    MAX_CONFIG_BYTES,
+    MAX_LEVELS,
+    MAX_NODES,
+    MAX_NUMBER_CHARACTERS,
     YamlError,
     YamlSyntaxError,
     load_mapping,
@@ -73,9 +73,9 @@ def test_no_yaml(text: str, said: str) -> None:
 
 
 def test_levels() -> None:
-    most = "[" * MOST_LEVELS + "]" * MOST_LEVELS
+    most = "[" * MAX_LEVELS + "]" * MAX_LEVELS
     assert parse(most) is not None
-    with pytest.raises(YamlError, match=f"{MOST_LEVELS + 1} levels"):
+    with pytest.raises(YamlError, match=f"{MAX_LEVELS + 1} levels"):
         parse(f"[{most}]")
     chain = "a: &a [x]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [[[*{chr(97 + n)}]]]\n" for n in range(20))
     with pytest.raises(YamlError, match="63 levels"):
@@ -83,15 +83,15 @@ def test_levels() -> None:
 
 
 def test_values_are_counted_with_their_aliases() -> None:
-    entries = MOST_NODES // 1000 - 3
+    entries = MAX_NODES // 1000 - 3
     lists = "a: &a [" + "x," * (1000 - 1) + "]\nb: [" + "*a," * entries + "]"
     assert len(parse(lists)["b"]) == entries
-    with pytest.raises(YamlError, match=f"{MOST_NODES:,} at most"):
+    with pytest.raises(YamlError, match=f"{MAX_NODES:,} at most"):
         parse(lists.replace("*a,", "*a,*a,", 3))
 
 
 def test_digits_of_a_number() -> None:
-    longest = "9" * MOST_CHARACTERS_OF_A_NUMBER
+    longest = "9" * MAX_NUMBER_CHARACTERS
     assert parse(longest) == int(longest)
     for text in (f"{longest}9", f"{longest}.0"):
         with pytest.raises(YamlError, match=f"a number of {len(text)} characters"):
@@ -107,9 +107,9 @@ def test_what_no_file_can_hold() -> None:
 
 def test_a_run_config_is_no_large_file(tmp_path: Any) -> None:
     file = tmp_path / "x.yml"
-    file.write_text("a: |\n" + "  x" + "y" * (MOST_BYTES - 8))
+    file.write_text("a: |\n" + "  x" + "y" * (MAX_CONFIG_BYTES - 8))
     assert set(load_run_config(file)) == {"a"}
-    file.write_text("a: |\n" + "  x" + "y" * (MOST_BYTES - 7))
+    file.write_text("a: |\n" + "  x" + "y" * (MAX_CONFIG_BYTES - 7))
     with pytest.raises(ConfigError, match="is larger than 256 KiB"):
         load_run_config(file)
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -117,9 +117,9 @@ def test_a_run_config_is_no_large_file(tmp_path: Any) -> None:
 
 
 def test_overrides_have_the_same_limits() -> None:
-    most = ".".join("a" * MOST_LEVELS)
+    most = ".".join("a" * MAX_LEVELS)
     assert parse_overrides((f"{most}=1",))
-    with pytest.raises(ConfigError, match=f"{MOST_LEVELS + 1} names in one path"):
+    with pytest.raises(ConfigError, match=f"{MAX_LEVELS + 1} names in one path"):
         parse_overrides((f"{most}.a=1",))
     with pytest.raises(ConfigError, match=r"--overrides: a\.b: is nested too deeply"):
         parse_overrides(("a.b=" + "[" * 60 + "]" * 60,))
@@ -189,7 +189,7 @@ def test_a_file_without_a_mapping_is_named(tmp_path: Path, content: bytes, said:
 def test_own_files_are_read_without_the_limits_of_a_configuration() -> None:
     date = parse_own("day: 2024-05-01")["day"]
     assert (date.year, date.month, date.day) == (2024, 5, 1)
-    assert parse_own("[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1)) is not None
+    assert parse_own("[" * (MAX_LEVELS + 1) + "]" * (MAX_LEVELS + 1)) is not None
     assert parse_own("") is None
 
 

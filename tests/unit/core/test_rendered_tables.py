@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from described_runs import ODD
 from eval_factory.core.tables import (
-    LONGEST_CELL,
+    MAX_CELL,
     Code,
     Lines,
     Link,
@@ -88,7 +88,7 @@ def test_what_is_plain_is_read_as_it_stands() -> None:
     assert prose("mail someone@a.b now") == "mail `someone@a.b` now"
     assert code("a|b") == "`a\u00a6b`"
     assert code("") == "-"
-    assert len(prose("x" * 9000)) == LONGEST_CELL
+    assert len(prose("x" * 9000)) == MAX_CELL
     assert prose("p < 0.01; <b>") == "p < 0.01; `<b>`"
 
 

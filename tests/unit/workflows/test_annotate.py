@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+from eval_factory.core import formats
 from eval_factory.core.annotations import read_annotations
 from eval_factory.core.errors import ConfigError, HelmError
 from eval_factory.core.rundir import RunDir
@@ -23,7 +24,7 @@ from eval_factory.report.reader import load_result
 from eval_factory.scoring.intervals import design_effect
 from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
 from eval_factory.workflows import annotate
-from eval_factory.workflows.annotate import Known, import_sheets, known_of, plan_of, planned, system_prompts
+from eval_factory.workflows.annotate import Known, import_sheets, known_of, plan_lines, plan_of, system_prompts
 from eval_factory.workflows.evaluate import as_it_stands, collect_and_report, finished_before
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.resume import DataRead, read_state, written_before
@@ -46,11 +47,11 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     before = contents(folder)
     made = exported(folder, tmp_path / "sheet")
     assert sorted(one.name for one in made.files) == ["rater_1.csv", "rater_1.html", "rater_2.csv", "rater_2.html"]
-    assert {stat.S_IMODE(one.stat().st_mode) for one in (*made.files, made.kept)} == {0o600}
-    assert made.kept == folder.root / "annotations" / f"sample-{made.sample.id}.json"
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (*made.files, made.sample_file)} == {0o600}
+    assert made.sample_file == folder.root / "annotations" / f"sample-{made.sample.id}.json"
     assert (len(made.sample.answers), made.answers) == (40, ANSWERS)
     assert verify(folder.root).notes == ()
-    assert f"annotations/{made.kept.name}" in read_checksums(folder.checksums)
+    assert f"annotations/{made.sample_file.name}" in read_checksums(folder.checksums)
 
     files = [filled_in(made, rater, people_say) for rater in "12"]
     found = import_sheets(folder.root, files)
@@ -73,7 +74,7 @@ def test_a_sample_is_exported_rated_and_imported(folder: RunDir, tmp_path: Path)
     assert "corrected by clinicians = " in folder.report_md.read_text("utf-8")
     assert 'id="clinicians"' in folder.report_html.read_text("utf-8")
     assert stat.S_IMODE(folder.ratings.stat().st_mode) == stat.S_IMODE(folder.report_html.stat().st_mode) == 0o600
-    assert not (folder.annotations / ".before-import").exists()
+    assert [path.name for path in folder.annotations.iterdir() if path.is_dir()] == []
 
 
 def before_names(before: dict[str, bytes], folder: RunDir) -> set[str]:
@@ -224,7 +225,7 @@ def test_an_altered_sheet_and_a_comment_are_found_whoever_makes_the_checksums_ag
 ) -> None:
     made = exported(folder, tmp_path / "sheet")
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
-    for file in (made.kept, folder.ratings):
+    for file in (made.sample_file, folder.ratings):
         before = file.read_text("utf-8")
         file.write_text(before.replace('"rater": "1"', '"rater": "3"', 1) if file == folder.ratings else before + " ")
         write_checksums(
@@ -239,37 +240,33 @@ EXPECTED = Expected(1000, 3.0, 1.0, (1.0, 5.0))
 KNOWN = Known("jury", EXPECTED, 4.0)
 
 
+def row_of(correlation: float, *widths: float) -> list[str]:
+    needed = [needed_for(width, EXPECTED, correlation) for width in widths]
+    least = formats.significant(half_width_of(1000, EXPECTED, correlation), 3)
+    return [*("-" if one is None else str(one) for one in needed), "+/-", least]
+
+
 def test_a_table_of_correlations() -> None:
-    found = planned(KNOWN, None)
-    assert found.half_widths == pytest.approx((0.4, 0.2, 0.12))
-    assert [row.correlation for row in found.rows] == [0.0, 0.3, 0.5, 0.7, 0.9]
-    for row in found.rows:
-        assert row.needed == tuple(needed_for(width, EXPECTED, row.correlation) for width in found.half_widths)
-        assert row.least_width == half_width_of(1000, EXPECTED, row.correlation)
-    lines = found.lines()
+    lines = plan_lines(KNOWN, None)
     assert lines[0] == "jury: 1000 answers, mean 3, standard deviation 1 (from the judges' scores)"
-    assert lines[2].split("  ")[-1].strip() == "all rated"
+    assert lines[2].split()[-8:] == ["+/-", "0.4", "+/-", "0.2", "+/-", "0.12", "all", "rated"]
     assert len({len(line) for line in lines[2:8]}) == 1
-    assert "0.90" in lines[7]
+    for line, correlation in zip(lines[3:8], (0.0, 0.3, 0.5, 0.7, 0.9), strict=True):
+        assert line.split() == [f"{correlation:.2f}", *row_of(correlation, 0.4, 0.2, 0.12)]
 
 
 def test_a_width_that_is_wanted_and_a_correlation_that_was_measured() -> None:
-    found = planned(replace(KNOWN, correlation=0.6, rated=40), 0.3)
-    assert [(row.correlation, row.measured) for row in found.rows][3] == (0.6, True)
-    assert found.rows[3].needed == (needed_for(0.3, EXPECTED, 0.6),)
-    assert found.rows[3].least_width == half_width_of(1000, EXPECTED, 0.6)
-    assert "from 40 rated answers" in found.lines()[0]
-    assert "0.60 (measured)" in found.lines()[6]
-    against = planned(replace(KNOWN, correlation=-0.6), 0.3)
-    assert [(row.correlation, row.measured) for row in against.rows][:2] == [(0.0, False), (0.0, True)]
+    lines = plan_lines(replace(KNOWN, correlation=0.6, rated=40), 0.3)
+    assert "from 40 rated answers" in lines[0]
+    assert lines[6].split() == ["0.60", "(measured)", *row_of(0.6, 0.3)]
+    against = plan_lines(replace(KNOWN, correlation=-0.6), 0.3)
+    assert [line.split()[:2] for line in against[3:5]] == [["0.00", row_of(0.0, 0.3)[0]], ["0.00", "(measured)"]]
 
 
 def test_what_no_number_of_ratings_reaches() -> None:
-    found = planned(KNOWN, 0.01)
-    assert {row.needed for row in found.rows} == {(None,)}
-    assert found.lines()[3].split()[1] == "-"
-    one_source = planned(replace(KNOWN, expected=replace(EXPECTED, sharing=1000.0)), 0.3)
-    assert one_source.lines()[3].split() == ["0.00", "-", "-"]
+    assert {line.split()[1] for line in plan_lines(KNOWN, 0.01)[3:8]} == {"-"}
+    one_source = plan_lines(replace(KNOWN, expected=replace(EXPECTED, sharing=1000.0)), 0.3)
+    assert one_source[3].split() == ["0.00", "-", "-"]
 
 
 def test_a_folder_before_and_after_ratings(tmp_path: Path) -> None:
@@ -279,7 +276,8 @@ def test_a_folder_before_and_after_ratings(tmp_path: Path) -> None:
     assert known_of(folder.root) == Known("exact_match", expected, 1.0)
     made = exported(folder, tmp_path / "sheet", raters=1)
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
-    found = plan_of(folder.root, 0.2).known
+    found = known_of(folder.root)
+    assert plan_of(folder.root, 0.2) == plan_lines(found, 0.2)
     people = [float(people_say(one, 1) == "yes") for one in made.sample.answers]
     judged = [is_right(int(one.key.id[2:])) for one in made.sample.answers]
     assert found.rated == 40

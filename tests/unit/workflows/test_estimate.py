@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,14 +20,10 @@ from eval_factory.workflows.estimate import (
     KeptFigures,
     PromptSizes,
     RoleEstimate,
-    beyond,
     estimate,
-    figures_in_words,
     kept_figures,
-    lines_beyond,
     prompt_sizes,
     sizes_in,
-    sum_or_none,
 )
 from unit.builders import evaluation, plan
 
@@ -167,25 +161,6 @@ def test_criteria_that_nobody_counted_are_not_guessed(tmp_path: Path) -> None:
     assert found.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
 
 
-@pytest.mark.parametrize(("at_once", "requests", "looks"), [(None, 30, 0), (1, 30, 0), (2, 17, 1)])
-def test_the_criteria_of_the_result_of_this_very_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int | None, requests: int, looks: int
-) -> None:
-    """A result tells criteria; how many requests they were, the data tell."""
-    validity = SimpleNamespace(judgements=SimpleNamespace(due=60))
-    stored = SimpleNamespace(result=SimpleNamespace(validity=validity))
-    sizes = [PromptSizes(5, 400, 5, judge_requests=17)]
-    monkeypatch.setattr(module, "_asked_before", lambda _plan: 5)
-    monkeypatch.setattr(module, "load_result", lambda _root: stored)
-    monkeypatch.setattr(module, "prompt_sizes", lambda *_: sizes.pop())
-    monkeypatch.setattr(module, "_earlier", lambda *_: KeptFigures(4, 10.0, 1.0, 8.0, None))
-    asked: dict[str, Any] = {"config__params__parallelism": 1, "config__params__extra__criteria_per_request": at_once}
-    found = of(tmp_path, **JUDGED_BY_TWO, **asked)
-    assert [one.requests for one in found.roles] == [5, requests, requests]
-    assert len(sizes) == 1 - looks
-    assert found.roles[1].hours == pytest.approx(requests * 8.0 / 8 / 3600), "as many at once as the judge may be asked"
-
-
 def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:
     sizes.append(PromptSizes(None, reason="its data are not here"))
     (model,) = of(tmp_path, config__type="helm:mmlu:subject=anatomy").roles
@@ -245,47 +220,6 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     assert unknown.to_text().startswith("t: unknown requests, unknown tokens, unknown cost, unknown time")
 
 
-@dataclass(frozen=True)
-class Figures:
-    requests: float | None = 40
-    tokens: float | None = 2000.0
-    cost: float | None = 0.5
-    hours: float | None = 0.5
-
-
-def test_a_sum_with_an_unknown_part_is_not_known() -> None:
-    assert sum_or_none([1.5, 2.0]) == 3.5
-    assert sum_or_none([]) == 0.0
-    assert sum_or_none([1.5, None]) is None
-    assert sum_or_none([0.0, 0.0]) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("limit", "needed"), [("max_cost", 0.5), ("max_requests", 40), ("max_tokens_total", 2000.0), ("max_wall_s", 1800.0)]
-)
-def test_a_limit_is_reached_by_more_than_it_allows(limit: str, needed: Any) -> None:
-    assert beyond(Budget(**{limit: needed}), Figures()) == {}
-    below = Budget(**{limit: needed / 2})
-    assert beyond(below, Figures()) == {limit: needed}
-    assert lines_beyond(below, Figures()) == [f"  {limit} ({needed / 2:g}) will be reached before the end"]
-
-
-def test_nothing_is_said_of_what_nobody_knows_or_limits() -> None:
-    everything = Budget(max_cost=0.1, max_requests=1, max_tokens_total=1, max_wall_s=1.0)
-    assert beyond(everything, Figures(None, None, None, None)) == {}
-    assert beyond(Budget(), Figures()) == {}
-    assert list(beyond(everything, Figures())) == ["max_cost", "max_requests", "max_tokens_total", "max_wall_s"]
-
-
-def test_words() -> None:
-    assert figures_in_words(Figures(cost=None)) == "40 requests, 2,000 tokens, unknown cost, 30.0 min"
-    assert figures_in_words(Figures(None, None, None, None)) == (
-        "unknown requests, unknown tokens, unknown cost, unknown time"
-    )
-    assert figures_in_words(Figures(hours=1.0)).endswith(", 1.0 h")
-    assert "0.5" in figures_in_words(Figures())
-
-
 def test_each_order_of_the_choices_is_a_request(tmp_path: Path) -> None:
     flags = {"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "x")}
     plain = estimate(evaluation(flags), {}, look_at_data=False)
@@ -317,11 +251,6 @@ def test_means_are_of_one_model_in_one_role(tmp_path: Path) -> None:
 def test_what_not_all_answers_say_is_not_known(tmp_path: Path) -> None:
     path = kept(tmp_path, ("model", "m", {"prompt_tokens": 10, "cost": 0.5}, 1.0), ("model", "m", None, 3.0))
     assert kept_figures(path, "model", "m") == KeptFigures(2, None, None, 2.0, None)
-
-
-def test_a_folder_without_answers_says_nothing(tmp_path: Path) -> None:
-    assert kept_figures(tmp_path / "none.db", "model", "m") == KeptFigures(0, None, None, None, None)
-    assert not (tmp_path / "none.db").exists()
 
 
 EVENT = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_tokens": 15}

@@ -14,7 +14,6 @@ import pytest
 from eval_factory.config.evaluation import Request
 from eval_factory.core import logs
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
-from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.evaluate import launch_record
@@ -70,31 +69,6 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     done: Any = {"event": logs.RUN_DONE, "path": "runs/s/r"}
     ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), (done,)))
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
-
-
-def test_whoever_asked_the_endpoints_already_says_which_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[frozenset[str] | None] = []
-
-    def run_helm(*arguments: Any, **_: Any) -> None:
-        told.append(next(given for given in arguments if isinstance(given, HelmRunSettings)).probed)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "probe_all", lambda *_: frozenset({"asked here"}))
-    monkeypatch.setattr(workflow, "run_helm", run_helm)
-    request = Request(flags={**MINIMAL, "config.output_dir": str(tmp_path / "out")})
-    nobody: frozenset[str] = frozenset()
-    for options in (
-        Options(),
-        Options(probed=nobody),
-        Options(probed=frozenset({"model"})),
-        Options(no_preflight=True),
-    ):
-        with pytest.raises(KeyboardInterrupt):
-            workflow.evaluate(request, options, env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
-    assert told == [{"asked here"}, nobody, {"model"}, None]
 
 
 @pytest.mark.parametrize(

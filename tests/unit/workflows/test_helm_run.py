@@ -155,8 +155,8 @@ def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, mon
     ("returncode", "run_id", "said"), [(1, "mine", "the disk is full"), (1, "other", None), (0, "mine", None)]
 )
 def test_last_words_are_this_runs_and_of_one_that_failed(returncode: int, run_id: str, said: str | None) -> None:
-    tail = ("a line", logs.last_words("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
-    assert EndedHelmRun("mine", 1.0, returncode, tail, ()).last_words == said
+    tail = ("a line", logs.last_message("the disk is full", {"EVAL_FACTORY_RUN_ID": run_id}), "another")
+    assert EndedHelmRun("mine", 1.0, returncode, tail, ()).last_message == said
 
 
 @pytest.mark.parametrize(

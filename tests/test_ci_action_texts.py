@@ -7,8 +7,7 @@ import re
 
 import pytest
 from markdown_it import MarkdownIt
-
-from eval_factory.core.foreign_text import code_block, markdown_cell
+from scripts.ci_action import code_block, markdown_cell
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 FOREIGN = {
