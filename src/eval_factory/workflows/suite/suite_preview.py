@@ -19,7 +19,7 @@ from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
-from eval_factory.workflows.suite.limit_server import RunEndpoints, limits_of
+from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     PlannedCell,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
-from eval_factory.workflows.suite.limit_server import RunEndpoints, limits_of
+from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from unit.builders import endpoint_settings
 
 A, B = "https://a.example/v1", "https://b.example/v1"
