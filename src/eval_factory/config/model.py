@@ -24,8 +24,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.secrets import Redactor, is_variable_name, looks_like_key, secret_field_of, secret_field_of_url
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.urls import SERVED_SCHEME
-from eval_factory.endpoint.openai_api import base_of, kind_of
+from eval_factory.core.urls import SERVED_SCHEME, base_of, kind_of
 from eval_factory.tasks.choice_question import MAX_ORDERS
 
 DEMO_SCHEME = "demo"

@@ -33,7 +33,7 @@ from eval_factory.config.wrong_values import UNKNOWN_KEY
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
-from eval_factory.endpoint.openai_api import base_of
+from eval_factory.core.urls import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework
 

@@ -23,7 +23,7 @@ from helm.clients.client import Client, truncate_sequence
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
 from helm.proxy.retry import NonRetriableException
 
-from eval_factory.core import logs
+from eval_factory.core import bridge, logs
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.nouns import AttemptState
@@ -31,18 +31,16 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import bridge, openai_api
+from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.openai_api import JsonBody
 from eval_factory.endpoint.replies import (
     Changes,
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     RequestFailed,
-    described_changes,
 )
-from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
+from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
@@ -75,7 +73,7 @@ class _KeyedRequest:
     """A request's body with its keys. Each key is made once: it takes a hash of the prompt."""
 
     def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
-        self.body = JsonBody(body)
+        self.body = body
         self.key = settings.key_of(body, random)
         self._settings, self._random = settings, random
         self._changed: dict[frozenset[tuple[str, str | None]], _KeyedRequest] = {}
@@ -258,10 +256,10 @@ class Endpoint:
 
     def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
         """Put the answer into the cache, under the request that was answered; returns its key."""
-        changes, adjustments, changed = answered.changes, described_changes(answered.changes), None
+        changes, adjustments, changed = answered.changes, _described(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
-            changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
+            changed = self._settings.url, changes
             self._tell_once(adjustments)
         took = answered.started, answered.latency_s
         answer = Answer(
@@ -355,6 +353,16 @@ _REQUEST_FIELDS = (
     "prompt", "messages", "temperature", "num_completions", "max_tokens", "stop_sequences", "echo_prompt", "top_p",
     "presence_penalty", "frequency_penalty",
 )  # fmt: skip
+
+
+def _described(changes: Changes) -> tuple[str, ...]:
+    """The changes in words."""
+    return tuple(
+        f"the endpoint refuses {name}: it was left out, the model's own default was used"
+        if new is None
+        else f"the endpoint takes {new} in place of {name}"
+        for name, new in changes.items()
+    )
 
 
 def _say(line: str) -> None:

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from eval_factory.core.proxies import proxy_for
 from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.http_wire import proxy_for
 from eval_factory.helm_plugin.network_guard import BlockedConnectionError, NetworkGuard
 from scripted_endpoint import ScriptedEndpoint
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from eval_factory.config.model import urls_in
 from eval_factory.core.budget import Budget, Spending
+from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
-from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.endpoint.response_cache import read_roles
 from eval_factory.plan.prices import prices_of
+from eval_factory.scoring.journal import read_roles
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 
 

@@ -14,11 +14,12 @@ from eval_factory.config.suite_model import served_lines
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.endpoint_settings import LimitOf, RunEndpoints, limits_of
+from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
+from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
     PlannedCell,
