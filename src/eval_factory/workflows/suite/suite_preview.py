@@ -224,7 +224,7 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     Raises:
         ConfigError: the suite says what jobs cannot keep.
     """
-    # imported here, as what an estimate needs: a dry run of a local suite is to be quick
+    # imported here: a dry run of a local suite needs none of it
     from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, job_name, script_of
     from eval_factory.workflows.suite.slurm_suite import WORKER, at_once, refuse_what_slurm_cannot, spec_of
     from eval_factory.workflows.suite.suite_report import SuiteOptions
