@@ -21,6 +21,7 @@ from eval_factory.data.bundle import (
     Manifest,
     compare_files,
     complete_tasks,
+    first_lines,
     interrupted,
     parse_manifest,
     read_manifest,
@@ -34,12 +35,11 @@ SUFFIXES = (".tar.gz", ".tgz")
 DEFAULT_LIMIT = 20 << 30
 """Bytes that an archive may unpack to."""
 LARGEST_MANIFEST = 64 << 20
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 PAX_HEADERS = {"path", "size"}
 """What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
 _LARGEST_READ = 1 << 20
 """More than this tarfile asks for at once only where a header says so, to hold it in memory."""
-_SHOWN = 5
 
 
 def pack(root: Path, target: Path) -> int:
@@ -134,7 +134,7 @@ def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_L
         if differences:
             raise PrerequisiteError(_not_as_listed(source, differences.lines(), "nothing was unpacked"))
         tasks = sorted(complete_tasks(manifest, stage.folder, sources))
-        stage.commit_as(manifest, text)
+        stage.commit_as(manifest, text.decode())
     return manifest.model_copy(update={"tasks": tasks})
 
 
@@ -212,7 +212,7 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
 
 
 def _looked_through(source: Path, limit: int) -> tuple[Manifest, bytes, int]:
-    """The manifest, its text, and how many bytes the whole is: every member is a file that it lists, of that size."""
+    """The manifest, its text, and how many bytes it unpacks to: every member is a file that it lists, of that size."""
     members = _members(source, limit)
     with contextlib.closing(members):
         archive, member = next(members, (None, None))
@@ -226,8 +226,8 @@ def _looked_through(source: Path, limit: int) -> tuple[Manifest, bytes, int]:
         _copy(source, archive, member, held)
         text = held.getvalue()
         manifest = parse_manifest(text, f"{source}: {MANIFEST}")
-        if len(manifest.files) > MOST_FILES:
-            raise PrerequisiteError(f"{source}: lists more than {MOST_FILES} files; nothing was unpacked")
+        if len(manifest.files) > MAX_FILES:
+            raise PrerequisiteError(f"{source}: lists more than {MAX_FILES} files; nothing was unpacked")
         sizes = {file.path: file.size for file in manifest.files}
         for _, member in members:
             if sizes.pop(member.name, None) != member.size:
@@ -269,6 +269,4 @@ def _check_name(path: Path) -> None:
 
 
 def _not_as_listed(where: Path, lines: list[str], consequence: str) -> str:
-    shown = "\n".join(f"  {line}" for line in lines[:_SHOWN])
-    more = f"\n  and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return f"{where}: differs from its manifest; {consequence}\n{shown}{more}"
+    return f"{where}: differs from its manifest; {consequence}\n{first_lines(lines)}"

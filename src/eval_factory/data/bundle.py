@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from eval_factory.core.rundir import PRIVATE, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import (
+    Listing,
     RelativePath,
     Sha256,
     SourceFile,
@@ -146,10 +148,6 @@ def manifest_sha256(root: Path) -> str:
     return sha256_of(root / MANIFEST)
 
 
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
 @dataclass(frozen=True)
 class Differences:
     """How a folder differs from its manifest."""
@@ -185,7 +183,7 @@ def files_under(root: Path) -> Iterator[str]:
 def compare_files(root: Path, manifest: Manifest, *, only: Iterable[str] | None = None) -> Differences:
     """Hash the files and compare. `only`: look at these paths, and not for extra ones.
 
-    A link in a file's place counts as altered: a bundle has none.
+    A link in a file's place, or on the way to it, counts as altered: a bundle has none.
 
     Raises:
         PrerequisiteError: a file cannot be read.
@@ -195,9 +193,11 @@ def compare_files(root: Path, manifest: Manifest, *, only: Iterable[str] | None 
     missing, altered = [], []
     for name in wanted:
         path, entry = root / name, listed[name]
+        on_the_way = [path, *path.parents][: name.count("/") + 1]
         try:
-            path.lstat()
-            if _through_link(root, path) or not _is_as_listed(path, entry):
+            found = path.lstat()
+            same = stat.S_ISREG(found.st_mode) and not any(one.is_symlink() for one in on_the_way)
+            if not same or found.st_size != entry.size or sha256_of(path) != entry.sha256:
                 altered.append(name)
         except (FileNotFoundError, NotADirectoryError):
             missing.append(name)
@@ -209,16 +209,10 @@ def compare_files(root: Path, manifest: Manifest, *, only: Iterable[str] | None 
     return Differences(tuple(missing), tuple(altered), tuple(extra))
 
 
-def _is_as_listed(path: Path, entry: FileEntry) -> bool:
-    return path.is_file() and path.stat().st_size == entry.size and sha256_of(path) == entry.sha256
-
-
-def _through_link(root: Path, path: Path) -> bool:
-    while path != root:
-        if path.is_symlink():
-            return True
-        path = path.parent
-    return False
+def first_lines(lines: Sequence[str], most: int = 5) -> str:
+    """The first of them, indented, and how many more there are."""
+    more = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join(f"  {line}" for line in [*lines[:most], *more])
 
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
@@ -252,32 +246,25 @@ def needs_of(
     needs = []
     for file in task.files:
         path = f"{SCENARIOS}/{task.scenario}/{file.path}"
-        found = [path] if path in listed else []
-        if file.instead and (other := f"{SCENARIOS}/{task.scenario}/{file.instead}") in listed:
-            found.append(other)
+        instead = f"{SCENARIOS}/{task.scenario}/{file.instead}"
+        found = [one for one in (path, instead) if one in listed]
         shared = None if found else _as_of_another_task(file, listed, sources)
         placed = {} if shared is None else {shared: path}
         missing = None if found or shared else path
         needs.append(Need("file", file.path, sources.url(file.url), (*found, *placed), missing, placed))
     if task.listing is not None:
-        needs.append(_listing_need(task, manifest, root, sources, all_files=all_files))
-    return [*needs, *_hub_needs(task, manifest, sources), *_tiktoken_needs(task, manifest, sources)]
-
-
-def _hub_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
+        needs.append(_listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files))
     for dataset in task.hub:
         entry = manifest.hub_entry(dataset.id, dataset.config)
-        inside = tuple(path for path in manifest.paths() if entry is not None and path.startswith(f"{entry.folder}/"))
+        inside = tuple(path for path in listed if entry is not None and path.startswith(f"{entry.folder}/"))
         source = f"{sources.origins['hub']}/datasets/{dataset.id}"
-        yield Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}")
-
-
-def _tiktoken_needs(task: TaskSources, manifest: Manifest, sources: Sources) -> Iterator[Need]:
+        needs.append(Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}"))
     for name in task.tiktoken:
-        path = f"{TIKTOKEN}/{sources.tiktoken[name].path}"
-        source = sources.url(sources.tiktoken[name].url)
-        is_there = path in manifest.paths()
-        yield Need("tiktoken", name, source, (path,) if is_there else (), None if is_there else path)
+        vocabulary = sources.tiktoken[name]
+        path = f"{TIKTOKEN}/{vocabulary.path}"
+        found, missing = ([path], None) if path in listed else ([], path)
+        needs.append(Need("tiktoken", name, sources.url(vocabulary.url), tuple(found), missing))
+    return needs
 
 
 def _as_of_another_task(file: SourceFile, listed: Mapping[str, FileEntry], sources: Sources) -> str | None:
@@ -291,23 +278,20 @@ def _as_of_another_task(file: SourceFile, listed: Mapping[str, FileEntry], sourc
     return None
 
 
-def _listing_need(task: TaskSources, manifest: Manifest, root: Path, sources: Sources, *, all_files: bool) -> Need:
-    assert task.listing is not None  # noqa: S101 - for mypy; the caller looked
-    source, name = sources.url(task.listing.files), "texts"
-    listed, file_list = manifest.paths(), f"{FILE_LISTS}/{task.scenario}.json"
+def _listing_need(
+    scenario: str, listing: Listing, listed: Collection[str], root: Path, sources: Sources, *, all_files: bool
+) -> Need:
+    file_list, source = f"{FILE_LISTS}/{scenario}.json", sources.url(listing.files)
     if file_list not in listed:
-        return Need("listing", name, source, (), file_list)
-    names = read_file_list(root / file_list)
-    names = names if all_files else names[:LIST_LIMIT]
-    paths = [f"{SCENARIOS}/{task.scenario}/{name}" for name in names]
-    found = (file_list, *(path for path in paths if path in listed))
-    absent = [path for path in paths if path not in listed]
-    if not absent and len(names) >= task.listing.count:
-        return Need("listing", name, source, found)
-    if not absent:
-        return Need("listing", name, source, found, f"{file_list} names {len(names)} of {task.listing.count} files")
-    more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-    return Need("listing", name, source, found, f"{absent[0]}{more}")
+        return Need("listing", "texts", source, (), file_list)
+    names = read_file_list(root / file_list)[: None if all_files else LIST_LIMIT]
+    paths = [f"{SCENARIOS}/{scenario}/{name}" for name in names]
+    absent, missing = [path for path in paths if path not in listed], None
+    if absent:
+        missing = absent[0] + (f" and {len(absent) - 1} more" if len(absent) > 1 else "")
+    elif len(names) < listing.count:
+        missing = f"{file_list} names {len(names)} of {listing.count} files"
+    return Need("listing", "texts", source, (file_list, *(path for path in paths if path in listed)), missing)
 
 
 def read_file_list(path: Path) -> list[str]:
@@ -337,7 +321,7 @@ def complete_tasks(manifest: Manifest, root: Path, sources: Sources, *, staged: 
     found = []
     for name, task in sources.tasks.items():
         newer = staged is not None and (staged / FILE_LISTS / f"{task.scenario}.json").is_file()
-        needs = needs_of(task, manifest, staged if newer and staged is not None else root, sources)
+        needs = needs_of(task, manifest, staged if staged is not None and newer else root, sources)
         if needs and not task.own_data and not any(need.missing for need in needs):
             found.append(name)
     return found
@@ -368,7 +352,7 @@ class Staging:
         return target
 
     def commit(self) -> Manifest:
-        """Make what is staged part of the bundle, whole even if this process is killed.
+        """Make what is staged part of the bundle, uncut even if this process is killed.
 
         Raises:
             PrerequisiteError: it cannot be beside what the bundle holds, or a folder cannot be written to.
@@ -377,10 +361,10 @@ class Staging:
         self.commit_as(manifest, manifest.text())
         return manifest
 
-    def commit_as(self, manifest: Manifest, text: str | bytes) -> None:
+    def commit_as(self, manifest: Manifest, text: str) -> None:
         """The same with a manifest that is there already, to be written as it stands. Raises what `commit` raises."""
         _check_targets(self.root, [name for name in manifest.paths() if (self.folder / name).exists()])
-        write_atomic(self._workspace / MANIFEST, text if isinstance(text, str) else text.decode())
+        write_atomic(self._workspace / MANIFEST, text)
         self._workspace.replace(self.root / COMMIT)  # from here on it will be finished, by whoever comes next
         try:
             _finish(self.root)
@@ -392,7 +376,7 @@ class Staging:
     def _next_manifest(self) -> Manifest:
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
         files, hub = manifest.paths(), {(entry.id, entry.config): entry for entry in manifest.hub}
-        date = now()
+        date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for entry in self.hub:
             old = hub.get((entry.id, entry.config))
             if old is not None:  # another revision beside it would make `load_dataset` choose
@@ -425,22 +409,18 @@ def _check_targets(root: Path, names: list[str]) -> None:
     Raises:
         PrerequisiteError: a file cannot be put into its place.
     """
-    looked_at: set[Path] = set()
     for name in names:
         if (root / name).is_dir() and not (root / name).is_symlink():
             raise PrerequisiteError(f"{root / name}: is a folder where a file is to be; nothing was changed")
-        for folder in (root / name).parents:
-            if folder in looked_at or folder == root.parent:
-                break
-            looked_at.add(folder)
-            if folder != root and folder.is_symlink():
-                raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
-            if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-                raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
+    for folder in sorted({folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}):
+        if folder != root and folder.is_symlink():
+            raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
+        if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
 
 
 def _finish(root: Path) -> None:
-    """Do the rest of a commit. It may have been begun, and interrupted anywhere, any number of times.
+    """Do the rest of a commit. It may have been started, and interrupted anywhere, any number of times.
 
     Raises:
         PrerequisiteError: a file cannot be moved; the next call goes on there.
@@ -493,7 +473,7 @@ def settle(root: Path) -> None:
 
 
 def interrupted(root: Path) -> bool:
-    """Whether a change was begun and not finished: some of the files are the new ones, the manifest is the old one."""
+    """Whether a change was started and not finished: some files are the new ones, the manifest is the old one."""
     return (root / COMMIT / MANIFEST).is_file()
 
 
@@ -520,7 +500,7 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
     from filelock import FileLock, Timeout
 
     try:
-        made = first_missing(root)
+        new = [folder for folder in (root, *root.parents) if not folder.exists()]
         _refuse_other_things(root)
         root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(root / LOCK, mode=PRIVATE)
@@ -540,8 +520,9 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
         lock.release()
         if not (root / MANIFEST).exists() and not (root / COMMIT).exists():
             (root / LOCK).unlink(missing_ok=True)
-            if made is not None:
-                _remove_empty(root, made)
+            with contextlib.suppress(OSError):  # one of them holds something
+                for folder in new:
+                    folder.rmdir()
 
 
 def _refuse_other_things(root: Path) -> None:
@@ -563,20 +544,3 @@ def refuse_inside(root: Path, path: Path, what: str) -> None:
     """
     if path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(f"{path}: {what} cannot be inside the data bundle {root}; name another place")
-
-
-def first_missing(path: Path) -> Path | None:
-    """The topmost folder of a path that does not exist yet."""
-    missing = None
-    while not path.exists():
-        missing, path = path, path.parent
-    return missing
-
-
-def _remove_empty(folder: Path, up_to: Path) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            folder.rmdir()
-            if folder == up_to:
-                return
-            folder = folder.parent

@@ -85,27 +85,22 @@ def prepare_cache(
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
     from datasets import load_dataset_builder
 
-    scripts = _scripts(repository)
-    folder = repository
-    if scripts:  # the package would run one of the data set's name, and ask for nothing else
-        folder = workspace.with_name(f"{workspace.name}-data") / repository.name
+    scripts, program = _scripts(repository), ""
+    copy = workspace.with_name(f"{workspace.name}-data") / repository.name
     try:
-        if scripts:
-            shutil.copytree(repository, folder, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
-        builder = load_dataset_builder(str(folder), dataset.config, cache_dir=str(workspace), trust_remote_code=False)
+        if scripts:  # the package would run one of the data set's name, and ask for nothing else
+            shutil.copytree(repository, copy, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
+            instead = "put the data set's files as Parquet, CSV or JSON there"
+            program = f"\n  {scripts[0]} is a program and is not executed; {instead}"
+        folder = str(copy if scripts else repository)
+        builder = load_dataset_builder(folder, dataset.config, cache_dir=str(workspace), trust_remote_code=False)
         builder.download_and_prepare()
     except Exception as error:  # whatever a data set's files make the package raise
         cause = error.__cause__ or error
-        program = (
-            f"\n  {scripts[0]} is a program and is not executed; put the data set's files as Parquet, CSV or JSON there"
-            if scripts
-            else ""
-        )
         reason = f"{type(cause).__name__}: {cause}{program}"
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {reason}") from error
     finally:
-        if scripts:
-            shutil.rmtree(folder.parent, ignore_errors=True)
+        shutil.rmtree(copy.parent, ignore_errors=True)
     return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
 
 
@@ -118,28 +113,28 @@ def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> 
     workspace.mkdir(parents=True, exist_ok=True)
     here = str(workspace.resolve())
     homes = dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"), here)
-    kept = {name: os.environ[name] for name in SEEN_BY_SCRIPTS if name in os.environ}
+    passed = {name: os.environ[name] for name in SEEN_BY_SCRIPTS if name in os.environ}
     question = json.dumps([str(repository.resolve()), dataset.config, here])
     argv = [sys.executable, "-m", "eval_factory.data.script_process", question]
     python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
     path = [str(Path(place).resolve()) for place in sys.path if place]
     readable = [*READ_BY_SCRIPTS, *python, *path, str(repository.resolve())]
-    env = {**kept, **homes, "PYTHONSAFEPATH": "1"}
+    env = {**passed, **homes, "PYTHONSAFEPATH": "1"}
     try:
         allowed = sandbox.Allowed(readable, processes=True, network=True)
         done = sandbox.run(argv, workspace, allowed, env=env, seconds=SCRIPT_LIMIT_S)
     except PrerequisiteError as error:
         raise PrerequisiteError(f"{dataset.id}: its loading script is run in a sandbox only\n  {error}") from None
     try:
-        told = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
+        made = json.loads((workspace / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        told = {"error": f"the process that ran its script ended with {done.returncode}"}
-    folder = Path(told.get("folder", ""))
-    if "error" not in told and not folder.resolve().is_relative_to(here):
-        told = {"error": "its script made another folder than the one it was given"}
-    if "error" in told:
-        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {told['error']}")
-    return folder, str(told["config"]), str(told["version"])
+        made = {"error": f"the process that ran its script ended with {done.returncode}"}
+    folder = Path(made.get("folder", ""))
+    if "error" not in made and not folder.resolve().is_relative_to(here):
+        made = {"error": "its script made another folder than the one it was to make"}
+    if "error" in made:
+        raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {made['error']}")
+    return folder, str(made["config"]), str(made["version"])
 
 
 def _forget_where_it_was_made(info: Path) -> None:
@@ -168,7 +163,7 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
     """Download at the pinned revision, or at the newest, and stage it. Returns the revision that was taken.
 
     The newest also where the Hub has the pinned one no more (authors replace whole histories), and where that has a
-    loading script, which is not run: of the Hub's own conversions only the newest revision's is kept.
+    loading script, which is not run: of the Hub's own conversions only the newest revision's is there.
 
     Raises:
         FetchError: the Hub did not give it.

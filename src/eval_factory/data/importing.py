@@ -23,6 +23,7 @@ from eval_factory.data.bundle import (
     Manifest,
     file_list_text,
     files_under,
+    first_lines,
     staging,
 )
 from eval_factory.data.hub import prepare_cache
@@ -61,7 +62,6 @@ def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
 SUMS = "SHA256SUMS"
 HUB = "hub"
 COPIED = (SCENARIOS, NLTK_DATA, TIKTOKEN, PRESENTATION)
-_SHOWN = 5
 
 _Say = Callable[[str], None]
 
@@ -131,12 +131,8 @@ def _check_names(folder: Path, names: list[str]) -> None:
             problems.append(f"'{printable(name)}' is no plain file")
     problems += clashes(name for name in names if not name.startswith(f"{HUB}/"))
     if problems:
-        raise PrerequisiteError(_told(f"{folder}: a data bundle cannot hold this; nothing was imported", problems))
-
-
-def _told(what: str, problems: list[str]) -> str:
-    more = [f"  and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-    return "\n".join([what, *(f"  {problem}" for problem in problems[:_SHOWN]), *more])
+        what = f"{folder}: a data bundle cannot hold this; nothing was imported"
+        raise PrerequisiteError(f"{what}\n{first_lines(problems)}")
 
 
 def check_sums(folder: Path, names: list[str], say: _Say) -> None:
@@ -158,7 +154,8 @@ def check_sums(folder: Path, names: list[str], say: _Say) -> None:
             elif sha256_of(path) != digest:
                 problems.append(f"altered: {name}")
     if problems:
-        raise PrerequisiteError(_told(f"{folder}: its files are not those of {SUMS}; nothing was imported", problems))
+        what = f"{folder}: its files are not those of {SUMS}; nothing was imported"
+        raise PrerequisiteError(f"{what}\n{first_lines(problems)}")
 
 
 def _read_sums(path: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +115,7 @@ _KINDS: dict[str, Callable[[Path], str | None]] = {
     ".zip": _zip_problem, ".docx": _zip_problem, ".xlsx": _zip_problem,
     ".json": _json_problem, ".sqlite": _sqlite_problem,
 }  # fmt: skip
-"""By a file's suffix. Files of the Hub are read whole by the `datasets` package when they are prepared."""
+"""By a file's suffix. Files of the Hub are read in full by the `datasets` package when they are prepared."""
 
 
 _TIMEOUT_S = (10.0, 60.0)
@@ -131,7 +131,7 @@ RETRIES = Retry(
 
 
 class Fetcher:
-    """Downloads over connections that are kept; safe among threads. A host that was not there is not tried again."""
+    """Downloads over connections that stay open; safe among threads. A host that was not there is not tried again."""
 
     def __init__(self, *, connections: int = 8) -> None:
         """
@@ -144,8 +144,8 @@ class Fetcher:
         adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=connections)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        self._given_up: dict[str, tuple[str, bool]] = {}
-        """Host -> why, and whether it was not there at all."""
+        self._given_up: dict[str, FetchError] = {}
+        """Host -> why."""
 
     def close(self) -> None:
         self._session.close()
@@ -154,7 +154,7 @@ class Fetcher:
         """GET `url` into `target`. Where neither hash is known, its content has to be of the kind that its name says.
 
         Raises:
-            FetchError: it did not come whole, or is something else. `target` is then not there.
+            FetchError: it did not come in full, or is something else. `target` is then not there.
         """
         partial = target.with_name(f"{target.name}.part")
         try:
@@ -209,32 +209,25 @@ class Fetcher:
     def _get(self, url: str) -> requests.Response:
         host = urlsplit(url).netloc
         if host in self._given_up:
-            raise self._given_up_on(host)
+            raise self._given_up[host]
         proxy_from_environment(url)  # raises where requests would only say that it knows no such proxy
         try:
             response = self._session.get(url, timeout=_TIMEOUT_S, stream=True)
         except requests.exceptions.SSLError as error:
-            self._given_up[host] = (f"{host}: TLS failed, its certificate is not trusted\n{certificates_hint()}", False)
-            raise self._given_up_on(host) from error
+            untrusted = f"{host}: TLS failed, its certificate is not trusted\n{certificates_hint()}"
+            self._given_up[host] = FetchError(untrusted)
+            raise self._given_up[host] from error
         except (requests.ConnectionError, requests.Timeout) as error:
-            self._given_up[host] = (f"{host} cannot be reached", True)
-            raise self._given_up_on(host) from error
+            self._given_up[host] = FetchError(f"{host} cannot be reached", unreachable=True)
+            raise self._given_up[host] from error
         except requests.RequestException as error:
             raise FetchError(f"{url}: {type(error).__name__}") from error
         if response.status_code != requests.codes.ok:
             response.close()
-            raise FetchError(f"{url}: HTTP {response.status_code}{_hint(response)}")
+            used_up = response.headers.get("X-RateLimit-Remaining") == "0"
+            hint = " (the limit of requests without an account is used up; try again in an hour)" if used_up else ""
+            raise FetchError(f"{url}: HTTP {response.status_code}{hint}")
         return response
-
-    def _given_up_on(self, host: str) -> FetchError:
-        message, unreachable = self._given_up[host]
-        return FetchError(message, unreachable=unreachable)
-
-
-def _hint(response: requests.Response) -> str:
-    if response.headers.get("X-RateLimit-Remaining") == "0":
-        return " (the limit of requests without an account is used up; try again in an hour)"
-    return ""
 
 
 _AT_ONCE = 8
@@ -284,12 +277,10 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
 
 
 def _failure(name: str, error: Exception) -> str:
-    if isinstance(error, FetchError) and error.unreachable:
-        return (
-            f"{name}: not pulled, nothing was written: {error}; is there a network here? behind a proxy set"
-            " HTTPS_PROXY, with a mirror give --origin"
-        )
-    return f"{name}: not pulled, nothing was written: {error}"
+    failed = f"{name}: not pulled, nothing was written: {error}"
+    if not (isinstance(error, FetchError) and error.unreachable):
+        return failed
+    return f"{failed}; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
 
 
 def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> list[str] | None:
@@ -344,21 +335,33 @@ def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, 
     return [f"{len(found.files)} files"]
 
 
-def _stage_member(member: str, url: str, target: Path, kept: Path, fetcher: Fetcher) -> None:
+def _stage_member(member: str, url: str, target: Path, archives: Path, fetcher: Fetcher) -> None:
     """One file of a zip archive, which is downloaded once for all of its files."""
-    kept.mkdir(exist_ok=True)
-    archive = kept / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
+    archives.mkdir(exist_ok=True)
+    archive = archives / f"{hashlib.sha256(url.encode()).hexdigest()}.zip"
     if not archive.exists():
         fetcher.file(url, archive)
+    with _opened(archive, url) as members:
+        try:
+            info = members.getinfo(member)
+        except KeyError:
+            raise FetchError(f"{url}: the archive holds no {member}") from None
+        if info.file_size > LARGEST_MEMBER:
+            raise FetchError(f"{url}: {member} is larger than {LARGEST_MEMBER >> 20} MiB")
+        with members.open(info) as source, target.open("wb") as file:
+            shutil.copyfileobj(source, file)
+
+
+@contextlib.contextmanager
+def _opened(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
+    """
+    Raises:
+        FetchError: it is no zip file, or a damaged one, also where its members are read.
+    """
     try:
         with zipfile.ZipFile(archive) as members:
-            if members.getinfo(member).file_size > LARGEST_MEMBER:
-                raise FetchError(f"{url}: {member} is larger than {LARGEST_MEMBER >> 20} MiB")
-            with members.open(member) as source, target.open("wb") as file:
-                shutil.copyfileobj(source, file)
-    except KeyError:
-        raise FetchError(f"{url}: the archive holds no {member}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            yield members
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise FetchError(f"{url}: is no zip file that can be used: {error}") from None
 
 
@@ -371,30 +374,28 @@ def _pull_listing(
     try:
         texts = [entry for entry in answer if entry["name"].endswith(".txt")][:LIST_LIMIT]
         blobs = {entry["name"]: Blob(int(entry["size"]), str(entry["sha"])) for entry in texts}
-        names = list(blobs)
-        for text in names:
-            if "/" in relative_path(text):
-                raise ValueError(text)
+        if any("/" in relative_path(text) for text in blobs):
+            raise ValueError("a path")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FetchError(f"{url}: the answer is no list of files") from None
-    if len(names) < listing.count:
-        raise FetchError(f"{url}: lists {len(names)} files, {listing.count} are known")
-    stage.path(f"{FILE_LISTS}/{scenario}.json", url).write_text(file_list_text(names, url), encoding="utf-8")
+    if len(blobs) < listing.count:
+        raise FetchError(f"{url}: lists {len(blobs)} files, {listing.count} are known")
+    stage.path(f"{FILE_LISTS}/{scenario}.json", url).write_text(file_list_text(list(blobs), url), encoding="utf-8")
     base = sources.url(listing.files)
-    targets = {text: stage.path(f"{SCENARIOS}/{scenario}/{text}", base + quote(text)) for text in names}
-    say(f"{name}: {len(names)} files to download")
+    say(f"{name}: {len(blobs)} files to download")
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        jobs = [
-            threads.submit(fetcher.file, base + quote(text), target, blob=blobs[text])
-            for text, target in targets.items()
-        ]
+        jobs = []
+        for text, blob in blobs.items():
+            source = base + quote(text)
+            target = stage.path(f"{SCENARIOS}/{scenario}/{text}", source)
+            jobs.append(threads.submit(fetcher.file, source, target, blob=blob))
         try:
             for job in jobs:
                 job.result()
         except BaseException:
             threads.shutdown(wait=True, cancel_futures=True)
             raise
-    return f"{len(names)} files"
+    return f"{len(blobs)} files"
 
 
 def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
@@ -414,18 +415,14 @@ def _stage_nltk(name: str, package: Nltk, sources: Sources, stage: Staging, fetc
     url = sources.url(package.url)
     archive = stage.folder / f"{name}.zip"
     fetcher.file(url, archive)
-    try:
-        with zipfile.ZipFile(archive) as members:
-            wanted = [
-                info for info in members.infolist()
-                if info.filename.startswith(package.members) and not info.is_dir()
-            ]  # fmt: skip
-            if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
-                raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
-            for info in wanted:
-                target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
-                with members.open(info) as source:
-                    target.write_bytes(source.read(LARGEST_NLTK))
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise FetchError(f"{url}: is no zip file that can be used: {error}") from None
+    with _opened(archive, url) as members:
+        wanted = [
+            info for info in members.infolist() if info.filename.startswith(package.members) and not info.is_dir()
+        ]
+        if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
+            raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
+        for info in wanted:
+            target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
+            with members.open(info) as source:
+                target.write_bytes(source.read(LARGEST_NLTK))
     archive.unlink()

@@ -36,6 +36,7 @@ from eval_factory.data.bundle import (
     Manifest,
     Need,
     compare_files,
+    first_lines,
     manifest_sha256,
     needs_of,
     read_manifest,
@@ -48,7 +49,6 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.framework import Task
 from eval_factory.tasks.own_data import files_of
 
-_SHOWN = 5
 DEFAULT_VOCABULARY = "cl100k_base"
 """What counts tokens where `max_length` sets a limit."""
 PLACES = {NLTK_DATA: "NLTK_DATA", TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
@@ -81,19 +81,11 @@ class BundleInUse:
         datasets = []
         for dataset in self.task.hub:
             entry = self.manifest.hub_entry(dataset.id, dataset.config)
-            if entry is None:
-                continue
-            inside = [path for path in listed if path.startswith(f"{entry.folder}/")]
-            read = sorted(path for path in inside if path.endswith((".arrow", ".json")))
-            datasets.append(
-                {
-                    "id": entry.id,
-                    "config": entry.config,
-                    "revision": entry.revision,
-                    "source": entry.source,
-                    "files": {path.rpartition("/")[2]: listed[path].sha256 for path in read},
-                }
-            )
+            if entry is not None:
+                read = [path for path in listed if path.startswith(f"{entry.folder}/")]
+                read = sorted(path for path in read if path.endswith((".arrow", ".json")))
+                files = {path.rpartition("/")[2]: listed[path].sha256 for path in read}
+                datasets.append({**entry.model_dump(exclude={"folder"}), "files": files})
         return {"manifest_sha256": self.sha256, "hub": datasets}
 
 
@@ -115,10 +107,10 @@ def _reads_the_same(task: Task, entry: Task) -> bool:
     if entry.helm.run_spec != task.helm.run_spec and entry.helm.scenario != task.helm.scenario:
         return False
     for name, rule in task.helm.parameters.items():
-        given = entry.helm.arguments.get(name)
-        if rule.fixed is not None and given != rule.fixed:
+        value = entry.helm.arguments.get(name)
+        if rule.fixed is not None and value != rule.fixed:
             return False
-        if rule.allowed and given is not None and given not in rule.allowed:
+        if rule.allowed and value is not None and value not in rule.allowed:
             return False
     return True
 
@@ -176,39 +168,33 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
             _check_without_bundle(plan, task, sources, env)
         return None
     manifest = read_manifest(root)
-    needs = tuple(needs_of(task, manifest, root, sources, all_files=_all_files(env)))
+    needs = tuple(
+        needs_of(task, manifest, root, sources, all_files=HelmRunSettings.from_environment(env).all_files is True)
+    )
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
         raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
     bundle = BundleInUse(root, manifest, manifest_sha256(root), task, needs)
     differences = compare_files(root, manifest, only=bundle.paths)
     if differences:
-        lines = "\n".join(f"  {line}" for line in differences.lines()[:_SHOWN])
-        raise PrerequisiteError(
-            f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}\n"
-            f"  get them anew\n{how_to_get(plan, f'--to {root}')}"
-        )
+        lines = f"{first_lines(differences.lines())}\n  get them again\n{how_to_get(plan, f'--to {root}')}"
+        raise PrerequisiteError(f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}")
     return bundle
-
-
-def _all_files(env: Mapping[str, str]) -> bool:
-    return HelmRunSettings.from_environment(env).all_files is True
 
 
 def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
     """Whether more files are read than HELM's own list has; None where no list is answered from disk."""
     extra = plan.evaluation.run.config.params.extra
     answered = extra.offline or extra.data_dir is not None
-    return _all_files(env) if answered and task_sources(plan, load_sources()).listing is not None else None
+    if not answered or task_sources(plan, load_sources()).listing is None:
+        return None
+    return HelmRunSettings.from_environment(env).all_files is True
 
 
 def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
-    shown = "\n".join(f"  missing: {name}" for name in missing[:_SHOWN])
-    more = f"\n  and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    return (
-        f"{where} does not hold all that {plan.task_name} reads; nothing was started\n{shown}{more}\n"
-        f"{how_to_get(plan, to)}"
-    )
+    lines = first_lines([f"missing: {name}" for name in missing])
+    what = f"{where} does not hold all that {plan.task_name} reads; nothing was started"
+    return f"{what}\n{lines}\n{how_to_get(plan, to)}"
 
 
 def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: Mapping[str, str]) -> None:
@@ -263,7 +249,7 @@ def _replace_links(helm: Path, target: Path) -> None:
     if helm.is_symlink():
         raise PrerequisiteError(
             f"{helm}: is a link, and files of a data bundle are not placed through one\n"
-            "  link the whole output folder instead, or choose another with --output_dir"
+            "  link the output folder itself instead, or choose another with --output_dir"
         )
     for folder in reversed([target, *target.parents]):
         if folder.is_relative_to(helm) and folder.is_symlink():
@@ -272,15 +258,12 @@ def _replace_links(helm: Path, target: Path) -> None:
 
 def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
     """Make `target` hold these files and no others."""
-    if target.is_dir():
-        for path in sorted(target.rglob("*"), reverse=True):
-            if path.is_dir() and not path.is_symlink():
-                continue
-            if path.relative_to(target).as_posix() not in wanted or path.is_symlink():
-                path.unlink()
-        for path in sorted((path for path in target.rglob("*") if path.is_dir()), reverse=True):
+    for path in sorted(target.rglob("*"), reverse=True) if target.is_dir() else ():  # what is in a folder comes first
+        if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()
+        elif path.is_symlink() or path.relative_to(target).as_posix() not in wanted:
+            path.unlink()
     for name, entry in wanted.items():
         copy = target / name
         if copy.is_file() and sha256_of(copy) == entry.sha256:
@@ -295,24 +278,21 @@ def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
 
 
 def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> HelmRunSettings:
-    """The same, told where the bundle's files are.
+    """The same, with where the bundle's files are.
 
     Where it holds no data set of the Hub for this run, nothing is said of the Hub: what else the run reads is the
     user's own, or is downloaded unless it is offline.
     """
     found = {}
+    folders = {path.partition("/")[0] for path in bundle.paths}
     if bundle.task.hub:
         home = plan.rundir.bundled(HF_HOME)
         found = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
     for folder, variable in PLACES.items():
-        if _holds(bundle, folder):
+        if folder in folders:
             found[variable] = str(plan.rundir.bundled(folder))
-    lists = str(plan.rundir.bundled(FILE_LISTS)) if _holds(bundle, FILE_LISTS) else settings.file_lists
+    lists = str(plan.rundir.bundled(FILE_LISTS)) if FILE_LISTS in folders else settings.file_lists
     return replace(settings, libraries={**settings.libraries, **found}, file_lists=lists)
-
-
-def _holds(bundle: BundleInUse, folder: str) -> bool:
-    return any(path.startswith(f"{folder}/") for path in bundle.paths)
 
 
 _COMMIT = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
@@ -415,7 +395,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
 
 
 def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
-    """The same, told that it is offline, and which proxy leads where."""
+    """The same for an offline run: the hosts that it may ask, and which proxy leads where."""
     from eval_factory.endpoint.http_wire import proxy_from_environment  # imports requests
 
     urls = urls_of(plan, env)
@@ -446,12 +426,14 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
     """
     known = _read(rundir)
     signs = {name: _signs(path) for name, path in files.items()}
-    anew = [name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)]
-    size = sum(files[name].stat().st_size for name in anew)
+    changed = [
+        name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)
+    ]
+    size = sum(files[name].stat().st_size for name in changed)
     if size >= TAKES_LONG:
         say(f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file")
     records = {
-        name: {**signs[name], "sha256": sha256_of(path) if name in anew else known[name]["sha256"]}
+        name: {**signs[name], "sha256": sha256_of(path) if name in changed else known[name]["sha256"]}
         for name, path in files.items()
     }
     if records != known:
@@ -459,25 +441,14 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
     return hashes_of(rundir)
 
 
-def _files_under(path: Path) -> list[Path]:
-    """The file itself, or all files of the folder; nothing where there is neither."""
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [file for file in found if file.is_file()]
-
-
 def hashes_of(rundir: RunDir) -> dict[str, str]:
-    """What the last run of this folder was told of its own data."""
+    """What the last run of this folder found of its own data."""
     return {name: str(record["sha256"]) for name, record in _read(rundir).items()}
 
 
 def _signs(path: Path) -> dict[str, str | int]:
-    found = path.stat()
-    return {
-        "path": str(path.resolve()),
-        "size": found.st_size,
-        "mtime_ns": found.st_mtime_ns,
-        "ctime_ns": found.st_ctime_ns,
-    }
+    found, real = path.stat(), str(path.resolve())
+    return {"path": real, "size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
 
 
 def _read(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:

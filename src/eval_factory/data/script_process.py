@@ -17,17 +17,17 @@ def main(repository: str, config: str | None, workspace: str) -> None:
     """Writes `RESULT` into the workspace: the folder that was made, the configuration's name and its version."""
     from datasets import load_dataset_builder
 
-    told: dict[str, Any]
+    made: dict[str, Any]
     try:
         builder = load_dataset_builder(repository, config, cache_dir=workspace, trust_remote_code=True)
         builder.download_and_prepare()
     except Exception as error:  # whatever a script raises
         cause = error.__cause__ or error
-        told = {"error": f"{type(cause).__name__}: {cause}"}
+        made = {"error": f"{type(cause).__name__}: {cause}"}
     else:
         version = str(builder.config.version or "0.0.0")
-        told = {"folder": builder.cache_dir, "config": builder.config.name, "version": version}
-    (Path(workspace) / RESULT).write_text(json.dumps(told), encoding="utf-8")
+        made = {"folder": builder.cache_dir, "config": builder.config.name, "version": version}
+    (Path(workspace) / RESULT).write_text(json.dumps(made), encoding="utf-8")
 
 
 if __name__ == "__main__":

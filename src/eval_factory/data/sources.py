@@ -18,7 +18,7 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 
 TABLE = "sources.yml"
-_LONGEST_NAME, _LONGEST_PATH = 240, 1000
+_MAX_NAME, _MAX_PATH = 240, 1000
 """In bytes: what any file system takes, with room for a suffix and for the folders that a bundle lies in."""
 
 
@@ -36,7 +36,7 @@ def relative_path(text: str) -> str:
         raise ValueError(f"'{printable(text)}' is no plain relative path")
     if len(parts[0]) == 2 and parts[0][1] == ":":
         raise ValueError(f"'{printable(text)}' names a drive")
-    if len(text.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in parts):
+    if len(text.encode()) > _MAX_PATH or any(len(part.encode()) > _MAX_NAME for part in parts):
         raise ValueError(f"'{printable(text)[:60]}...' is too long for a path")
     return text
 
@@ -163,7 +163,7 @@ class TaskSources(StrictModel):
 
 
 class Sources(StrictModel):
-    """The whole table."""
+    """The table."""
 
     format: Literal[1]
     origins: dict[str, str]

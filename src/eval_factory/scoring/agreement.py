@@ -16,8 +16,6 @@ from eval_factory.scoring.scores import InstanceKey
 
 MIN_RANKED = 4
 """Answers that a rank correlation needs for an interval."""
-_Pair = tuple[int, int]
-"""Two different ratings, the lower first."""
 
 
 def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:
@@ -35,52 +33,29 @@ def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:
     Fractions up to the last division: the order of units or raters changes no digit.
 
     Args:
-        units: of each thing that was rated, the ratings that it was given; a missing one is left out.
+        units: of each thing that was rated, its ratings; a missing one is left out.
 
-    Returns:
-        None where alpha is not defined: no unit has two ratings, or those that have were all given the same rating.
+    None where alpha is not defined: no unit has two ratings, or those that have were all given the same rating.
     """
     counts = Counter(tuple(sorted(ratings)) for ratings in units if len(ratings) > 1)
-    frequencies: Counter[int] = Counter()
+    n: Counter[int] = Counter()
     for ratings, times in counts.items():
         for rating in ratings:
-            frequencies[rating] += times
-    differences = _differences(frequencies)
-    expected = sum(frequencies[low] * frequencies[high] * square for (low, high), square in differences.items())
+            n[rating] += times
+    squares = {
+        (low, high): Fraction(n[low] + 2 * sum(n[one] for one in n if low < one < high) + n[high], 2) ** 2
+        for low, high in combinations(sorted(n), 2)
+    }
+    expected = sum(n[low] * n[high] * square for (low, high), square in squares.items())
     if not expected:
         return None
     observed = sum(
-        (coincidences * differences[pair] for pair, coincidences in _coincidences(counts).items()), Fraction(0)
+        Fraction(times, len(ratings) - 1) * squares[pair]
+        for ratings, times in counts.items()
+        for pair in combinations(ratings, 2)
+        if pair in squares
     )
-    return float(1 - (frequencies.total() - 1) * observed / expected)
-
-
-def _differences(frequencies: Mapping[int, int]) -> dict[_Pair, Fraction]:
-    """Pair of ratings -> the square of their ordinal difference: how many ratings lie from one to the other."""
-    return {
-        (low, high): Fraction(
-            2 * sum(count for rating, count in frequencies.items() if low < rating < high)
-            + frequencies[low]
-            + frequencies[high],
-            2,
-        )
-        ** 2
-        for low, high in combinations(sorted(frequencies), 2)
-    }
-
-
-def _coincidences(counts: Mapping[tuple[int, ...], int]) -> dict[_Pair, Fraction]:
-    """Pair of ratings -> how often they met in a unit, where a unit of m ratings weighs as m of them, not as pairs.
-
-    Args:
-        counts: sorted ratings of a unit -> in how many units.
-    """
-    found: dict[_Pair, Fraction] = {}
-    for ratings, times in counts.items():
-        for low, high in combinations(ratings, 2):
-            if low != high:
-                found[low, high] = found.get((low, high), Fraction(0)) + Fraction(times, len(ratings) - 1)
-    return found
+    return float(1 - (n.total() - 1) * observed / expected)
 
 
 def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
@@ -94,8 +69,7 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     Args:
         rows: of each thing the ratings of all raters, in the same order; none is missing.
 
-    Returns:
-        None with fewer than two things or raters, and where all ratings are equal.
+    None with fewer than two things or raters, and where all ratings are equal.
     """
     count, raters = len(rows), len(rows[0]) if rows else 0
     if count < 2 or raters < 2:
@@ -105,9 +79,9 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
     column_means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
     of_rows = raters * sum((mean - center) ** 2 for mean in row_means)
     of_columns = count * sum((mean - center) ** 2 for mean in column_means)
-    whole = sum((value - center) ** 2 for row in rows for value in row)
+    total = sum((value - center) ** 2 for row in rows for value in row)
     rows_square, columns_square = of_rows / (count - 1), of_columns / (raters - 1)
-    error_square = max(0.0, whole - of_rows - of_columns) / ((count - 1) * (raters - 1))
+    error_square = max(0.0, total - of_rows - of_columns) / ((count - 1) * (raters - 1))
     below = rows_square + (raters - 1) * error_square + raters * (columns_square - error_square) / count
     return (rows_square - error_square) / below if below > 0 else None
 
@@ -118,15 +92,14 @@ def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
     With x and y the two raters' ratings: 1 - mean((x - y)^2) / (the mean of (x - y)^2 over all pairs of an x with any
     y). On two values (met or not) it is Cohen's unweighted kappa.
 
-    Returns:
-        None where nothing was rated by both, and where all ratings are equal.
+    None where nothing was rated by both, and where all ratings are equal.
     """
     if not pairs:
         return None
     first, second = zip(*pairs, strict=True)
     observed = statistics.fmean((x - y) ** 2 for x, y in pairs)
-    means = (statistics.fmean(first), statistics.fmean(second))
-    expected = statistics.pvariance(first) + statistics.pvariance(second) + (means[0] - means[1]) ** 2
+    apart = statistics.fmean(first) - statistics.fmean(second)
+    expected = statistics.pvariance(first) + statistics.pvariance(second) + apart**2
     return 1 - observed / expected if expected else None
 
 
@@ -141,11 +114,10 @@ def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | N
         AC1 = (p_a - p_e) / (1 - p_e)
 
     Args:
-        units: of each thing the ratings that it was given.
+        units: of each thing its ratings.
         categories: that there are, used or not.
 
-    Returns:
-        None where nothing was rated twice, or there is only one category.
+    None where nothing was rated twice, or there is only one category.
     """
     rated = [Counter(unit) for unit in units if unit]
     twice = [counts for counts in rated if counts.total() > 1]
@@ -171,15 +143,10 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
     """Of raters who did not all rate everything. `scale`: the ratings that there are, the least first."""
     twice = [unit for unit in units if len(unit) > 1]
     raters = sorted({rater for unit in twice for rater in unit})
-    whole = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
-    places = [[nearest_rating(value, scale) for value in unit.values()] for unit in twice]
-    return Agreement(
-        n=len(twice),
-        alpha=ordinal_alpha(places),
-        icc=icc_agreement(whole),
-        weighted_kappa=_mean_kappa(twice, raters),
-        ac1=gwet_ac1(places, len(scale)),
-    )
+    uncut = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
+    nearest = [[nearest_rating(value, scale) for value in unit.values()] for unit in twice]
+    alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))
+    return Agreement(len(twice), alpha, icc_agreement(uncut), _mean_kappa(twice, raters), ac1)
 
 
 def _mean_kappa(units: Sequence[Unit], raters: Sequence[str]) -> float | None:
@@ -197,14 +164,9 @@ def agreement_with(marks: Sequence[tuple[float, Sequence[float]]], scale: Sequen
         marks: of each question about an answer the judge's mark and the people's ratings.
     """
     pairs = [(mark, said) for mark, ratings in marks if (said := consensus(ratings, scale)) is not None]
-    places = [(nearest_rating(mark, scale), nearest_rating(said, scale)) for mark, said in pairs]
-    return Agreement(
-        n=len(pairs),
-        alpha=ordinal_alpha(places),
-        icc=icc_agreement(pairs),
-        weighted_kappa=weighted_kappa(pairs),
-        ac1=gwet_ac1(places, len(scale)),
-    )
+    nearest = [[nearest_rating(value, scale) for value in pair] for pair in pairs]
+    alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))
+    return Agreement(len(pairs), alpha, icc_agreement(pairs), weighted_kappa(pairs), ac1)
 
 
 def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
@@ -219,7 +181,7 @@ def consensus(ratings: Sequence[float], scale: Sequence[float]) -> float | None:
 
 def nearest_rating(value: float, scale: Sequence[float]) -> int:
     """The number of the rating that is nearest, from 0; of two that are as near, the lower one's."""
-    return min(range(len(scale)), key=lambda place: abs(scale[place] - value))
+    return min(range(len(scale)), key=lambda number: abs(scale[number] - value))
 
 
 @dataclass
@@ -262,23 +224,20 @@ class Ratings:
 
     def means_of(self, instance: InstanceKey) -> dict[str, float]:
         """Judge -> the mean of its ratings of one instance."""
-        means = {}
-        for judge, ratings in self.by_judge.items():
-            given = ratings.get(instance)
-            if given:
-                means[judge] = statistics.fmean(given.values())
-        return means
+        by_judge = ((judge, ratings.get(instance)) for judge, ratings in self.by_judge.items())
+        return {judge: statistics.fmean(given.values()) for judge, given in by_judge if given}
 
     def report(self) -> JuryReport:
-        judges = list(self.by_judge)
+        judges, units = list(self.by_judge), defaultdict(list)
+        for judge in judges:
+            for unit, rating in self._units(judge).items():
+                units[unit].append(rating)
+        others = {judge: self.of_instances(left_out=judge) for judge in judges}
         return JuryReport(
             means={judge: statistics.fmean(self._units(judge).values()) for judge in judges},
-            krippendorff_alpha=self._alpha(),
+            krippendorff_alpha=ordinal_alpha(units.values()),
             weighted_kappa={f"{one}/{other}": self._kappa(one, other) for one, other in combinations(judges, 2)},
-            leave_one_out={
-                judge: statistics.fmean(kept.values()) if (kept := self.of_instances(left_out=judge)) else None
-                for judge in judges
-            },
+            leave_one_out={judge: statistics.fmean(kept.values()) if kept else None for judge, kept in others.items()},
             labels=self.form.labels,
             criteria=self.form.criteria,
             length_correlation={judge: self._length_correlation(judge) for judge in judges},
@@ -306,14 +265,6 @@ class Ratings:
         half = stats.norm.ppf(0.975) * math.sqrt((1 + inner * inner / 2) / (n - 3))
         low, high = (math.tanh(math.atanh(inner) + sign * half) for sign in (-1, 1))
         return RankCorrelation(rho, min(low, rho), max(high, rho), n)
-
-    def _alpha(self) -> float | None:
-        """Krippendorff's alpha over judges and criteria; None where it is not defined."""
-        given: dict[tuple[InstanceKey, str], list[int]] = defaultdict(list)
-        for judge in self.by_judge:
-            for unit, rating in self._units(judge).items():
-                given[unit].append(rating)
-        return ordinal_alpha(given.values())
 
     def _kappa(self, one: str, other: str) -> float | None:
         """Cohen's kappa with quadratic weights, of what both rated; `weighted_kappa` has other last digits."""

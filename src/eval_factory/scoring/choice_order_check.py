@@ -30,7 +30,7 @@ _Asked = tuple[str, int]
 
 @dataclass
 class ChoiceOrderCheck(Part):
-    """The answers of a run by question and order, told request by request."""
+    """The answers of a run by question and order, request by request."""
 
     wanted: int | None
     """None: the run has questions in one order only, and there is nothing to check."""
@@ -53,14 +53,11 @@ class ChoiceOrderCheck(Part):
         wanted = plan.evaluation.run.config.params.extra.shuffle_choices
         if wanted is None:
             return cls(None, None, ()), list(metrics)
-        original = [metric for metric in metrics if metric.perturbation is None]
-        others = [
-            metric for metric in metrics if metric.perturbation is not None and number_of_order(metric.perturbation)
-        ]
+        original = [one for one in metrics if one.perturbation is None]
+        others = [one for one in metrics if one.perturbation is not None and number_of_order(one.perturbation)]
         return cls(wanted, run.run_spec.adapter_spec.output_mapping_pattern, others), original
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request and its answer."""
         order = number_of_order(key[2])
         if self.wanted is None or order is None:
             return
@@ -78,7 +75,8 @@ class ChoiceOrderCheck(Part):
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Order -> the main metric's values in it."""
-        found = {number_of_order(metric.perturbation): metric for metric in self.by_order if _is_same(metric, main)}
+        same = [one for one in self.by_order if (one.name, one.split) == (main.name, main.split)]
+        found = {number_of_order(metric.perturbation): metric for metric in same}
         return {1: main, **{order: metric for order, metric in sorted(found.items(), key=str) if order is not None}}
 
     def complete(self, draft: Draft) -> None:
@@ -87,13 +85,17 @@ class ChoiceOrderCheck(Part):
         draft.choice_orders = self.report(main, missing)
         if self.wanted is None or main is None:
             return
-        whole = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
-        metric = _of_questions(main, with_missing_counted(whole, missing & whole.keys(), failed_as_zero=draft.as_zero))
+        all_values = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
+        metric = _of_questions(
+            main, with_missing_counted(all_values, missing & all_values.keys(), failed_as_zero=draft.as_zero)
+        )
         score = score_of(metric, set(), failed_as_zero=draft.as_zero) if metric.values else None
         if score is None:
             return
         draft.scores[metric.label] = score
-        ends = [_of_questions(main, {**whole, **dict.fromkeys(missing & whole.keys(), end)}) for end in PROPORTION]
+        ends = [
+            _of_questions(main, {**all_values, **dict.fromkeys(missing & all_values.keys(), end)}) for end in PROPORTION
+        ]
         low, high = (bounds_of(one, set()) for one in ends)
         if low is not None and high is not None:
             draft.bounds[metric.label] = (low[0], high[1])
@@ -107,19 +109,19 @@ class ChoiceOrderCheck(Part):
         changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
         clusters = None if main is None else main.clusters
         by_order = {} if main is None else self.values_of(main)
+        asked = {
+            order: [value for key, value in metric.values.items() if key[:2] in set(moved) and key not in missing]
+            for order, metric in by_order.items()
+        }
         return ChoiceOrders(
             orders=self.wanted,
             questions=len(moved),
             kept=dict(sorted(Counter(self.kept.values()).items())),
-            by_order={str(order): mean for order, mean in _means(by_order, set(moved), missing).items()},
+            by_order={str(order): statistics.fmean(values) if values else None for order, values in asked.items()},
             changed=_share(changed, clusters),
             right_in_all=_share(_right_in_all(by_order, moved, missing), clusters),
             letters=dict(sorted(self.letters.items())),
         )
-
-
-def _is_same(metric: MetricValues, main: MetricValues) -> bool:
-    return (metric.name, metric.split) == (main.name, main.split)
 
 
 def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> MetricValues:
@@ -131,16 +133,6 @@ def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> Me
     name = main.name + ALL_ORDERS
     label = name + main.label.removeprefix(main.name)
     return replace(main, label=label, name=name, helm_mean=None, merged=True, values=means, counts={})
-
-
-def _means(
-    by_order: Mapping[int, MetricValues], moved: set[_Asked], missing: set[InstanceKey]
-) -> dict[int, float | None]:
-    found: dict[int, float | None] = {}
-    for order, metric in by_order.items():
-        values = [value for key, value in metric.values.items() if key[:2] in moved and key not in missing]
-        found[order] = statistics.fmean(values) if values else None
-    return found
 
 
 def _right_in_all(

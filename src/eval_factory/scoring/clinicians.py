@@ -70,21 +70,23 @@ def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
     return _read(result, annotations, _alike(annotations), score).people()
 
 
+_ByRater = dict[str, dict[int, float]]
+"""Rater -> number of the question, from 0 -> rating."""
+
+
 @dataclass
 class RatedAnswer:
     """An answer that was rated, with what everybody says of it."""
 
     questions: tuple[Question, ...]
-    by_rater: dict[str, dict[int, float]] = field(default_factory=dict)
-    """Rater -> number of the question, from 0 -> rating."""
+    by_rater: _ByRater = field(default_factory=dict)
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Judge -> the same."""
 
     def score(self, asked: Asked) -> float | None:
         """The people's, of those who rated all of it; None where nobody did."""
-        numbers = range(len(self.questions))
-        whole = [given for given in self.by_rater.values() if len(given) == len(self.questions)]
-        scores = [asked.score_by(self.questions, [given[number] for number in numbers]) for given in whole]
+        in_full = [given for given in self.by_rater.values() if len(given) == len(self.questions)]
+        scores = [asked.score_by(self.questions, [given[at] for at in range(len(given))]) for given in in_full]
         return statistics.fmean(scores) if scores else None
 
     def units(self) -> Iterator[tuple[int, Unit]]:
@@ -126,9 +128,10 @@ class RatedResult:
         strata = []
         for keys in filter(None, found):
             rated = [key for key in keys if key in people]
-            pairs = [(people[key], values[key]) for key in rated]
-            sources = [[self.clusters[key] for key in some] if shared else () for some in (keys, rated)]
-            strata.append(Stratum([values[key] for key in keys], pairs, *sources))
+            sources = ([self.clusters[key] for key in some] if shared else () for some in (keys, rated))
+            strata.append(
+                Stratum([values[key] for key in keys], [(people[key], values[key]) for key in rated], *sources)
+            )
         return strata
 
     def scale(self, people: Mapping[AnswerKey, float]) -> tuple[float, float]:
@@ -153,16 +156,12 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     raters = {rater for unit in units for rater in unit}
     scale = sorted(choice.value for choice in found.asked.choices)
     corrected, too_few = _corrected(found, people, result.main_metric)
+    agreement = agreement_among(units, scale) if len(raters) > 1 else None
+    judges = result.validity.in_judges_order(dict(_judges(found, people, scale)))
+    notes = tuple(_notes(found, people, len(annotations.samples) - len(alike)))
+    ratings = sum(map(len, units))
     return Clinicians(
-        rated=len(people),
-        answers=len(found.values),
-        raters=len(raters),
-        ratings=sum(map(len, units)),
-        corrected=corrected,
-        too_few=too_few,
-        agreement=agreement_among(units, scale) if len(raters) > 1 else None,
-        judges=result.validity.in_judges_order(dict(_judges(found, people, scale))),
-        notes=tuple(_notes(found, people, len(annotations.samples) - len(alike))),
+        len(people), len(found.values), len(raters), ratings, corrected, too_few, agreement, judges, notes
     )
 
 
@@ -206,16 +205,16 @@ def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample
 
 def _given(
     annotations: Annotations, samples: Sequence[Sample]
-) -> dict[AnswerKey, list[tuple[SampledAnswer, dict[str, dict[int, float]]]]]:
+) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
     """Answer -> of each sheet what was drawn, and rater -> number of the question, from 0 -> rating."""
     drawn = {(sample.id, one.code): one for sample in samples for one in sample.answers}
-    given: dict[tuple[str, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    given: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
     for one in annotations.ratings:
         if (one.sheet, one.code) in drawn:
             given[one.sheet, one.code][one.rater][one.number - 1] = one.value
-    found: dict[AnswerKey, list[tuple[SampledAnswer, dict[str, dict[int, float]]]]] = defaultdict(list)
-    for place, by_rater in given.items():
-        found[drawn[place].key].append((drawn[place], dict(by_rater)))
+    found = defaultdict(list)
+    for sheet_and_code, by_rater in given.items():
+        found[drawn[sheet_and_code].key].append((drawn[sheet_and_code], dict(by_rater)))
     return found
 
 

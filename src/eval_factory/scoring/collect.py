@@ -1,6 +1,6 @@
 """HELM's output and the request journal -> one typed result with its validity: the list of parts, in their order.
 
-Files that grow with the instances are gone through entry by entry; each request is told to every part.
+Files that grow with the instances are gone through entry by entry; every part sees each request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eval_factory.scoring.notes import Importance, is_reportable
 from eval_factory.scoring.parts import Draft, LaterStep, Part
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
 from eval_factory.scoring.readability import Readability
-from eval_factory.scoring.records import InstanceRecords, KeptAnswers
+from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_labels
@@ -68,7 +68,7 @@ def collect(
     stated = StatedModels(
         plan.endpoints, response_cache.used_keys(cache_db, run_id), response_cache.read_servers(cache_db)
     )
-    answers = KeptAnswers.of(plan, stated.add)
+    answers = StoredAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
     floors = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
@@ -103,48 +103,44 @@ class _Own:
     changes: Sequence[str]
     """How requests were changed so that the endpoint took them."""
 
-    def in_order(self, told: Collection[str]) -> list[Part]:
+    def in_order(self, earlier_notes: Collection[str]) -> list[Part]:
         """All parts and steps, each with why it stands where it does. Notes of one weight keep this order.
 
         Args:
-            told: notes of an earlier collection.
+            earlier_notes: of an earlier collection.
         """
         corrections, readability, jury, rubric = self.corrections, self.readability, self.jury, self.rubric
         parts: list[Part | None] = [
             LaterStep(jury.count),  # notes, reasons and causes name who failed to judge
             rubric,  # cases that nobody decided are no values; tags make groups
-            LaterStep(_keep_places),  # in HELM's metrics alone, and before others are made of them
+            LaterStep(_keep_slots),  # in HELM's metrics alone, and before others are made of them
             corrections,  # before the jury's marks: corrected values of a jury's metric get them too
             readability,  # its lenient metrics stand after the corrected ones
             jury,  # marks of empty answers: the last change of a value
-            LaterStep(_keep_sources),  # of all metrics that there are
-            LaterStep(_about),  # true before anything was asked
+            LaterStep(_about),  # true before anything was asked; after the last metric
             LaterStep(_score),  # all values are there
             rubric and LaterStep(rubric.publish),  # the published score takes the place of HELM's mean
             LaterStep(_choose_main),  # all that follows asks which values the main metric lacks
             self.orders,  # its score over all orders: none that could be the main one
-            LaterStep(_tell_requests),  # what failed comes before what is odd
-            LaterStep(lambda draft: draft.notes.extend(notes_on_data(draft.plan, told))),  # what was never asked
-            LaterStep(readability.tell),  # the first reason against reporting: a setting may mend it
-            LaterStep(jury.hold),  # the second: the same command may
-            rubric and LaterStep(rubric.tell),  # no run has both, jury and rubric
-            LaterStep(partial(_tell_changes, self.changes)),  # before what answered is told
-            LaterStep(partial(_tell_models, self.stated)),  # the last reason against reporting
+            LaterStep(partial(_report_requests, earlier_notes)),  # what failed comes before what is odd
+            LaterStep(readability.report),  # the first reason against reporting: a setting may mend it
+            LaterStep(jury.judgements),  # the second: the same command may
+            rubric and LaterStep(rubric.report),  # no run has both, jury and rubric
+            LaterStep(partial(_report_models, self.stated, self.changes)),  # the last reason against reporting
             self.floors,  # finished scores are held against them
-            LaterStep(_tell_labels),  # the other end: as high as labels allow
-            LaterStep(jury.tell),  # how far a score by judges can be trusted
-            LaterStep(_tell_clusters),  # how large the sample is
-            LaterStep(_group),  # of the main metric's values
+            LaterStep(_report_labels),  # the other end: as high as labels allow
+            LaterStep(jury.report),  # how far a score by judges can be trusted
+            LaterStep(_group),  # how large the sample is, and groups of the main metric's values
             rubric and LaterStep(rubric.group),  # groups by tags: they take no name of a field's group
             LaterStep(lambda draft: draft.notes.extend(draft.groups.notes())),  # all groups are there
             LaterStep(lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes())),  # the longest notes
-            LaterStep(_tell_main),  # where there is no main score, other reasons come first
+            LaterStep(_report_main),  # where there is no main score, other reasons come first
         ]
         return [part for part in parts if part is not None]
 
 
-def _keep_places(draft: Draft) -> None:
-    """A metric that raises on an empty answer too gives no value at all; its place is kept for 0 and the bounds."""
+def _keep_slots(draft: Draft) -> None:
+    """A metric that raises on an empty answer too gives no value at all; its slot stays, for 0 and the bounds."""
     for key, split in draft.tally.split_of_unscorable.items():
         for metric in draft.metrics:
             label = output.score_label(output.MetricName(name=metric.name, split=split), draft.main_split)
@@ -152,12 +148,10 @@ def _keep_places(draft: Draft) -> None:
                 metric.values[key], metric.helm_mean, metric.merged = 0.0, None, True
 
 
-def _keep_sources(draft: Draft) -> None:
+def _about(draft: Draft) -> None:
+    """What is true before anything was asked; and the sources, of all metrics that there are."""
     for metric in draft.metrics:
         metric.clusters = draft.tally.clusters or None
-
-
-def _about(draft: Draft) -> None:
     task = draft.plan.evaluation.task
     draft.notes.add(Importance.BACKGROUND, *task.about.notes)
     if task.helm.main_split not in (None, draft.main_split):
@@ -174,16 +168,16 @@ def _score(draft: Draft) -> None:
         missing, as_zero = missing_judgements(metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero)
         score = score_of(metric, missing, failed_as_zero=as_zero)
         if score is None:
-            unheard = judged and not tally.failed
-            cause = "no judge scored any answer" if unheard else "it cannot be computed without the failed instances"
+            unjudged = judged and not tally.failed
+            cause = "no judge scored any answer" if unjudged else "it cannot be computed without the failed instances"
             draft.notes.add(Importance.INCOMPLETE, f"{metric.label}: absent, {cause}")
             continue
         draft.scores[metric.label] = score
         limits = bounds_over_judgements(metric, tally.ratings, tally.judges) if judged else bounds_of(metric, missing)
         if limits is not None:
             draft.bounds[metric.label] = limits
-        if judged and (whole := score_of_all_judges(metric, tally.ratings, tally.judges)) is not None:
-            of_all_judges[metric.label + ALL_JUDGES] = whole
+        if judged and (by_all := score_of_all_judges(metric, tally.ratings, tally.judges)) is not None:
+            of_all_judges[metric.label + ALL_JUDGES] = by_all
     draft.beside = of_all_judges | draft.beside
 
 
@@ -204,16 +198,16 @@ def _values(draft: Draft, label: str) -> MetricValues | None:
     return next((metric for metric in draft.metrics if metric.label == label), None)
 
 
-def _tell_requests(draft: Draft) -> None:
+def _report_requests(earlier_notes: Collection[str], draft: Draft) -> None:
+    """And what was never asked."""
     draft.notes.extend(notes_of(draft.plan, draft.run, draft.instances, draft.tally, draft.scores))
+    draft.notes.extend(notes_on_data(draft.plan, earlier_notes))
 
 
-def _tell_changes(changes: Sequence[str], draft: Draft) -> None:
-    draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(draft.plan), *changes)
-
-
-def _tell_models(stated: StatedModels, draft: Draft) -> None:
+def _report_models(stated: StatedModels, changes: Sequence[str], draft: Draft) -> None:
+    """How requests were changed, and which models answered them."""
     run, plan = draft.run, draft.plan
+    draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *changes)
     annotation = run.jury.annotation if run.jury else ANNOTATION
     prompts = output.stored_judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
     draft.asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
@@ -222,16 +216,13 @@ def _tell_models(stated: StatedModels, draft: Draft) -> None:
     draft.not_reportable += endpoints_of_other_models(draft.asked, most)
 
 
-def _tell_labels(draft: Draft) -> None:
+def _report_labels(draft: Draft) -> None:
     draft.notes.extend(notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about))
 
 
-def _tell_clusters(draft: Draft) -> None:
+def _group(draft: Draft) -> None:
     rule = draft.plan.evaluation.task.helm.cluster
     draft.notes.extend(notes_on_clusters(rule, draft.tally.clusters, draft.scores.get(draft.main)))
-
-
-def _group(draft: Draft) -> None:
     if draft.main_values is None:
         return
     corrected = _values(draft, f"{draft.main}{CORRECTED}")
@@ -240,7 +231,7 @@ def _group(draft: Draft) -> None:
     )
 
 
-def _tell_main(draft: Draft) -> None:
+def _report_main(draft: Draft) -> None:
     draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
 
 

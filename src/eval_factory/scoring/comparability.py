@@ -16,13 +16,13 @@ from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
 from eval_factory.helm.output import AdapterSpec
-from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
 from eval_factory.tasks.known_scores import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
-_LONGEST_VALUE = 200
+_MAX_VALUE = 200
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
 MAX_LENGTH, _VERSION = "max_length", "version"
@@ -97,15 +97,16 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
     granted = next((tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens)
     tokens = _values(sent, _token_names(facts.plan))
     if tokens not in ([granted], []):
-        more = f"{_listed(sorted(set(by_model.values())))} tokens to {_listed(map(_short, by_model))}"
-        effect = f"answers are cut off at another length; the leaderboard granted {more}"
+        tokens_of, models = _listed(sorted(set(by_model.values()))), _listed(one.rpartition("/")[2] for one in by_model)
+        effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
         yield Deviation("max_tokens", granted, _one(tokens), effect)
-    expected: dict[str, Any] = {"temperature": board.temperature, "top_p": board.top_p}
-    effects = {"temperature": "answers vary from run to run", "top_p": "answers are drawn from another set of tokens"}
-    for name, value in expected.items():
+    for name, value, effect in (
+        ("temperature", board.temperature, "answers vary from run to run"),
+        ("top_p", board.top_p, "answers are drawn from another set of tokens"),
+    ):
         here = _values(sent, (name,))
         if here not in ([value], []):
-            yield Deviation(name, value, _one(here), OWN_DEFAULT[name] if NOT_SENT in here else effects[name])
+            yield Deviation(name, value, _one(here), OWN_DEFAULT[name] if NOT_SENT in here else effect)
 
 
 def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
@@ -144,38 +145,33 @@ def _listed(values: Iterable[Any]) -> str:
     return ", ".join(map(str, values))
 
 
-def _short(model: str) -> str:
-    return model.rpartition("/")[2]
-
-
 def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
     """What the user changed of requests beside the fields that are compared by value."""
     model = facts.plan.model
     if model.endpoint_type != CHAT:
         yield Deviation("endpoint type", CHAT, model.endpoint_type, "the model sees the prompt without its chat format")
     elif model.adapter.custom_system_prompt is not None:
-        yield Deviation(
-            "system prompt", "none", "custom_system_prompt", "the model is told more than the benchmark says"
-        )
+        more = "the model is told more than the benchmark says"
+        yield Deviation("system prompt", "none", "custom_system_prompt", more)
     effect = "the endpoint may answer otherwise"
     compared = {*COMPARED, *_token_names(facts.plan)}
     for name, value in model.adapter.params_to_add.items():
         if name not in compared:
-            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), _LONGEST_VALUE), effect)
+            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), _MAX_VALUE), effect)
     for old, new in model.adapter.params_to_rename.items():
         if old != _TOKENS[0]:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
 def _of_prompts(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
-    given = facts.plan.evaluation.run.config.params.extra.max_length
-    if given != entry.max_length:
+    limit = facts.plan.evaluation.run.config.params.extra.max_length
+    if limit != entry.max_length:
         leaderboard = "none" if entry.max_length is None else entry.max_length
         cut = facts.instances.prompt_truncated
         effect = "other records are left out, or shown in part"
         if entry.max_length is None:
             effect = f"{cut} of {facts.instances.requested} prompts were cut"
-        yield Deviation("max_length", leaderboard, "none" if given is None else given, effect)
+        yield Deviation("max_length", leaderboard, "none" if limit is None else limit, effect)
     trials = facts.adapter.num_train_trials
     expected = load_medhelm_leaderboard().num_train_trials
     if trials != expected:
@@ -190,9 +186,8 @@ def _of_sample(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboard
         how = f"set limit_samples to {most}, and HELM draws the same ones"
         yield Deviation("limit_samples", most, "none" if limit is None else limit, f"{facts.asked} instances; {how}")
     elif limit is not None and limit < most and facts.asked == limit != known:
-        yield Deviation(
-            "limit_samples", most, limit, f"a part of the leaderboard's instances: {facts.asked} were asked"
-        )
+        part = f"a part of the leaderboard's instances: {facts.asked} were asked"
+        yield Deviation("limit_samples", most, limit, part)
     if failed := facts.instances.failed:
         zero = facts.plan.evaluation.run.config.params.extra.on_failure == "zero"
         yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
@@ -225,11 +220,12 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
     judges = facts.plan.judges
     if not judges:
         return
-    expected = [_short(deployment) for deployment in names.DEFAULT_JURY.values()]
+    expected = [deployment.rpartition("/")[2] for deployment in names.DEFAULT_JURY.values()]
     asked = {judge.role: facts.provenance.endpoints.get(judge.role) for judge in judges}
-    models = [_models_of(judge, asked[judge.role]) for judge in judges]
+    # of each judge what was asked for, and what its answers state
+    models = [(judge.model_id, one.main_model if (one := asked[judge.role]) else judge.model_id) for judge in judges]
     if len(models) != len(expected) or not all(_has(model, models) for model in expected):
-        stated = _listed(names_of[-1] for names_of in models)
+        stated = _listed(stated for _, stated in models)
         yield Deviation("judges", _listed(expected), stated, "another jury rates by another standard")
     for judge in judges:
         endpoint = asked[judge.role]
@@ -241,13 +237,8 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
                 yield Deviation(f"judge {judge.role}: {name}", value, _one(here), "its ratings may be others")
 
 
-def _models_of(judge: EndpointPlan, asked: AskedEndpoint | None) -> tuple[str, ...]:
-    """What was asked for, and what its answers state."""
-    return (judge.model_id,) if asked is None else (judge.model_id, asked.main_model)
-
-
-def _has(model: str, juries: Sequence[tuple[str, ...]]) -> bool:
-    return any(all(same_model(model, name) for name in names_of) for names_of in juries)
+def _has(model: str, jury: Sequence[tuple[str, str]]) -> bool:
+    return any(same_model(model, asked) and same_model(model, stated) for asked, stated in jury)
 
 
 def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:

@@ -242,7 +242,7 @@ def ehr_sql_same_rows(case: Case) -> float | None:
         return None
     if annotation.get("query_error") is not None:
         return 0.0
-    return float(_rows(annotation.get("predicted_result", [])) == _rows(gold))
+    return float(set(map(tuple, annotation.get("predicted_result", []))) == set(map(tuple, gold)))
 
 
 def ehr_sql_precision(case: Case) -> float | None:
@@ -262,10 +262,6 @@ def _holds_a_query(case: Case) -> bool:
 
 def _can_be_answered(case: Case) -> bool:
     return not case.extra.get("is_impossible") and bool(case.gold.strip())
-
-
-def _rows(rows: Iterable[Sequence[Any]]) -> set[tuple[Any, ...]]:
-    return {tuple(row) for row in rows}
 
 
 def first_of_repeated() -> Rule:
@@ -312,51 +308,52 @@ class Corrections(Part):
     raised: dict[str, list[Exception]] = field(default_factory=lambda: defaultdict(list))
     """By erratum: what its rule raised on answers that it cannot read; they do not count in the corrected value."""
 
+    def __post_init__(self) -> None:
+        self._by_label: dict[str, list[Erratum]] = defaultdict(list)
+        for erratum in self.errata:
+            self._by_label[erratum.label].append(erratum)
+
     @classmethod
-    def of(cls, plan: Plan, metrics: Sequence[MetricValues]) -> Corrections:
+    def of(cls, plan: Plan, metrics: Iterable[MetricValues]) -> Corrections:
         """Those whose metric HELM computed."""
         known = load_errata()
-        helm = {metric.label: metric for metric in metrics}
         about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments)
+        wrong = {erratum.metric for erratum in about}
+        helm = {metric.label: metric for metric in (metrics if wrong else ()) if metric.label in wrong}
         errata = [erratum for erratum in about if erratum.metric in helm]
         return cls(known.version, errata, {erratum.id: rule_of(erratum) for erratum in errata}, helm)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request and its answer."""
         self.add_answer(key, state, None if has_failed(state) else text_of(state))
 
     def complete(self, draft: Draft) -> None:
-        """Add the corrected metrics."""
         draft.metrics += self.metrics()
 
     def add_answer(self, key: InstanceKey, state: output.RequestState, answer: str | None) -> None:
         """One instance. `answer` is None where the request failed."""
         if not self.errata:
             return
-        case = _case(state, answer or "")
+        gold, choices = gold_and_choices(state.instance)
+        extra, annotations = state.instance.extra_data or {}, state.annotations or {}
+        prompt, name = state.instance.input.text, state.instance.id
+        case = Case(prompt, answer or "", gold, None, extra, annotations, name, choices)
         if answer is None:
             self.unanswered.append((key, case))
         else:
             self._take(key, case, answered=True)
 
     def _take(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
-        for label, errata in self._by_label().items():
+        for label, errata in self._by_label.items():
             helm = self.helm[str(errata[0].metric)].values.get(key)
-            if helm is None:
-                continue
-            value = self._value(errata, replace(case, helm=helm))
+            value = None if helm is None else self._value(errata, replace(case, helm=helm))
             if value is not None:
                 self.values[label][key] = value if answered else 0.0
 
-    def _by_label(self) -> dict[str, list[Erratum]]:
-        """Several errata may be about one metric: each rule begins with what the one before has made of the value."""
-        found: dict[str, list[Erratum]] = {}
-        for erratum in self.errata:
-            found.setdefault(erratum.label, []).append(erratum)
-        return found
-
     def _value(self, errata: Sequence[Erratum], case: Case) -> float | None:
-        """None: the instance does not count, which is counted here."""
+        """Of several errata about one metric each rule begins with what the one before has made of the value.
+
+        None: the instance does not count, which is counted here.
+        """
         value = case.helm
         for erratum in errata:
             try:
@@ -379,7 +376,7 @@ class Corrections(Part):
             raised, values = self.raised[erratum.id], self.values[erratum.label]
             if len(raised) > max(1, len(values) // _ONE_IN):  # the rule's fault, not the answers'
                 raise raised[0]
-        helms = {label: self.helm[str(errata[0].metric)] for label, errata in self._by_label().items()}
+        helms = {label: self.helm[str(errata[0].metric)] for label, errata in self._by_label.items()}
         return [
             MetricValues(
                 label, label, None, merged=True, scale=helm.scale,
@@ -390,26 +387,11 @@ class Corrections(Part):
         ]  # fmt: skip
 
     def notes(self) -> list[str]:
-        return [
-            f"{erratum.label} (errata {', '.join(filter(None, (str(self.version), erratum.id, erratum.upstream)))}):"
-            f" {erratum.defect}. Corrected: {erratum.corrected}{self._how_many_less(erratum)}"
-            for erratum in self.errata
-        ]
-
-    def _how_many_less(self, erratum: Erratum) -> str:
-        count = self.left_out[erratum.id] + len(self.raised[erratum.id])
-        return f"; {count} {'instance does' if count == 1 else 'instances do'} not count in it" if count else ""
-
-
-def _case(state: output.RequestState, answer: str) -> Case:
-    gold, choices = gold_and_choices(state.instance)
-    return Case(
-        prompt=state.instance.input.text,
-        completion=answer,
-        gold=gold,
-        helm=None,
-        extra=state.instance.extra_data or {},
-        annotations=state.annotations or {},
-        instance=state.instance.id,
-        choices=choices,
-    )
+        found = []
+        for one in self.errata:
+            which = ", ".join(filter(None, (str(self.version), one.id, one.upstream)))
+            note = f"{one.label} (errata {which}): {one.defect}. Corrected: {one.corrected}"
+            if count := self.left_out[one.id] + len(self.raised[one.id]):
+                note += f"; {count} {'instance does' if count == 1 else 'instances do'} not count in it"
+            found.append(note)
+        return found

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
-from typing import cast
+from typing import NamedTuple
 
 from eval_factory.core import formats
 from eval_factory.core.jury_form import HELMS_FORM
@@ -35,50 +36,39 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_scores import known_floors
 
-
-class SharedKeys:
-    """The questions that a column has values of, and where each stands in it."""
-
-    def __init__(self, keys: Sequence[InstanceKey | None]) -> None:
-        """`keys`: of each place in a column; None: of a question that does not count."""
-        self.places = {key: place for place, key in enumerate(keys) if key is not None}
-
-    def column(self, values: Sequence[float | None]) -> Mapping[InstanceKey, float]:
-        """The values that are there, by their questions. `values`: as many as there are keys."""
-        if any(values[place] is None for place in self.places.values()):
-            return {key: float(value) for key, at in self.places.items() if (value := values[at]) is not None}
-        return _Column(self.places, values)
-
-
-class _Column(Mapping[InstanceKey, float]):
-    """Values are kept as they were read: nearly all are 0 or 1, the same two objects."""
-
-    def __init__(self, places: Mapping[InstanceKey, int], values: Sequence[float | None]) -> None:
-        self._places, self._values = places, values
-
-    def __getitem__(self, key: InstanceKey) -> float:
-        return float(self._values[self._places[key]] or 0.0)
-
-    def __iter__(self) -> Iterator[InstanceKey]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
 MISSING_FLOORS = "floors are missing for "
 LATE = "corrected and lenient scores"
-NOT_WHOLE = "floors are not whole: "
+INCOMPLETE_FLOORS = "floors are not whole: "
 
 
-@dataclass
 class _Strategy:
     """One way to answer, with its values of HELM's metrics, and what the rules make of them."""
 
-    scored: StrategyScores
-    metrics: list[MetricValues]
-    corrections: Corrections
-    lenient: dict[InstanceKey, float] = field(default_factory=dict)
+    def __init__(
+        self, plan: Plan, trivial: TrivialScores, scored: StrategyScores, of_run: Sequence[MetricValues]
+    ) -> None:
+        if any(len(column) != len(trivial.questions) for column in scored.values.values()):
+            raise ValueError("a column without a value for each question")
+        self.scored, self._questions, self._of_run = scored, trivial.questions, of_run
+        self._corrections = Corrections.of(plan, self.metrics())
+        self._lenient: dict[InstanceKey, float] = {}
+
+    def metrics(self) -> Iterator[MetricValues]:
+        """With the labels that the run's own metrics have; of instances that were not perturbed.
+
+        Made each time: the columns of all strategies together would fill the memory.
+        """
+        for metric in self._of_run:
+            column = self.scored.values.get(metric.name)
+            if column is None or metric.perturbation is not None:
+                continue
+            values: dict[InstanceKey, float] = {
+                (id_, trial, None): float(value)
+                for (id_, trial, split), value in zip(self._questions, column, strict=True)
+                if value is not None and split == metric.split
+            }
+            if values:
+                yield replace(metric, helm_mean=None, merged=True, values=values, counts={}, parts={}, clusters=None)
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState, form: AnswerForm | None) -> None:
         answer = self.scored.answer_to(number)  # None: any, each as likely; only HELM's values of it are known
@@ -86,15 +76,22 @@ class _Strategy:
             known = (state.annotations or {}).get("ehr_sql", {})
             annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
             state = state.model_copy(update={"annotations": annotations})
-        self.corrections.add_answer(key, state, answer or "")
+        self._corrections.add_answer(key, state, answer or "")
         labels = form.labels(state) if form is not None else {}
         if form is not None and labels:  # nothing and a refusal name no option
             likely = [answer] if answer is not None else list(labels)
-            self.lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
+            self._lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
 
     def derived(self) -> list[MetricValues]:
         """Raises what a rule raises."""
-        return [*self.corrections.metrics(), *(lenient_metrics(self.metrics, self.lenient) if self.lenient else ())]
+        lenient = lenient_metrics(self.metrics(), self._lenient) if self._lenient else []
+        return [*self._corrections.metrics(), *lenient]
+
+
+class _OfStrategy(NamedTuple):
+    metric: str
+    mean: float
+    instances: int
 
 
 class FloorScores(Part):
@@ -112,8 +109,8 @@ class FloorScores(Part):
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None,
-        clock: Clock = time.thread_time,
-    ) -> FloorScores:  # fmt: skip
+        clock: Clock = time.thread_time
+) -> FloorScores:  # fmt: skip
         """`metrics`: HELM's own. `form`: of the answers, where they have one."""
         trivial = read_trivial_scores(plan.rundir.helm)
         if trivial is None or trivial.run != run.run_spec.name:
@@ -122,12 +119,7 @@ class FloorScores(Part):
         made = cls(trivial, [], form, limit)
         try:
             with limit:
-                questions = _questions(trivial)
-                for scored in trivial.strategies:
-                    if any(len(column) != len(trivial.questions) for column in scored.values.values()):
-                        raise ValueError("a column without a value for each question")
-                    values = list(_metrics_of(scored, metrics, questions))
-                    made._strategies.append(_Strategy(scored, values, Corrections.of(plan, values)))
+                made._strategies += [_Strategy(plan, trivial, scored, metrics) for scored in trivial.strategies]
         except ValueError as error:
             made._failed = error
         return made
@@ -167,12 +159,14 @@ class FloorScores(Part):
             label: Floor(EMPTY_NAME, lowest, count, {EMPTY_NAME: lowest}, assumed=True) for label, count in jury.items()
         }
         if self._trivial is not None and self._trivial.known:
-            return _of_table(self._trivial.data_sha256) | of_jury
-        columns: dict[str, dict[str, MetricValues]] = {}
+            known = known_floors(self._trivial.data_sha256)
+            return (dict(known.floors) if known is not None else {}) | of_jury
+        found: dict[str, dict[str, _OfStrategy]] = {}
         for strategy in self._strategies:
-            for metric in (*strategy.metrics, *self._derived(strategy)):
-                columns.setdefault(metric.label, {})[strategy.scored.name] = metric
-        return {label: self._floor(by_name) for label, by_name in columns.items()} | of_jury
+            for metric in chain(strategy.metrics(), self._derived(strategy)):
+                mean = _OfStrategy(metric.name, helm_mean(metric.values), len(metric.values))
+                found.setdefault(metric.label, {})[strategy.scored.name] = mean
+        return {label: self._floor(by_name) for label, by_name in found.items()} | of_jury
 
     def _derived(self, strategy: _Strategy) -> list[MetricValues]:
         """Nothing where the rules were not applied to every instance."""
@@ -184,12 +178,12 @@ class FloorScores(Part):
             self._failed = error
             return []
 
-    def _floor(self, by_name: Mapping[str, MetricValues]) -> Floor:
-        lower = self._trivial is not None and next(iter(by_name.values())).name in self._trivial.lower_is_better
-        answers = {name: helm_mean(metric.values) for name, metric in by_name.items()}
+    def _floor(self, by_strategy: Mapping[str, _OfStrategy]) -> Floor:
+        lower = self._trivial is not None and next(iter(by_strategy.values())).metric in self._trivial.lower_is_better
+        answers = {name: one.mean for name, one in by_strategy.items()}
         plainest = sorted(answers, key=MAJORITY_NAME.__eq__)  # of equals, `always A` says more than `majority`
         best = (min if lower else max)(plainest, key=answers.__getitem__)
-        return Floor(best, answers[best], len(by_name[best].values), answers, lower_is_better=lower)
+        return Floor(best, answers[best], by_strategy[best].instances, answers, lower_is_better=lower)
 
     def notes(self) -> Iterator[Note]:
         """What is missing from the floors. Call it after `floors`."""
@@ -198,46 +192,11 @@ class FloorScores(Part):
             yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
         if self._failed is not None:
             kind = type(self._failed).__name__
-            yield Note(Importance.BACKGROUND, f"{NOT_WHOLE}{kind} while trivial answers were scored")
+            yield Note(Importance.BACKGROUND, f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored")
         late = [*(trivial.left_out if trivial is not None else ()), *([LATE] if self._late else ())]
         if late:
-            yield Note(
-                Importance.BACKGROUND,
-                f"{MISSING_FLOORS}{', '.join(late)}: a tenth of the run's time was not enough to compute them",
-            )
-
-
-def _metrics_of(
-    scored: StrategyScores, metrics: Sequence[MetricValues], questions: Mapping[str | None, SharedKeys]
-) -> Iterator[MetricValues]:
-    """With the labels that the run's own metrics have; of instances that were not perturbed.
-
-    Args:
-        questions: by their split.
-    """
-    for metric in metrics:
-        column = scored.values.get(metric.name)
-        if column is None or metric.perturbation is not None or metric.split not in questions:
-            continue
-        values = questions[metric.split].column(column)
-        if values:
-            yield MetricValues(
-                metric.label, metric.name, None, merged=True, scale=metric.scale,
-                values=cast("dict[InstanceKey, float]", values),  # nobody changes them
-                split=metric.split,
-            )  # fmt: skip
-
-
-def _questions(trivial: TrivialScores) -> dict[str | None, SharedKeys]:
-    """By their split."""
-    keys = [((id_, number, None), split) for id_, number, split in trivial.questions]
-    splits = dict.fromkeys(split for _, split in keys)
-    return {one: SharedKeys([key if split == one else None for key, split in keys]) for one in splits}
-
-
-def _of_table(data_sha256: str) -> dict[str, Floor]:
-    known = known_floors(data_sha256)
-    return {} if known is None else dict(known.floors)
+            why = "a tenth of the run's time was not enough to compute them"
+            yield Note(Importance.BACKGROUND, f"{MISSING_FLOORS}{', '.join(late)}: {why}")
 
 
 def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:
@@ -257,11 +216,11 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
     if main in scores and main in floors and floors[main].assumed:
-        yield Note(
-            Importance.BACKGROUND,
-            f"the floor of {main}, {floors[main].value:g}, is assumed: it is the mark of an answer with nothing in it."
-            " No judge was asked what a text gets that fits every question",
+        assumed = (
+            f"the floor of {main}, {floors[main].value:g}, is assumed: it is the mark of an answer with nothing in it"
         )
+        not_asked = "No judge was asked what a text gets that fits every question"
+        yield Note(Importance.BACKGROUND, f"{assumed}. {not_asked}")
 
 
 def _is_above(score: Score, floor: Floor) -> bool:

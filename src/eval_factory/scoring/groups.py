@@ -48,15 +48,15 @@ def _welch(values: Sequence[float], others: Sequence[float]) -> float | None:
     if total == 0:
         return None
     parts = (error**2 / (len(side) - 1) for error, side in zip(errors, (values, others), strict=True))
-    return _two_sided(_difference(values, others) / math.sqrt(total), total**2 / math.fsum(parts))
+    return _two_sided(values, others, total, total**2 / math.fsum(parts))
 
 
 def _clustered(group: _Sample, rest: _Sample) -> float | None:
     """A source may be on both sides: what it adds to either mean is added up before it is squared."""
     influence: dict[Hashable, float] = defaultdict(float)
     clusters = []
-    for sign, (values, given) in ((1, group), (-1, rest)):
-        labels = list(given) if given is not None else [(sign, number) for number in range(len(values))]
+    for sign, (values, sources) in ((1, group), (-1, rest)):
+        labels = list(sources) if sources is not None else [(sign, number) for number in range(len(values))]
         mean = statistics.fmean(values)
         for value, label in zip(values, labels, strict=True):
             influence[label] += sign * (value - mean) / len(values)
@@ -65,20 +65,18 @@ def _clustered(group: _Sample, rest: _Sample) -> float | None:
     variance = number / (number - 1) * math.fsum(one * one for one in influence.values()) if number > 1 else 0.0
     if variance == 0 or degrees < 1:
         return None
-    return _two_sided(_difference(group[0], rest[0]) / math.sqrt(variance), degrees)
+    return _two_sided(group[0], rest[0], variance, degrees)
 
 
-def _difference(values: Sequence[float], others: Sequence[float]) -> float:
-    return statistics.fmean(values) - statistics.fmean(others)
-
-
-def _two_sided(statistic: float, degrees: float) -> float:
+def _two_sided(values: Sequence[float], others: Sequence[float], variance: float, degrees: float) -> float:
+    """Student's t of the difference of two means."""
     from scipy import special  # imported here: see scoring/intervals.py
 
+    statistic = (statistics.fmean(values) - statistics.fmean(others)) / math.sqrt(variance)
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-_MOST_GROUPS = 60
+_MAX_GROUPS = 60
 SMALLEST_GROUP = 10
 """Instances below which a group is not shown: its score would say next to nothing."""
 
@@ -94,12 +92,9 @@ class Groups:
 
     def notes(self) -> Iterator[Note]:
         for name, sizes in self.hidden.items():
-            groups = "1 group holds" if len(sizes) == 1 else f"{len(sizes)} groups hold"
-            hidden = (
-                f"by {name}: {groups} fewer than {SMALLEST_GROUP} instances ({sum(sizes)} in all) and"
-                f" {'is' if len(sizes) == 1 else 'are'} not shown; results.jsonl has them"
-            )
-            yield Note(Importance.BACKGROUND, hidden)
+            groups, are = ("1 group holds", "is") if len(sizes) == 1 else (f"{len(sizes)} groups hold", "are")
+            hidden = f"by {name}: {groups} fewer than {SMALLEST_GROUP} instances ({sum(sizes)} in all)"
+            yield Note(Importance.BACKGROUND, f"{hidden} and {are} not shown; results.jsonl has them")
 
 
 def scores_by_group(
@@ -118,7 +113,7 @@ def scores_by_group(
     Args:
         members: field -> value -> instances.
         missing: instances without a value that counts.
-        failed_as_zero: whether they count as 0, as in the score of the whole.
+        failed_as_zero: whether they count as 0, as in the score of all instances.
         beside: the corrected values of `metric`, where there are any: a group that HELM scores wrongly looks like a
             finding without them.
     """
@@ -126,7 +121,7 @@ def scores_by_group(
     hidden = {}
     for name, by_value in sorted(members.items()):
         found = _scores_by_value(metric, by_value, missing, failed_as_zero=failed_as_zero)
-        if not 2 <= len(found) <= min(_MOST_GROUPS, len(metric.values) // 2):
+        if not 2 <= len(found) <= min(_MAX_GROUPS, len(metric.values) // 2):
             continue
         shown = [value for value, score in found.items() if score.stats.count >= SMALLEST_GROUP]
         if len(shown) < len(found):
@@ -152,13 +147,11 @@ def _scores_by_value(
     values_that_count = with_missing_counted(
         metric.values, missing & metric.values.keys(), failed_as_zero=failed_as_zero
     )
-    values = {
-        value: {key: values_that_count[key] for key in keys if key in values_that_count}
-        for value, keys in sorted(by_value.items())
-    }
-    values = {value: kept for value, kept in values.items() if kept}
-    scores = {value: mean_score(metric, kept) for value, kept in values.items()}
-    return _tested(metric, scores, values)
+    values = {}
+    for value, keys in sorted(by_value.items()):
+        if counted := {key: values_that_count[key] for key in keys if key in values_that_count}:
+            values[value] = counted
+    return _tested(metric, {value: mean_score(metric, counted) for value, counted in values.items()}, values)
 
 
 def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[str, _Values]) -> dict[str, Score]:
@@ -177,5 +170,5 @@ def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[s
 
 def _p_value(metric: MetricValues, group: str, values: Mapping[str, _Values]) -> float | None:
     """An instance that is in several groups is no part of the rest of any of them."""
-    rest = {key: one for kept in values.values() for key, one in kept.items() if key not in values[group]}
+    rest = {key: one for counted in values.values() for key, one in counted.items() if key not in values[group]}
     return p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))

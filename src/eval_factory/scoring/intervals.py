@@ -19,6 +19,8 @@ from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
 EACH_SIDE = (1 - CONFIDENCE) / 2
+Ends = tuple[float, float]
+"""The least and the greatest: of a scale, or of an interval."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,6 @@ class ClusteredMean:
     where all values are equal."""
 
 
-def normal_quantile() -> float:
-    return statistics.NormalDist().inv_cdf(1 - EACH_SIDE)
-
-
 @lru_cache(maxsize=4096)
 def t_quantile(degrees: float) -> float:
     """The 0.975 quantile of Student's t distribution; degrees need not be whole."""
@@ -58,7 +56,7 @@ def t_quantile(degrees: float) -> float:
     return float(special.stdtrit(degrees, 1 - EACH_SIDE))
 
 
-def wilson(share: float, count: float, quantile: float | None = None) -> tuple[float, float]:
+def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
     Args:
@@ -66,7 +64,7 @@ def wilson(share: float, count: float, quantile: float | None = None) -> tuple[f
         count: how many values it is of; the effective number where they are clustered, which need not be whole.
         quantile: in place of the normal distribution's.
     """
-    z = normal_quantile() if quantile is None else quantile
+    z = statistics.NormalDist().inv_cdf(1 - EACH_SIDE) if quantile is None else quantile
     spread = z * z / count
     middle = (share + spread / 2) / (1 + spread)
     half = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
@@ -111,7 +109,7 @@ def _totals(values: Sequence[float], clusters: Sequence[Hashable], mean: float) 
 
 def end_weight(clusters: Sequence[Hashable]) -> float:
     """How many values a pseudo-cluster has: half of a cluster where all are of one size, as Jeffreys' prior adds half a
-    success and half a failure, and up to a whole effective cluster where few are large.
+    success and half a failure, and up to a full effective cluster where few are large.
 
     Where a few clusters hold all that differ, the sample alone says far too little: one pseudo-cluster stands at each
     end of the scale. benchmarks/interval_coverage.py shows what that does.
@@ -120,11 +118,11 @@ def end_weight(clusters: Sequence[Hashable]) -> float:
 
 
 def mean_end_weight(clusters: Sequence[Hashable]) -> float:
-    """The same of values other than 0/1: at least as many as a cluster has in the mean."""
+    """`end_weight` of values other than 0/1: at least as many as a cluster has in the mean."""
     return max(len(clusters) / len(set(clusters)), end_weight(clusters))
 
 
-def design_effect(values: Sequence[float], scale: tuple[float, float], clusters: Sequence[Hashable]) -> float:
+def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable]) -> float:
     """Of clustered values on a scale, with a pseudo-cluster at each end; at least 1."""
     (low, high), size = scale, end_weight(clusters)
     total = len(values) + 2 * size
@@ -136,7 +134,7 @@ def design_effect(values: Sequence[float], scale: tuple[float, float], clusters:
     return max(1.0, variance * total * (total - 1) / squares)
 
 
-def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
+def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends | None:
     """The Wilson interval of clustered 0/1 values, on their effective number; None of fewer than two clusters.
 
     The effective number is count / design effect, and no more than count; t with the effective number of clusters less
@@ -151,7 +149,7 @@ def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> t
     return wilson(statistics.fmean(values), count, t_quantile(effective - 1))
 
 
-def cluster_robust(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[float, float] | None:
+def cluster_robust(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends | None:
     """Student's t interval with the cluster-robust variance and the effective number of clusters less one as its
     degrees of freedom.
 
@@ -170,16 +168,14 @@ def variance_of(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def student_t(values: Sequence[float]) -> tuple[float, float]:
+def student_t(values: Sequence[float]) -> Ends:
     """Student's t interval of the mean of two values or more."""
     mean = statistics.fmean(values)
     half = t_quantile(len(values) - 1) * math.sqrt(variance_of(values) / len(values))
     return mean - half, mean + half
 
 
-def on_a_scale(
-    values: Sequence[float], scale: tuple[float, float], clusters: Sequence[Hashable] | None = None
-) -> tuple[float, float] | None:
+def on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable] | None = None) -> Ends | None:
     """Student's t interval of a mean on a scale with ends, from the values and one pseudo-value at each end.
 
     Where nearly all values stand at one end, the few that do not are often in no sample, and its spread says too
@@ -221,7 +217,7 @@ def _sum_of_squares(values: Iterable[float]) -> float:
     return math.fsum(value * value for value in values)
 
 
-def of_equal_values(value: float, count: float, scale: tuple[float, float]) -> tuple[float, float]:
+def of_equal_values(value: float, count: float, scale: Ends) -> Ends:
     """What can be said of the mean where all values are equal: how many other values there can be at most.
 
     With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
@@ -250,7 +246,7 @@ are in no smaller sample."""
 def describe(
     values: Sequence[float],
     mean: float | None = None,
-    scale: tuple[float, float] | None = None,
+    scale: Ends | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
 ) -> Stats:
@@ -289,7 +285,7 @@ def describe(
 def interval_of_mean(
     values: Sequence[float],
     mean: float | None = None,
-    scale: tuple[float, float] | None = None,
+    scale: Ends | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
 ) -> Interval:
@@ -331,9 +327,7 @@ def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashabl
     return clusters is not None and len(set(clusters)) < len(clusters)
 
 
-def _ends_of(
-    values: Sequence[float], scale: tuple[float, float] | None, lowest: Sequence[float] | None
-) -> tuple[float, float] | None:
+def _ends_of(values: Sequence[float], scale: Ends | None, lowest: Sequence[float] | None) -> Ends | None:
     """Of the scale; None where values leave it."""
     low, high = scale or PROPORTION
     if lowest is not None and min(lowest) < low:
@@ -341,12 +335,7 @@ def _ends_of(
     return (low, high) if low <= min(values) and max(values) <= high else None
 
 
-def _interval(
-    ends: tuple[float, float] | None,
-    method: str,
-    moved: float = 0.0,
-    scale: tuple[float, float] = (-math.inf, math.inf),
-) -> Interval:
+def _interval(ends: Ends | None, method: str, moved: float = 0.0, scale: Ends = (-math.inf, math.inf)) -> Interval:
     """`moved`: how far the mean that is reported lies from that of the values."""
     if ends is None:
         return NO_INTERVAL
@@ -373,13 +362,12 @@ def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> li
     Args:
         unknown_count: whether those that are None, and stay so, count among them all the same.
     """
-    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
+    known = sorted((value, at) for at, value in enumerate(p_values) if value is not None)
     number = len(p_values) if unknown_count else len(known)
     corrected: list[float | None] = [None] * len(p_values)
     least = 0.0
-    for rank, (value, place) in enumerate(known):
-        least = max(least, min(1.0, (number - rank) * value))
-        corrected[place] = least
+    for rank, (value, at) in enumerate(known):
+        corrected[at] = least = max(least, min(1.0, (number - rank) * value))
     return corrected
 
 
@@ -403,7 +391,7 @@ def bca_of_ratio(
 
     So are precision and recall made of counts, and every metric of HELM's that counts some instances more than once.
     The resampling is `scipy.stats.bootstrap`'s, and its seed is fixed: the same values give the same interval. Clusters
-    are drawn whole.
+    are drawn uncut.
 
     Args:
         numerators, denominators: of each instance.
@@ -411,32 +399,19 @@ def bca_of_ratio(
 
     Nothing where there are fewer than five instances or effective clusters, and where all resamples are equal.
     """
-    units = _by_cluster(numerators, denominators, clusters)
-    if (len(units) if clusters is None else effective_clusters(clusters)) < FEWEST:
+    clusters_of = range(len(numerators)) if clusters is None else clusters
+    sums: dict[Hashable, Ends] = defaultdict(lambda: (0.0, 0.0))
+    for above, below, cluster in zip(numerators, denominators, clusters_of, strict=True):
+        sums[cluster] = sums[cluster][0] + above, sums[cluster][1] + below
+    if effective_clusters(clusters_of) < FEWEST or len({above / below for above, below in sums.values() if below}) < 2:
         return NO_INTERVAL
-    above, below = zip(*units, strict=True)
-    ratios = {one / other for one, other in units if other}
-    if len(ratios) < 2:
-        return NO_INTERVAL
-    low, high = _bca(above, below)
+    low, high = _bca(*zip(*sums.values(), strict=True))
     if not (math.isfinite(low) and math.isfinite(high)):
         return NO_INTERVAL
-    return Interval(low, high, BCA if clusters is None else f"{BCA}-clustered")
+    return Interval(low, high, BCA if clusters is None else f"{BCA}{CLUSTERED}")
 
 
-def _by_cluster(
-    numerators: Sequence[float], denominators: Sequence[float], clusters: Sequence[Hashable] | None
-) -> list[tuple[float, float]]:
-    if clusters is None:
-        return list(zip(numerators, denominators, strict=True))
-    sums: dict[Hashable, tuple[float, float]] = {}
-    for above, below, cluster in zip(numerators, denominators, clusters, strict=True):
-        known = sums.get(cluster, (0.0, 0.0))
-        sums[cluster] = known[0] + above, known[1] + below
-    return list(sums.values())
-
-
-def _bca(above: Sequence[float], below: Sequence[float]) -> tuple[float, float]:
+def _bca(above: Sequence[float], below: Sequence[float]) -> Ends:
     import numpy as np  # imported here: few scores are no mean, and SciPy's statistics take half a second
     from scipy import stats
 

@@ -17,12 +17,13 @@ from eval_factory.helm.judge_output import injection_signs, says_nothing
 from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
+from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, is_judged, mean_score
-from eval_factory.scoring.stated_models import same_family
 from eval_factory.scoring.tally import Tally
+from eval_factory.scoring.words import same_family
 
 BEYOND_BELIEF, _ENOUGH_TO_TELL = 0.98, 20
 """Krippendorff's alpha, and answers that two judges or more rated."""
@@ -39,7 +40,8 @@ class Jury(Part):
 
     def __init__(self, plan: Plan, run: output.HelmRun, tally: Tally) -> None:
         self._plan, self._of_run, self._tally = plan, run.jury, tally
-        self.names = judge_names(plan, run.jury)
+        roles, jury = roles_by_deployment(plan.judges), {} if run.jury is None else run.jury.judges
+        self.names = {roles.get(deployment, name): name for name, deployment in jury.items()}
         """Judge's role -> its name in HELM's annotations."""
         self._asked, self._scored = dict.fromkeys(self.names, 0), dict.fromkeys(self.names, 0)
 
@@ -48,21 +50,20 @@ class Jury(Part):
         if self._of_run is None or has_failed(state):
             return
         tally, text = self._tally, text_of(state)
-        empty = says_nothing(text)
+        empty, rated = says_nothing(text), False
         tally.injected += bool(injection_signs(text))
         tally.ratings.lengths[key] = len(text)
-        heard = False
         for judge, name in self.names.items():
             ratings = output.ratings_of(state.annotations, self._of_run, name)
             self._asked[judge] += not empty
             self._scored[judge] += bool(ratings)
+            rated = rated or bool(ratings)
+            tally.ratings.add(judge, key, ratings)
             if not ratings and not empty:
                 tally.causes.add(judge, output.reason_of(state.annotations, self._of_run, name))
-            heard = heard or bool(ratings)
-            tally.ratings.add(judge, key, ratings)
         if empty:
             tally.ratings.rate_lowest(key)
-        elif not heard:  # HELM gives such an instance its default
+        elif not rated:  # HELM gives such an instance its default
             tally.unjudged.add(key)
 
     def complete(self, draft: Draft) -> None:
@@ -83,7 +84,7 @@ class Jury(Part):
             if judge in by_judge:  # a judge that failed at first is not the last one of the report
                 by_judge[judge] = by_judge.pop(judge)
 
-    def hold(self, draft: Draft) -> None:
+    def judgements(self, draft: Draft) -> None:
         """How many judgements came, and whether a judge left too many out."""
         tally, most = draft.tally, draft.plan.evaluation.run.config.params.extra.max_judge_failures
         judged = [one for one in draft.metrics if is_judged(one, draft.jury_metric)]
@@ -92,17 +93,11 @@ class Jury(Part):
         if draft.main_values in judged or any(one.label in draft.scores for one in judged):
             draft.not_reportable += judges_that_failed(tally.judges, most)
 
-    def tell(self, draft: Draft) -> None:
+    def report(self, draft: Draft) -> None:
         """The report of the ratings."""
         if self._of_run is not None:
             draft.jury = draft.tally.ratings.report()
             draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
-
-
-def judge_names(plan: Plan, jury: output.JuryNames | None) -> dict[str, str]:
-    """Judge's role -> its name in HELM's annotations."""
-    roles = roles_by_deployment(plan.judges)
-    return {} if jury is None else {roles.get(deployment, name): name for name, deployment in jury.judges.items()}
 
 
 def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
@@ -119,8 +114,8 @@ def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: T
     found = {}
     for metric in metrics:
         if metric.name == jury_metric and metric.helm_mean is not None and tally.failed | tally.unjudged | tally.silent:
-            whole = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
-            found[f"{metric.label}.helm"] = metric.score(metric.helm_mean, whole)
+            stats = Stats(len(metric.values), metric.helm_mean, None, None, None, None, None)
+            found[f"{metric.label}.helm"] = metric.score(metric.helm_mean, stats)
     return found
 
 
@@ -137,45 +132,38 @@ def missing_judgements(
 def judgements_of(ratings: Ratings, judges: Collection[str], requested: Collection[InstanceKey]) -> Judgements:
     """How many judgements the requests to the model asked for, and how many came."""
     answers = set(requested) - ratings.lowest
-    given = sum(len(answers & ratings.by_judge.get(judge, {}).keys()) for judge in judges)
-    return Judgements(due=len(judges) * len(answers), given=given)
-
-
-def rated_by_all(ratings: Ratings, judges: Collection[str]) -> set[InstanceKey]:
-    """The instances that every judge rated."""
-    rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
-    return set.intersection(*rated) if rated else set()
+    came = sum(len(answers & ratings.by_judge.get(judge, {}).keys()) for judge in judges)
+    return Judgements(due=len(judges) * len(answers), given=came)
 
 
 def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Score | None:
     """The score over the instances that every judge rated, answers with nothing in them among them (their mark needs
     no judge); None where it is the score itself, or no instance has all judgements."""
-    whole = rated_by_all(ratings, judges) & metric.values.keys()
-    kept = {key: value for key, value in metric.values.items() if key in whole | ratings.lowest}
-    return mean_score(metric, kept) if whole and len(kept) < len(metric.values) else None
+    rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
+    by_all = set.intersection(*rated) & metric.values.keys() if rated else set()
+    counted = {key: value for key, value in metric.values.items() if key in by_all | ratings.lowest}
+    return mean_score(metric, counted) if by_all and len(counted) < len(metric.values) else None
 
 
-def bounds_over_judgements(
-    metric: MetricValues, ratings: Ratings, judges: Collection[str]
-) -> tuple[float, float] | None:
+def bounds_over_judgements(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Ends | None:
     """The jury's score if every missing judgement were the lowest mark, and if every one were the highest.
 
     Judges rate the same criteria, so an instance's score is the mean of its judges' means.
     """
     low, high = metric.scale or ratings.form.scale
-    worst, best, known = {}, {}, set()
+    worst, best, known = {}, {}, []
     for key, value in metric.values.items():
         means = ratings.means_of(key)
         missing = 0 if key in ratings.lowest else len(judges) - len(means)
         if not missing:
             worst[key] = best[key] = value
-            known.add(key)
-            continue
-        if any(not low <= mean <= high for mean in means.values()):
+            known.append(value)
+        elif any(not low <= mean <= high for mean in means.values()):
             return None  # of an earlier version, which took ratings beyond the scale
-        total = sum(means.values())
-        worst[key], best[key] = (total + missing * low) / len(judges), (total + missing * high) / len(judges)
-    if len(known) == len(metric.values) or any(not low <= metric.values[key] <= high for key in known):
+        else:
+            total = sum(means.values())
+            worst[key], best[key] = (total + missing * low) / len(judges), (total + missing * high) / len(judges)
+    if len(known) == len(metric.values) or any(not low <= value <= high for value in known):
         return bounds_of(metric, set())
     return helm_mean(worst), helm_mean(best)
 
@@ -186,22 +174,20 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     judges_of = Counter(instance for rated in ratings.by_judge.values() for instance in rated)
     several = sum(count > 1 for count in judges_of.values())
     if alpha is not None and alpha > BEYOND_BELIEF and several >= _ENOUGH_TO_TELL:
+        coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"
         yield Note(
             Importance.DOUBTFUL,
-            "the judges agree more than different models do (Krippendorff's alpha"
-            f" {formats.coefficient(alpha)} over {several} answers): does one model, or a cache, answer for several of"
-            " them?",
+            f"the judges agree more than different models do ({coefficient}): does one model, or a cache, answer for"
+            " several of them?",
         )
     for judge, found in report.length_correlation.items():
         if found is None or found.count < _ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
             continue
-        yield Note(
-            Importance.DOUBTFUL,
-            f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks: the rank correlation"
-            f" of mark and length is {formats.mean_rating(found.rho)} (95 % interval"
-            f" {formats.mean_rating(found.ci_low)} .. {formats.mean_rating(found.ci_high)}) over {found.count}"
-            " answers. It does not show that the judge read them",
-        )
+        rho, low, high = map(formats.mean_rating, (found.rho, found.ci_low, found.ci_high))
+        better = f"judge {judge} gives {'longer' if found.rho > 0 else 'shorter'} answers better marks"
+        correlation = f"the rank correlation of mark and length is {rho} (95 % interval {low} .. {high})"
+        seen = f"over {found.count} answers. It does not show that the judge read them"
+        yield Note(Importance.DOUBTFUL, f"{better}: {correlation} {seen}")
 
 
 def judges_that_failed(judges: Mapping[str, JudgeCounts], most: float, judged: str = "answers") -> tuple[str, ...]:

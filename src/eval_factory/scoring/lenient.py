@@ -16,15 +16,16 @@ Before that, of JSON its field `answer` is taken, markup is taken out, and so is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.words import alternatives
 
 LENIENT = ".lenient"
 METRIC = "exact_match"
 
-_LABELS, _WITH_TEXT, _TEXTS, _MOST = 0xE000, 0xE080, 0xE100, 0x80
+_LABELS, _WITH_TEXT, _TEXTS, _MAX_OPTIONS = 0xE000, 0xE080, 0xE100, 0x80
 """An option's label becomes the sign with the option's number from the first of these on, its label and text one from
 the second on, its text alone one from the third on. They are Unicode's for private use."""
 _LABEL, _TEXT, _ANY = "[\ue000-\ue0ff]", "[\ue100-\ue1ff]", "[\ue000-\ue1ff]"
@@ -33,31 +34,13 @@ _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _IN_WORD = "0-9A-Za-zÀ-ɏ"
 _END = rf"(?![{_IN_WORD}])"
 
-_OPTION = r"(?:option|choice|letter|opci[oó]n|opção|letra|alternativa|buchstabe|lettre|lettera|选项)"
-_ANSWER = (
-    r"(?:answer|ans|solution|label|output|prediction|verdict|antwort|lösung|respuesta|resposta|réponse|risposta"
-    rf"|{_OPTION}|答案|答え|正解|정답)"
-)
-_IS = rf"(?:(?:is|are|be|ist|lautet|wäre|es|é|est|è){_END}|[是为は:=])"
-_ARE = rf"(?:is|are|was|were|would|could|seems?|ist|sind|es|son|est|sont|é|são){_END}"
-_NOT = r"(?:isn't|aren't|don't|do not|doesn't|does not|cannot|can't)"
-_AND = r"(?:and|or|und|oder|nor|y|o|u|et|ou|e|vs)"
-_REASON = (
-    r"(?:because|since|as|due to|given|based on|which|and|or|but|not|weil|denn|da|und|oder|porque|pues|ya que|y|o|pois"
-    rf"|já que|parce que|car|et|ou|perché){_END}"
-)
-_RIGHT = (
-    r"(?:is|ist|es|est|é) (?:(?:the|la|die|clearly|most) ){0,3}(?:correct[ao]?e?|corret[ao]|right|true|best|answer"
-    r"|richtig|korrekt|juste|bonne|most (?:likely|appropriate))"
-)
-_WRONG = (
-    r"(?:not|wrong|incorrect[ao]?e?s?|false|unlikely|less|inappropriate|contraindicated|excluded|ruled|falsch|fals[ao]"
-    rf"|faux|fausse|nicht|errad[ao]|incorret[ao]){_END}"
-)
-_DOUBT = (
-    r"(?:not|never|nor|neither|unlikely|doubt|if|unless|whether|than|instead of|unlike|rule out|exclude|eliminate|nicht"
-    r"|ob|wenn|\w{2,6}n't)"
-)
+_W = alternatives("option")
+_OPTION = _W["option"]
+_ANSWER = rf"(?:{_W['answer']}|{_OPTION}|{_W['signed_answer']})"
+_IS, _ARE = rf"(?:{_W['is']}{_END}|[是为は:=])", f"{_W['are']}{_END}"
+_NOT, _AND, _REASON = _W["not"], _W["and"], f"{_W['reason']}{_END}"
+_RIGHT = f"(?:is|ist|es|est|é) (?:(?:the|la|die|clearly|most) ){{0,3}}{_W['right']}"
+_WRONG, _DOUBT = f"{_W['wrong']}{_END}", _W["doubt"]
 _OPEN = r"['(\[]{0,3}"
 _JOINED = rf"[ \n]?[,;/&+.)\]:'’]{{0,3}}[ \n]?(?:{_AND} )?(?:(?:maybe|perhaps) )?(?:{_OPTION} )?{_OPEN}"  # noqa: RUF001
 _ONE = rf"(?:{_LABEL}(?!\)? {_ARE})|{_TEXT}(?= ?(?:$|[.!;\n。)]|\(?{_LABEL}|{_JOINED}{_ANY}|,? {_REASON})))"
@@ -102,7 +85,7 @@ _LISTED = re.compile(rf"^\(?({_LABEL})(?! ?{_ARE})|[ (]({_LABEL})[.):] ", re.MUL
 
 
 def answer_field(text: str) -> str:
-    """What the answer's field says, where the text is JSON that has one, whole or cut off; else the text."""
+    """What the answer's field says, where the text is JSON that has one, complete or cut off; else the text."""
     found = [next(filter(None, match), "") for match in _FIELD.findall(text)]
     return "\n".join(found) if found else text
 
@@ -169,15 +152,15 @@ def _labels_of(labels: tuple[str, ...], texts_known: bool) -> re.Pattern[str]:
 def _states(*matches: re.Match[str] | None) -> set[int]:
     """The numbers of the options that these state."""
     stated = "".join("".join(filter(None, match.groups())) for match in matches if match)
-    return {ord(sign) % _MOST for sign in re.findall(_ANY, stated)}
+    return {ord(sign) % _MAX_OPTIONS for sign in re.findall(_ANY, stated)}
 
 
 def _opening(text: str) -> set[int]:
     """Where the options are listed, A and then B, or each in a line, the first of them is no answer."""
     lines = text.split("\n")
     if all(re.fullmatch(_ALONE, line) for line in lines):
-        return {ord(sign) % _MOST for sign in re.findall(_ANY, text)}
-    places = {ord(match[1] or match[2]) % _MOST: match.start() for match in reversed([*_LISTED.finditer(text)])}
+        return {ord(sign) % _MAX_OPTIONS for sign in re.findall(_ANY, text)}
+    places = {ord(match[1] or match[2]) % _MAX_OPTIONS: match.start() for match in reversed([*_LISTED.finditer(text)])}
     listed = sorted(places, key=places.__getitem__)
     in_order = listed[:2] == [0, 1] and text[: places[1]].rstrip()[-1:] != ":"
     is_list = in_order or (len(lines) > 1 and all(map(_LISTED.match, lines)))
@@ -191,7 +174,7 @@ def _last_line(text: str) -> set[int]:
     return _states(_OPENING.match(line)) if before and (label_alone or not _LISTED.search(before)) else set()
 
 
-def lenient_metrics(metrics: Sequence[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
+def lenient_metrics(metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
     """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not perturbed.
 
     Args:

@@ -10,7 +10,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import Instances, TaskResult
 
-LONGEST_NOTE = 2_000
+MAX_NOTE = 2_000
 
 
 class Importance(IntEnum):
@@ -39,7 +39,7 @@ class Notes:
 
     def add(self, importance: Importance, *texts: str) -> None:
         for text in texts:
-            line = one_line(text, LONGEST_NOTE)
+            line = one_line(text, MAX_NOTE)
             self._notes[line] = min(importance, self._notes.get(line, importance))
 
     def extend(self, notes: Iterable[Note]) -> None:

@@ -40,7 +40,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from eval_factory.core import formats
-from eval_factory.scoring.intervals import LEAST_SOURCES, design_effect, effective_clusters, t_quantile, variance_of
+from eval_factory.scoring.intervals import (
+    LEAST_SOURCES,
+    Ends,
+    design_effect,
+    effective_clusters,
+    t_quantile,
+    variance_of,
+)
 
 LEAST_RATED = 20
 """Answers that have to be rated before a score is corrected, where there are as many."""
@@ -99,7 +106,7 @@ class TooFewSourcesError(ValueError):
     """What was rated comes from fewer than two effective sources."""
 
 
-def corrected_mean(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corrected:
+def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     """The mean of what the people would have said of all answers, with its 95 % interval.
 
     Args:
@@ -124,15 +131,15 @@ def corrected_mean(strata: Sequence[Stratum], scale: tuple[float, float]) -> Cor
     if not low <= value <= high:
         power = 0.0
         value = min(high, max(low, _estimate(merged, shares, power, judge_mean)))
-    variance = clustering.answers * _people_variance(merged, shares) / answers + sum(
-        share**2 * one.left * _residual_variance(one, power) / len(one.rated)
-        for one, share in zip(merged, shares, strict=True)
-    )
+    variance = clustering.answers * _people_variance(merged, shares) / answers
+    for one, share in zip(merged, shares, strict=True):
+        residuals = [people - power * judge for people, judge in one.rated]
+        variance += share**2 * one.left * variance_of(residuals) / len(one.rated)
     interval = _interval(value, variance, rated, answers, clustering, scale)
     return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
 
 
-def bias_of_judge(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corrected:
+def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     """The mean of what the judge says more than the people, with its 95 % interval.
 
     Its own scale begins where the people would give the greatest score to the answer that the judge likes least, and
@@ -156,9 +163,7 @@ def bias_of_judge(strata: Sequence[Stratum], scale: tuple[float, float]) -> Corr
     return corrected_mean(apart, (min(judged) - high, max(judged) - low))
 
 
-def _interval(
-    value: float, variance: float, rated: int, answers: int, clustering: _Clustering, scale: tuple[float, float]
-) -> tuple[float, float]:
+def _interval(value: float, variance: float, rated: int, answers: int, clustering: _Clustering, scale: Ends) -> Ends:
     """As the head of this module has it."""
     low, high = scale
     weight = END_WEIGHT * clustering.rated
@@ -183,7 +188,7 @@ class _Clustering(NamedTuple):
     """How many clusters of equal size the rated answers come from."""
 
 
-def _clustering(strata: Sequence[Stratum], scale: tuple[float, float]) -> _Clustering:
+def _clustering(strata: Sequence[Stratum], scale: Ends) -> _Clustering:
     """From the people's scores: a judge who always says the same hides that answers are alike. A source's answers that
     were not rated are taken to be as alike as those that were, so that the design effect grows with their number."""
     sources = [source for one in strata for source in one.sources]
@@ -196,7 +201,7 @@ def _clustering(strata: Sequence[Stratum], scale: tuple[float, float]) -> _Clust
     of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
     sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
     of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(LEAST_SHARING, of_them) - 1)
-    return _Clustering(min(sharing, max(1.0, of_answers)), of_rated, effective)
+    return _Clustering(min(sharing, of_answers), of_rated, effective)
 
 
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
@@ -230,7 +235,7 @@ class Expected:
     mean: float
     """Of the people's scores, as is the standard deviation."""
     stddev: float
-    scale: tuple[float, float]
+    scale: Ends
     design_effect: float = 1.0
     """If all answers were rated."""
     sharing: float = 1.0
@@ -244,8 +249,8 @@ def needed_for(half_width: float, expected: Expected, correlation: float) -> int
         correlation: of the judge's scores with the people's; 0 where nothing is known of it.
     """
     counts = range(min(LEAST_RATED, expected.answers), expected.answers + 1)
-    place = bisect_left(counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation))
-    return counts[place] if place < len(counts) else None
+    at = bisect_left(counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation))
+    return counts[at] if at < len(counts) else None
 
 
 def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
@@ -267,10 +272,6 @@ def _estimate(strata: Sequence[Stratum], shares: Sequence[float], power: float, 
         share * statistics.fmean(people - power * judge for people, judge in one.rated)
         for one, share in zip(strata, shares, strict=True)
     )
-
-
-def _residual_variance(one: Stratum, power: float) -> float:
-    return variance_of([people - power * judge for people, judge in one.rated])
 
 
 def _people_variance(strata: Sequence[Stratum], shares: Sequence[float]) -> float:

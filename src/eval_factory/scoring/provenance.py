@@ -14,6 +14,7 @@ import platform
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cache, lru_cache
@@ -41,11 +42,14 @@ _SEPARATORS = re.compile(r"[-_.]+")
 
 def platform_of_this() -> dict[str, str]:
     """The kind of machine and interpreter; what cannot be found out is left out."""
-    libc = " ".join(part for part in platform.libc_ver() if part)
+    try:
+        distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        distribution = "" if platform.system() == "Linux" else platform.release()
     found = {
         "system": platform.system(),
-        "distribution": _distribution(),
-        "libc": libc,
+        "distribution": distribution,
+        "libc": " ".join(part for part in platform.libc_ver() if part),
         "machine": platform.machine(),
         "implementation": platform.python_implementation(),
     }
@@ -54,14 +58,6 @@ def platform_of_this() -> dict[str, str]:
 
 def python_version() -> str:
     return platform.python_version()
-
-
-def _distribution() -> str:
-    """Of Linux; elsewhere the version of the system."""
-    try:
-        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
-    except OSError:
-        return "" if platform.system() == "Linux" else platform.release()
 
 
 @lru_cache(maxsize=1)
@@ -85,29 +81,21 @@ def framework_sha256() -> str:
 
 
 def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
-    """When a helm-run told its first and its last event, in UTC (ISO 8601); None where it told none.
+    """When a helm-run reported its first and its last event, in UTC (ISO 8601); None where it reported none.
 
     Args:
-        events: logs/events.jsonl, in which other runs stand too.
+        events: logs/events.jsonl, in which other runs stand too, and lines that a kill cut off.
     """
     times = []
     try:
         with events.open(encoding="utf-8") as lines:
             for line in lines:
-                if run_id in line and (told := _told(line)) is not None and told[0] == run_id:
-                    times.append(told[1])
+                with suppress(ValueError, TypeError, KeyError):
+                    if run_id in line and str((event := json.loads(line))["run_id"]) == run_id:
+                        times.append(float(event["time"]))
     except OSError:
         return None, None
     return (utc_of(min(times)), utc_of(max(times))) if times else (None, None)
-
-
-def _told(line: str) -> tuple[str, float] | None:
-    """Run and time of an event; None of a line that a kill cut off."""
-    try:
-        event = json.loads(line)
-        return str(event["run_id"]), float(event["time"])
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def utc_of(seconds: float) -> str | None:
@@ -119,29 +107,21 @@ def utc_of(seconds: float) -> str | None:
 
 
 OF_A_RUN = (
-    names.RUN_SPEC_FILE,
-    names.SCENARIO_FILE,
-    names.SCENARIO_STATE_FILE,
-    names.STATS_FILE,
+    names.RUN_SPEC_FILE, names.SCENARIO_FILE, names.SCENARIO_STATE_FILE, names.STATS_FILE,
     names.PER_INSTANCE_STATS_FILE,
-)
+)  # fmt: skip
 """HELM's own; what `helm-summarize` adds to a run folder later is not read."""
 
 OF_THE_PLUGIN = (
-    names.HUB_DATASETS_FILE,
-    names.PATCHES_FILE,
-    names.LIMITED_RECORDS_FILE,
-    names.CODE_EXECUTION_FILE,
-    names.JUDGE_PROMPTS_FILE,
-    names.TRIVIAL_SCORES_FILE,
-)
+    names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
+    names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE,
+)  # fmt: skip
 
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
-    files = [folder / name for folder in runs for name in OF_A_RUN]
-    files += [rundir.helm / name for name in OF_THE_PLUGIN]
-    files.append(rundir.cache_db)
+    of_runs = [folder / name for folder in runs for name in OF_A_RUN]
+    files = [*of_runs, *(rundir.helm / name for name in OF_THE_PLUGIN), rundir.cache_db]
     return {file.relative_to(rundir.root).as_posix(): sha256_of(file) for file in files if file.is_file()}
 
 
@@ -174,12 +154,13 @@ def provenance_of(
     data = dataset_files(plan, scenario)
     endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
     replaced = about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
+    patches = output.applied_patches(plan.rundir.helm)
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
         helm=_version("crfm-helm"),
         python=python_version(),
-        packages=versions_of_packages(),
+        packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
         dataset_files=data,
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
@@ -188,7 +169,7 @@ def provenance_of(
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
         data_bundle=data_bundle,
         code_execution=_code_execution(plan),
-        patches=_patches(plan),
+        patches=None if patches is None else tuple(patches.of(plan.evaluation.task.helm.run_spec)),
         endpoints=endpoints or {},
         dataset_revisions=revisions_of(plan, data),
         platform=platform_of_this(),
@@ -215,22 +196,12 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     return data
 
 
-def _patches(plan: Plan) -> tuple[str, ...] | None:
-    found = output.applied_patches(plan.rundir.helm)
-    return None if found is None else tuple(found.of(plan.evaluation.task.helm.run_spec))
-
-
 def _code_execution(plan: Plan) -> dict[str, Any] | None:
     found = output.stored_code_execution(plan.rundir.helm)
     if found is None or plan.evaluation.task.helm.run_spec not in found.run_specs:
         return None
     before = {} if found.still_can is None else {"still_can": found.still_can}
     return {"confined_by": list(found.by), **before}
-
-
-def versions_of_packages() -> dict[str, str]:
-    """Of `RECORDED_PACKAGES`, those that are installed."""
-    return {name: version for name in RECORDED_PACKAGES if (version := _version(name))}
 
 
 @cache
@@ -256,7 +227,7 @@ class Remembered:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others."""
     unread: int = 0
-    """Data files that are not here, or are kept outside of the folder; `completed` counts them."""
+    """Data files that are not here, or are stored outside of the folder; `completed` counts them."""
 
     def clock(self) -> Clock:
         """With which floors come as far as they came then: whoever collects again may have more or less time."""
@@ -267,14 +238,11 @@ class Remembered:
         """With what was taken from data and logs that are not here any more. Raises HelmError."""
         then = self.provenance
         data, self.unread = with_unread_data(then.dataset_files, made.dataset_files)
-        told = made.started_at is not None
+        times = then if made.started_at is None else made
         return replace(
-            made,
-            dataset_files=data,
-            dataset_revisions=revisions_of(plan, data),
-            started_at=made.started_at if told else then.started_at,
-            ended_at=made.ended_at if told else then.ended_at,
-        )
+            made, dataset_files=data, dataset_revisions=revisions_of(plan, data),
+            started_at=times.started_at, ended_at=times.ended_at,
+        )  # fmt: skip
 
 
 def clock_of(remembered: Remembered | None) -> Clock:
@@ -285,7 +253,7 @@ def clock_of(remembered: Remembered | None) -> Clock:
 def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:
     """The hashes made now, with the stored ones of data that are not here any more, and how many these are.
 
-    Data sets of the Hub lie in a cache which other programs prepare anew; those of the package have its version.
+    Data sets of the Hub lie in a cache which other programs prepare again; those of the package have its version.
     """
     unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith(ELSEWHERE)}
     counted = sum(made.get(name) != digest for name, digest in unread.items())

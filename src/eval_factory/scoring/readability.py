@@ -28,6 +28,7 @@ from eval_factory.scoring.notes import Importance, Note, why_unreadable
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
 
@@ -135,17 +136,6 @@ def _letters_of(run: output.HelmRun) -> tuple[str, ...]:
     return tuple(chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)) if last else ()
 
 
-def _reads_value(state: output.RequestState, answer: str) -> bool:
-    """A date or a duration where one is asked for, else a number, as medcalc_bench reads them."""
-    gold, text = next(iter(right_answers(state)), "").strip(), answer.strip()
-    if _is_number(gold):
-        return _is_number(text)
-    for known in (_is_date, _is_duration):
-        if known(gold):
-            return known(text)
-    return True
-
-
 def _is_number(text: str) -> bool:
     try:
         return math.isfinite(float(text))
@@ -155,14 +145,15 @@ def _is_number(text: str) -> bool:
 
 def _is_date(text: str) -> bool:
     try:
-        datetime.strptime(text, DATE_FORMATS[0])
+        return bool(datetime.strptime(text, DATE_FORMATS[0]))
     except ValueError:
         return False
-    return True
 
 
-def _is_duration(text: str) -> bool:
-    return _WEEKS.match(text) is not None
+def _reads_value(state: output.RequestState, answer: str) -> bool:
+    """A number, a date or a duration, where one is asked for, as medcalc_bench reads them."""
+    gold, text = next(iter(right_answers(state)), "").strip(), answer.strip()
+    return next((bool(known(text)) for known in (_is_number, _is_date, _WEEKS.match) if known(gold)), True)
 
 
 def _reads_sentence(_state: output.RequestState, answer: str) -> bool:
@@ -188,56 +179,8 @@ _FORMS = {
 }
 
 
-LONGEST_REFUSAL = 400
-"""Characters. What goes on for longer says something beside: that it is no physician, and then what to do."""
-
-_APOLOGY = r"(?:(?:i'm|i am)\s+(?:very\s+|so\s+)?sorry|sorry|(?:my\s+)?apologies|i\s+apologi[sz]e|unfortunately)"
-_NATURE = r"as\s+an?\s+(?:ai|(?:large\s+)?language model)(?:\s+(?:language\s+)?(?:model|assistant))?"
-_CANNOT = r"(?:can(?:no|')t|can\s+not|won't|will\s+not|(?:must\s+|have\s+to\s+)?decline)"
-_UNABLE = r"(?:am|'m)\s+(?:unable|not\s+able|not\s+allowed|not\s+comfortable)"
-_REFUSED = (
-    r"(?:help|assist|answer|provid|respond|compl[yie]|fulfil|discuss|giv|offer|generat|creat|diagnos|continu|engag"
-    r"|do\s+(?:that|this)|shar|support|process|determin|make|advis|interpret)"
-)
-_ENGLISH = rf"(?:but\s+)?i(?:\s+{_CANNOT}|\s*{_UNABLE})\s+(?:to\s+)?{_REFUSED}"
-
-_APOLOGIES = (
-    r"(?:es\s+)?tut\s+mir\s+(?:sehr\s+)?leid|entschuldigung|entschuldige(?:n\s+sie)?|leider|ich\s+bedaure"
-    r"|lo\s+(?:siento|lamento)(?:\s+mucho)?|lamentablemente|desafortunadamente|disculp[ae]|perdón"
-    r"|(?:sinto|lamento)(?:\s+muito)?|desculpe|infelizmente|peço\s+desculpas?"
-    r"|(?:je\s+suis\s+)?(?:vraiment\s+)?désolée?|malheureusement|je\s+regrette|je\s+m'excuse"
-)
-_NATURES = (
-    r"(?:als|como|en\s+tant\s+qu(?:e\s+|'))\s*[^,.;:!?\n]{0,50}?"
-    r"(?:KI|IA|sprachmodell|modelo|modèle|asistente|assistente|assistant)(?:\s+\w+){0,4}?"
-)
-_GERMAN = (
-    r"(?:aber\s+)?(?:(?:ich\s+)?(?:kann|darf|werde|möchte)\s+(?:ich\s+)?(?:\S+\s+){0,8}?(?:nicht|kein\w*)\s+(?:\S+\s+){0,8}?"
-    r"(?:helfen|beantwort|antworten|geben|stellen|bereitstell|unterstütz|weiterhelfen|beurteil|erteil|diagnos|behilflich)"
-    r"|ich\s+bin\s+nicht\s+in\s+der\s+lage)"
-)
-_ROMANCE = (
-    r"(?:pero\s+|mas\s+|mais\s+)?(?:yo\s+|eu\s+)?(?:(?:no|não)\s+(?:me\s+)?(?:es\s+posible|puedo|posso|consigo|est(?:oy|ou)"
-    r"(?:\s+e[nm]\s+condi[cç][a-zõ]+\s+de)?)"
-    r"|je\s+ne\s+(?:peux|puis|suis|saurais)(?:\s+(?:malheureusement|pas|en\s+mesure|capable)){0,3})"
-    r"\s+(?:(?:de|d'|te|le|lhe|vous)\s*)?"
-    r"(?:ayud|respond|contest|proporcion|brind|d(?:ar|onn)|ofrec|ofer[et]|hac|faz|cumpl|asist|ajud|aid|répond|fourn|forne|assist"
-    r"|diagn|d[eé]termin|interpr[eé]t)"
-)
-_REFUSAL = re.compile(
-    rf"(?:(?:{_APOLOGY}|{_NATURE}|{_APOLOGIES}|{_NATURES})[,.;:!]?\s+){{0,2}}(?:{_ENGLISH}|{_GERMAN}|{_ROMANCE})",
-    re.IGNORECASE,
-)
-
-
-def is_refusal(answer: str) -> bool:
-    """Whether an answer begins by declining, in English, German, Spanish, Portuguese or French, and says no more."""
-    text = answer.strip().strip("\"'*").replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    return len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text) is not None
-
-
 MAX_IDENTICAL, _ENOUGH_TO_TELL = 0.1, 20
-"""Share of the answers that may be equal without a note, and answers from which a share is told."""
+"""Share of the answers that may be equal without a note, and answers from which on a share says something."""
 
 REFUSAL_REASON = "refusal"
 """What some gateways give as the reason why an answer ended."""
@@ -257,10 +200,10 @@ class Raw:
 
 def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
     """Of an answer as the endpoint gave it, with what the model thought before it answered: between the markers, or in
-    a field of its own; None: not given."""
+    a field of its own; None: nothing."""
     try:
         choice = openai_api.read_answer(response, model.endpoint_type)[0]
-    except openai_api.UnusableAnswer:  # kept by an older version
+    except openai_api.UnusableAnswer:  # stored by an older version
         return Raw(), None
     cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
@@ -274,14 +217,18 @@ def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
     return raw, "\n\n".join(part for part in thoughts if part) or None
 
 
+LookUp = Callable[[output.RequestState], "Raw | None"]
+"""The stored answer to a request; None: it is not there any more."""
+
+
 @dataclass
 class EqualAnswers:
     """Answers that are the same to different questions, but for case and white space. Only hashes are stored."""
 
     times: Counter[int] = field(default_factory=Counter)
-    """Hash of an answer -> how often it was given."""
+    """Hash of an answer -> how often it came."""
     question: dict[int, int] = field(default_factory=dict)
-    """The same -> hash of the first question that it was given to."""
+    """The same -> hash of the first question with it."""
     shared: set[int] = field(default_factory=set)
     """Of answers to different questions: the same question may be asked several times, and stand in the data twice."""
 
@@ -296,41 +243,33 @@ class EqualAnswers:
         return sum(self.times[text] for text in self.shared)
 
 
+SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
+"""What is said of an answer, by the names of the counts."""
+
+
 @dataclass
 class Readability(Part):
     """What was read from the answers of a run, counted request by request."""
 
     form: AnswerForm | None
-    look_up: Callable[[output.RequestState], Raw | None]
-    """The answer to a request as it was kept; None where it is not there any more."""
-    unparsed: set[InstanceKey] = field(default_factory=set)
-    refused: set[InstanceKey] = field(default_factory=set)
-    stripped: set[InstanceKey] = field(default_factory=set)
-    unfinished: set[InstanceKey] = field(default_factory=set)
+    look_up: LookUp
+    signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
     nothing: set[InstanceKey] = field(default_factory=set)
     """Empty where something had to be said, and not because of unfinished thinking."""
-    prompt_truncated: set[InstanceKey] = field(default_factory=set)
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
     same: EqualAnswers = field(default_factory=EqualAnswers)
     named: set[InstanceKey] = field(default_factory=set)
     """In whose answers the lenient readings find one option."""
 
     @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        run: output.HelmRun,
-        metrics: Sequence[MetricValues],
-        look_up: Callable[[output.RequestState], Raw | None],
-    ) -> Readability:
+    def of(cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], look_up: LookUp) -> Readability:
         entry = plan.evaluation.task.helm
         main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])
         return cls(answer_form_of(entry, run, main), look_up)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request and its answer."""
         if state.prompt_truncated:
-            self.prompt_truncated.add(key)
+            self.signs["prompt_truncated"].add(key)
         if not has_failed(state) and not was_filtered(state):
             self._read(key, state, text_of(state))
 
@@ -338,7 +277,7 @@ class Readability(Part):
         """Add the lenient metrics."""
         draft.metrics += self.metrics(draft.metrics)
 
-    def tell(self, draft: Draft) -> None:
+    def report(self, draft: Draft) -> None:
         """What was counted, the notes, and whether too many answers say nothing."""
         extra = draft.plan.evaluation.run.config.params.extra
         draft.instances = self.counted(draft.instances)
@@ -346,19 +285,27 @@ class Readability(Part):
         draft.not_reportable += why_unreadable(draft.instances, extra.max_unreadable)
 
     def _read(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
-        raw = self.look_up(state) or Raw()
+        raw, form, says = self.look_up(state) or Raw(), self.form, bool(answer.strip())
         if raw.stripped:
-            self.stripped.add(key)
+            self.signs["thinking_stripped"].add(key)
         # Equal answers are normal where they are labels: options, a form, or short texts.
-        if self.form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > LONGEST_LABEL:
+        if form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > LONGEST_LABEL:
             self.same.add(state.instance.input.text, answer)
-        found = self.form is not None and bool(answer.strip()) and self.form.reads(state, answer)
+        found = form is not None and says and form.reads(state, answer)
         refused = not found and (raw.declined or is_refusal(answer))
         self._rate(key, state, "" if refused else answer)
         if refused:
-            self.refused.add(key)
+            self.signs["refused"].add(key)
         elif not found:
-            self._unread(key, state, answer, raw)
+            self._unread(key, state, raw, says=says)
+
+    def _unread(self, key: InstanceKey, state: output.RequestState, raw: Raw, *, says: bool) -> None:
+        if raw.unfinished:
+            self.signs["thinking_unfinished"].add(key)
+        elif says and self.form is not None:  # open text has no form, so nothing is unlike it
+            self.signs["unparsed"].add(key)
+        elif not says and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
+            self.nothing.add(key)  # where no token is granted, the prompt alone is measured
 
     def _rate(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
         """By the lenient rule; what HELM finds too is not looked for."""
@@ -370,98 +317,58 @@ class Readability(Part):
             if label is not None:
                 self.named.add(key)
 
-    def _unread(self, key: InstanceKey, state: output.RequestState, answer: str, raw: Raw) -> None:
-        """Where nothing of a form was found: open text has none."""
-        if raw.unfinished:
-            self.unfinished.add(key)
-        elif answer.strip():
-            if self.form is not None:
-                self.unparsed.add(key)
-        elif _had_to_say_something(state):
-            self.nothing.add(key)
-
     def counted(self, instances: Instances) -> Instances:
         """With what was counted here."""
-        return replace(
-            instances,
-            unparsed=len(self.unparsed),
-            refused=len(self.refused),
-            thinking_stripped=len(self.stripped),
-            thinking_unfinished=len(self.unfinished),
-            prompt_truncated=len(self.prompt_truncated),
-            unreadable=len(self.unparsed | self.unfinished | self.nothing),
-            identical=self.same.count,
-        )
+        unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.nothing
+        counts = {name: len(keys) for name, keys in self.signs.items()}
+        return replace(instances, **counts, unreadable=len(unreadable), identical=self.same.count)
 
     def metrics(self, metrics: Sequence[MetricValues]) -> list[MetricValues]:
         """The lenient ones, where questions have options."""
         return lenient_metrics(metrics, self.lenient) if self.lenient else []
 
     def signs_of(self, key: InstanceKey) -> tuple[str, ...]:
-        """What is to be said of one instance's answer, by the names of the counts."""
-        return tuple(name for name, keys in self._named() if key in keys)
-
-    def _named(self) -> Iterator[tuple[str, set[InstanceKey]]]:
-        yield "unparsed", self.unparsed
-        yield "refused", self.refused
-        yield "thinking_stripped", self.stripped
-        yield "thinking_unfinished", self.unfinished
-        yield "prompt_truncated", self.prompt_truncated
+        return tuple(name for name, keys in self.signs.items() if key in keys)
 
     def notes(self, plan: Plan, instances: Instances, scores: Mapping[str, Score]) -> Iterator[Note]:
         """What a reader has to know of it."""
         answered = instances.requested - instances.failed
-        if self.unparsed and self.form is not None:
-            told = (
-                f"{len(self.unparsed)} of {answered} answers are not in the form that the benchmark asks for"
-                f" ({self.form.about}): HELM's metrics read nothing from them"
+        counts = {name: f"{len(keys)} of {answered} answers" for name, keys in self.signs.items() if keys}
+        if "unparsed" in counts and self.form is not None:
+            text = (
+                f"{counts['unparsed']} are not in the form that the benchmark asks for ({self.form.about}): HELM's"
+                " metrics read nothing from them"
             )
             if self.lenient:
-                read = len(self.unparsed & self.named)
-                told += f"; {read} of them state one option in other words or signs, which {METRIC}{LENIENT} reads"
-            yield Note(Importance.INCOMPLETE, told)
-        if self.unfinished:
-            cut = f"{len(self.unfinished)} of {answered} answers were cut off while the model was thinking"
-            yield Note(Importance.INCOMPLETE, cut)
-        if self.prompt_truncated:
+                read = len(self.signs["unparsed"] & self.named)
+                text += f"; {read} of them state one option in other words or signs, which {METRIC}{LENIENT} reads"
+            yield Note(Importance.INCOMPLETE, text)
+        if "thinking_unfinished" in counts:
+            text = f"{counts['thinking_unfinished']} were cut off while the model was thinking"
+            yield Note(Importance.INCOMPLETE, text)
+        if cut := len(self.signs["prompt_truncated"]):
             length = plan.evaluation.run.config.params.extra.max_length
-            cut = f"{len(self.prompt_truncated)} of {instances.requested} prompts were cut"
-            told = f"{cut} to max_length ({length} tokens): the model saw a part of them only"
-            yield Note(Importance.INCOMPLETE, told)
+            text = f"{cut} of {instances.requested} prompts were cut to max_length ({length} tokens)"
+            yield Note(Importance.INCOMPLETE, f"{text}: the model saw a part of them only")
         yield from _notes_on_leniency(scores)
         if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
-            yield Note(
-                Importance.DOUBTFUL,
-                f"{instances.identical} of {answered} answers are word for word the answer to another question too: a"
-                " text that fits any question may get good marks",
-            )
-        if self.refused:
-            declined = (
-                f"{len(self.refused)} of {answered} answers decline to answer; they count as HELM's metrics score them"
-            )
-            yield Note(Importance.DOUBTFUL, declined)
-        if self.stripped:
+            text = f"{instances.identical} of {answered} answers are word for word the answer to another question too"
+            yield Note(Importance.DOUBTFUL, f"{text}: a text that fits any question may get good marks")
+        if "refused" in counts:
+            text = f"{counts['refused']} decline to answer; they count as HELM's metrics score them"
+            yield Note(Importance.DOUBTFUL, text)
+        if "thinking_stripped" in counts:
             adapter = plan.model.adapter
             markers = f"{adapter.start_reasoning_token} to {adapter.end_reasoning_token}, or another model's markers"
-            yield Note(
-                Importance.DOUBTFUL,
-                f"thinking ({markers}) was taken out of {len(self.stripped)} of {answered} answers before they were"
-                " scored: bare HELM scores all of it",
-            )
+            text = f"thinking ({markers}) was taken out of {counts['thinking_stripped']} before they were scored"
+            yield Note(Importance.DOUBTFUL, f"{text}: bare HELM scores all of it")
 
 
 def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
     for label, score in scores.items():
         helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
         if helm is not None and helm.value != score.value:
-            yield Note(
-                Importance.INCOMPLETE,
-                f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}: a gap of"
-                f" {formats.score_change(score.value - helm.value)} for answers that state the option in other words or"
-                ' signs ("B.", "(B)", "The answer is B")',
-            )
-
-
-def _had_to_say_something(state: output.RequestState) -> bool:
-    """Not where no token was granted (the prompt alone is measured), and not where nothing is a right answer."""
-    return state.request.get("max_tokens") != 0 and not nothing_is_right(state)
+            values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
+            gap = f"a gap of {formats.score_change(score.value - helm.value)} for answers that state the option"
+            how = 'in other words or signs ("B.", "(B)", "The answer is B")'
+            yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")

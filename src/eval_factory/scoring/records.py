@@ -33,8 +33,8 @@ class CachedAnswer:
 
 
 @dataclass(frozen=True)
-class KeptAnswers:
-    """The kept answer to each of HELM's requests to the model."""
+class StoredAnswers:
+    """The stored answer to each of HELM's requests to the model."""
 
     model: EndpointPlan
     answers: Mapping[str, CachedAnswer]
@@ -43,12 +43,12 @@ class KeptAnswers:
     cache_db: Path | None = None
 
     @classmethod
-    def of(cls, plan: Plan, tell: Callable[[Answer], None] = lambda _answer: None) -> KeptAnswers:
-        """Goes through all kept answers, once; `tell` is told of each."""
+    def of(cls, plan: Plan, also: Callable[[Answer], None] = lambda _answer: None) -> StoredAnswers:
+        """Goes through all stored answers, once; `also` gets each."""
         model, cache_db = plan.model, plan.rundir.cache_db
         found = {}
         for answer in response_cache.typed_answers(cache_db):
-            tell(answer)
+            also(answer)
             is_models = answer.role == model.role
             raw, thought = raw_of(answer.response, model) if is_models else (Raw(), None)
             found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw, answer.key if thought else None)
@@ -58,14 +58,14 @@ class KeptAnswers:
         """None where it failed, or is not there any more."""
         body = self.model.body_of(state.request)
         keys = openai_api.request_keys(self.model.url, body, state.request.get("random"), self.variants)
-        return next((self.answers[kept] for kept in keys if kept in self.answers), None)
+        return next((self.answers[one] for one in keys if one in self.answers), None)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:
         """Read when it is asked for: what models think is many times as long as what they answer."""
         if self.cache_db is None or answer is None or answer.thought_under is None:
             return None
-        kept = response_cache.read_cached_answer(self.cache_db, answer.thought_under)
-        return None if kept is None else raw_of(kept.response, self.model)[1]
+        stored = response_cache.read_cached_answer(self.cache_db, answer.thought_under)
+        return None if stored is None else raw_of(stored.response, self.model)[1]
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
         """The messages that were sent; none where the prompt was all that was."""
@@ -74,17 +74,16 @@ class KeptAnswers:
         return () if list(messages) == alone else tuple(messages)
 
     def raw_to(self, state: output.RequestState) -> Raw | None:
-        answer = self.to(state)
-        return None if answer is None else answer.raw
+        return None if (answer := self.to(state)) is None else answer.raw
 
 
 @dataclass(frozen=True)
 class InstanceRecords:
-    """Every instance with all that is known about its answer, read anew each time it is gone through."""
+    """Every instance with all that is known about its answer, read again each time."""
 
     run: output.HelmRun
     metrics: Sequence[MetricValues]
-    answers: KeptAnswers
+    answers: StoredAnswers
     tally: Tally
     jury_metric: str | None
     readability: Readability
@@ -109,7 +108,7 @@ class InstanceRecords:
             perturbation=key[2],
             prompt=prompt_of(state),
             references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
-            categories=self._categories(state, key),
+            categories={**({} if self.rubric is None else self.rubric.fields_of(key)), **categories_of(state.instance)},
             completion=None if failed or not result or not result.completions else result.completions[0].text,
             metrics={} if failed else self._metrics(key),
             finish_reason=finish_reason_of(state),
@@ -129,11 +128,6 @@ class InstanceRecords:
             criteria=() if self.rubric is None else self.rubric.criteria_in(state),
         )
 
-    def _categories(self, state: output.RequestState, key: InstanceKey) -> dict[str, Any]:
-        """With the tags of a case of a rubric, by which it is grouped."""
-        tags = {} if self.rubric is None else self.rubric.fields_of(key)
-        return {**tags, **categories_of(state.instance)}
-
     def _judges(self, key: InstanceKey) -> dict[str, float]:
         return self.tally.ratings.means_of(key) if self.rubric is None else self.rubric.scores_by_judge(key)
 
@@ -147,7 +141,7 @@ class InstanceRecords:
         if jury is None:
             return {}
         found = {judge: output.judgement_of(state.annotations, jury, name) for judge, name in self.judges.items()}
-        return {judge: said for judge, said in found.items() if said}
+        return {judge: judgement for judge, judgement in found.items() if judgement}
 
     def _metrics(self, key: InstanceKey) -> dict[str, float]:
         unjudged = key in self.tally.unjudged

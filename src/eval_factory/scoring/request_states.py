@@ -12,7 +12,7 @@ from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
 
-LONGEST_CATEGORY = 80
+MAX_CATEGORY = 80
 
 
 def key_of(state: output.RequestState) -> InstanceKey:
@@ -59,7 +59,7 @@ def categories_of(instance: output.Instance) -> dict[str, Any]:
     return {
         name: value
         for name, value in (instance.extra_data or {}).items()
-        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= LONGEST_CATEGORY)
+        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_CATEGORY)
     }
 
 
@@ -78,7 +78,7 @@ BETWEEN = "\x1f"
 
 @dataclass
 class RepeatedRows:
-    """Goes through instances in their order. Of a text its hash is kept, never the text."""
+    """Goes through instances in their order. Of a text its hash is stored, never the text."""
 
     repeated: set[str] = field(default_factory=set)
     """Ids of instances of which an earlier one has the same question and the same gold answer."""

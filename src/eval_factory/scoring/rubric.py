@@ -16,12 +16,13 @@ from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import ordinal_alpha
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
+from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.jury import judges_that_failed
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
-from eval_factory.scoring.stated_models import same_family
+from eval_factory.scoring.words import same_family
 from eval_factory.tasks.rubric_case import (
     RUBRICS,
     TAGS,
@@ -49,7 +50,7 @@ class JudgedCase:
     tags: tuple[str, ...] = ()
 
     def shares(self) -> list[float | None]:
-        """Of each criterion what the majority says."""
+        """Of each criterion what the majority says: 1, 0, 0.5 of a tie, None where nobody decided."""
         return [None] * len(self.criteria) if self.votes is None else [share_met(one.values()) for one in self.votes]
 
     def score(self) -> float | None:
@@ -60,7 +61,7 @@ class JudgedCase:
         decided = [one.get(judge) for one in self.votes or [{}] * len(self.criteria)]
         return case_score(self.criteria, [None if met is None else float(met) for met in decided])
 
-    def bounds(self) -> tuple[float, float] | None:
+    def bounds(self) -> Ends | None:
         ranges = [(0.0, 1.0)] * len(self.criteria) if self.votes is None else [
             range_met(list(one.values())) for one in self.votes
         ]  # fmt: skip
@@ -72,14 +73,11 @@ class JudgedCase:
         found = case_bounds(criteria, [(0.0, 1.0)] * len(criteria))
         return 0.0 if found is None else found[0]
 
-    def tags_of_criteria(self) -> set[str]:
-        return {tag for one in self.criteria for tag in one.tags}
-
     def score_of_tag(self, tag: str, *, failed_as_zero: bool = False) -> float | None:
         """Over the criteria with this tag alone, as HealthBench's axes are computed.
 
         Args:
-            failed_as_zero: 0 where the answer did not come, as in the score of the whole.
+            failed_as_zero: 0 where the answer did not come, as in the score of all instances.
         """
         shares = [0.0] * len(self.criteria) if failed_as_zero and self.votes is None else self.shares()
         pairs = [(one, share) for one, share in zip(self.criteria, shares, strict=True) if tag in one.tags]
@@ -101,7 +99,7 @@ def _in_range(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def bounds_over_criteria(cases: Cases) -> tuple[float, float] | None:
+def bounds_over_criteria(cases: Cases) -> Ends | None:
     """The benchmark's score, clipped, if every criterion without a decision were judged against the answer, and if
     every one for it; None where no case has a score."""
     found = {key: bounds for key, case in cases.items() if (bounds := case.bounds()) is not None}
@@ -118,7 +116,7 @@ def scores_by_tag(
     axis. A case has one value in each, so intervals are over conversations."""
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
-        for tag in case.tags_of_criteria():
+        for tag in {tag for one in case.criteria for tag in one.tags}:
             score = case.score_of_tag(tag, failed_as_zero=failed_as_zero)
             if score is not None:
                 by_tag[tag][key] = score
@@ -137,31 +135,22 @@ def field_of(tag: str) -> tuple[str, str]:
 
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     """What the judges said, added up. A criterion is met where the majority says so, tied where as many say no."""
-    votes = list(_votes(cases))
-    shares = [share_met(one.values()) for one in votes]
+    votes = [one for case in cases.values() for one in case.votes or ()]
+    decided = [[met for met in one.values() if met is not None] for one in votes]
+    several = [met for met in decided if len(met) > 1]
+    pairs = {f"{one}/{other}": _agreement_of(votes, one, other) for one, other in combinations(judges, 2)}
     return RubricReport(
-        criteria=_counted(shares),
+        criteria=_counted([share_met(met) for met in decided]),
         judges={judge: _of_judge(judge, cases, votes) for judge in judges},
-        agreement=_pairs(votes, judges),
-        krippendorff_alpha=_alpha(votes),
-        unanimous=_unanimous(votes),
+        agreement={pair: found for pair, found in pairs.items() if found is not None},
+        krippendorff_alpha=ordinal_alpha([[int(one) for one in met] for met in decided]),
+        unanimous=sum(len(set(met)) == 1 for met in several) / len(several) if several else None,
     )
-
-
-def _votes(cases: Cases) -> Iterator[Votes]:
-    for case in cases.values():
-        yield from case.votes or ()
 
 
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:
-    return RubricVotes(
-        asked=len(shares),
-        met=shares.count(1.0),
-        not_met=shares.count(0.0),
-        tied=shares.count(0.5),
-        unjudged=shares.count(None),
-        score=score,
-    )
+    met, not_met, unjudged, tied = (shares.count(share) for share in (1.0, 0.0, None, 0.5))
+    return RubricVotes(len(shares), met, not_met, unjudged, tied, score)
 
 
 def _of_judge(judge: str, cases: Cases, votes: Iterable[Votes]) -> RubricVotes:
@@ -170,42 +159,22 @@ def _of_judge(judge: str, cases: Cases, votes: Iterable[Votes]) -> RubricVotes:
     return _counted(decided, helm_mean(values) if values else None)
 
 
-def _pairs(votes: Sequence[Votes], judges: Sequence[str]) -> dict[str, PairAgreement]:
-    """`one/other` -> how far two judges agree, over the criteria that both decided."""
-    found = {}
-    for one, other in combinations(judges, 2):
-        said = ((votes_of[one], votes_of[other]) for votes_of in votes)
-        pairs = [(first, second) for first, second in said if first is not None and second is not None]
-        if pairs:
-            same = sum(first == second for first, second in pairs) / len(pairs)
-            found[f"{one}/{other}"] = PairAgreement(len(pairs), same, _kappa(pairs, same))
-    return found
-
-
-def _kappa(pairs: Sequence[tuple[bool, bool]], same: float) -> float | None:
-    """Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960); None where both always say
-    the same one thing."""
-    first, second = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-    expected = first * second + (1 - first) * (1 - second)
-    return None if expected == 1 else (same - expected) / (1 - expected)
-
-
-def _alpha(votes: Iterable[Votes]) -> float | None:
-    """Krippendorff's alpha over criteria. Of two values the ordinal one is the nominal one."""
-    return ordinal_alpha([[int(met) for met in one.values() if met is not None] for one in votes])
-
-
-def _unanimous(votes: Iterable[Votes]) -> float | None:
-    """Share of the criteria with two decisions or more on which all judges agree."""
-    decided = [[met for met in one.values() if met is not None] for one in votes]
-    several = [given for given in decided if len(given) > 1]
-    return sum(len(set(given)) == 1 for given in several) / len(several) if several else None
+def _agreement_of(votes: Iterable[Votes], one: str, other: str) -> PairAgreement | None:
+    """Over the criteria that both judges decided; None where there is none."""
+    said = ((votes_of[one], votes_of[other]) for votes_of in votes)
+    pairs = [(first, second) for first, second in said if first is not None and second is not None]
+    if not pairs:
+        return None
+    same = sum(first == second for first, second in pairs) / len(pairs)
+    # Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960)
+    yes, others_yes = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    by_chance = yes * others_yes + (1 - yes) * (1 - others_yes)
+    return PairAgreement(len(pairs), same, None if by_chance == 1 else (same - by_chance) / (1 - by_chance))
 
 
 def agreement_on(votes: Votes) -> float | None:
     """Of one criterion, the share of pairs of judges that say the same; None where fewer than two decided."""
-    given = [met for met in votes.values() if met is not None]
-    pairs = list(combinations(given, 2))
+    pairs = list(combinations([met for met in votes.values() if met is not None], 2))
     return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
 
 
@@ -237,28 +206,26 @@ class RubricTally(Part):
         return cls(rubric.metric, tuple(rubric.judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        criteria = _criteria_of(state)
-        tags = tuple((state.instance.extra_data or {}).get(TAGS, ()))
+        criteria, tags = _criteria_of(state), tuple((state.instance.extra_data or {}).get(TAGS, ()))
         if has_failed(state):
             self.cases[key] = JudgedCase(criteria, None, tags)
             return
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         self.cases[key] = JudgedCase(criteria, tuple(votes), tags)
-        said = said_of(state.annotations, len(criteria))
-        for judge in self.judges:
-            missing = [error_of(one, judge) for one, vote in zip(said, votes, strict=True) if vote[judge] is None]
-            self.errors.setdefault(judge, []).extend(missing)
+        for one, vote in zip(said_of(state.annotations, len(criteria)), votes, strict=True):
+            for judge in self.judges:
+                if vote[judge] is None:
+                    self.errors.setdefault(judge, []).append(error_of(one, judge))
 
     def complete(self, draft: Draft) -> None:
-        """Which cases have no score, why judges failed, the fields by which cases are grouped, and the least score that
-        each case can have."""
+        """Which cases have no score, why judges failed, fields to group cases by, the least score of each case."""
         tally = draft.tally
         for metric in draft.metrics:
             if metric.name == self.metric:
                 metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
         tally.judges = self._counts()
-        for judge, reasons in self.errors.items():
-            for reason in reasons:
+        for judge in self.judges:
+            for reason in self.errors.get(judge, ()):
                 tally.causes.add(judge, reason)
         for key, case in self.cases.items():
             if case.votes is not None and case.score() is None:
@@ -275,34 +242,29 @@ class RubricTally(Part):
             judge: JudgeCounts(asked, asked - count, count, self.families[judge]) for judge, count in failed.items()
         }
 
-    def judgements(self) -> Judgements:
-        """A decision of each judge about each criterion is due, those about answers that did not come among them."""
-        due = len(self.judges) * sum(len(case.criteria) for case in self.cases.values())
-        given = sum(met is not None for case in self.cases.values() for one in case.votes or () for met in one.values())
-        return Judgements(due, given)
-
-    def report(self) -> RubricReport:
-        return report_of(self.cases, self.judges)
-
     def publish(self, draft: Draft) -> None:
         """The published score in the place of HELM's mean, which stands beside it; bounds over open criteria."""
-        whole = draft.scores.get(self.metric)
-        if whole is not None:
-            draft.scores[self.metric] = clipped(whole)
-            draft.scores[self.metric + UNCLIPPED] = replace(whole, metric=self.metric + UNCLIPPED, scale=None)
+        mean = draft.scores.get(self.metric)
+        if mean is not None:
+            draft.scores[self.metric] = clipped(mean)
+            draft.scores[self.metric + UNCLIPPED] = replace(mean, metric=self.metric + UNCLIPPED, scale=None)
         found = bounds_over_criteria(self.cases)
         if found is not None:
             draft.bounds[self.metric] = found
         draft.notes.extend(self.notes(draft.scores))
 
-    def tell(self, draft: Draft) -> None:
-        """What the judges said, its groups, and whether a judge left too much open."""
-        draft.rubric, draft.judgements = self.report(), self.judgements()
+    def report(self, draft: Draft) -> None:
+        """What the judges said, and whether a judge left too much open.
+
+        A decision of each judge about each criterion is due, those about answers that did not come among them.
+        """
+        draft.rubric = report_of(self.cases, self.judges)
+        due = len(self.judges) * sum(len(case.criteria) for case in self.cases.values())
+        draft.judgements = Judgements(due, sum(one.asked - one.unjudged for one in draft.rubric.judges.values()))
         most = draft.plan.evaluation.run.config.params.extra.max_judge_failures
         draft.not_reportable += judges_that_failed(self._counts(), most, "criteria")
 
     def group(self, draft: Draft) -> None:
-        """Add the groups by tags."""
         draft.groups = self.with_tags(draft.groups, draft.main_values, failed_as_zero=draft.as_zero)
 
     def with_tags(self, groups: Groups, metric: MetricValues | None, *, failed_as_zero: bool = False) -> Groups:
@@ -324,27 +286,20 @@ class RubricTally(Part):
         return Groups(scores, hidden)
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
-        found = self.report().criteria
+        found = report_of(self.cases, self.judges).criteria
         if found.unjudged:
             without = sum(case.votes is not None and case.score() is None for case in self.cases.values())
-            yield Note(
-                Importance.INCOMPLETE,
-                f"{found.unjudged} of {found.asked} criteria are unjudged: their {without} cases have no score, and"
-                " bounds count these criteria both ways; the same command asks their judges again",
-            )
+            unjudged = f"{found.unjudged} of {found.asked} criteria are unjudged: their {without} cases have no score"
+            both = "bounds count these criteria both ways; the same command asks their judges again"
+            yield Note(Importance.INCOMPLETE, f"{unjudged}, and {both}")
         if found.tied:
-            yield Note(
-                Importance.DOUBTFUL,
-                f"of {found.tied} of {found.asked} criteria as many judges say met as not met: they count half their"
-                " points; an odd number of judges has no ties",
-            )
+            tied = f"of {found.tied} of {found.asked} criteria as many judges say met as not met"
+            half = "they count half their points; an odd number of judges has no ties"
+            yield Note(Importance.DOUBTFUL, f"{tied}: {half}")
         raw = scores.get(self.metric + UNCLIPPED)
         if raw is not None and raw.value < 0:
-            yield Note(
-                Importance.DOUBTFUL,
-                f"the cases' mean is {formats.score(raw.value)} ({self.metric}{UNCLIPPED}); it is clipped to 0, as"
-                " published",
-            )
+            mean = f"the cases' mean is {formats.score(raw.value)} ({self.metric}{UNCLIPPED})"
+            yield Note(Importance.DOUBTFUL, f"{mean}; it is clipped to 0, as published")
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
         """Each criterion of a case with what the judges said of it, for results.jsonl."""
@@ -354,8 +309,8 @@ class RubricTally(Part):
         found = []
         for one, vote, words in zip(criteria, votes, said, strict=True):
             agreement = agreement_on(vote)
-            told = {**one.as_dict(), "verdict": VERDICTS[share_met(vote.values())], "judges": words}
-            found.append(told if agreement is None else {**told, "agreement": agreement})
+            line = {**one.as_dict(), "verdict": VERDICTS[share_met(vote.values())], "judges": words}
+            found.append(line if agreement is None else {**line, "agreement": agreement})
         return tuple(found)
 
     def fields_of(self, key: InstanceKey) -> dict[str, str]:

@@ -45,10 +45,9 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
         measures_nothing = "the target was the embedded demo baseline, not a model: these scores measure nothing"
         yield Note(Importance.NO_RESULT, measures_nothing)
     found, known = len({key[0] for key in tally.requested}), plan.evaluation.task.about.instances
-    whole = plan.evaluation.run.config.params.limit_samples is None
     rules = plan.evaluation.task.helm.parameters
-    whole &= not any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
-    if known is not None and found != known and whole:
+    in_part = any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
+    if known not in (None, found) and not in_part and plan.evaluation.run.config.params.limit_samples is None:
         other = f"the data hold {found} instances, {known} when this task was described: another version of them?"
         yield Note(Importance.DOUBTFUL, other)
 
@@ -66,13 +65,14 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
             how += " its bounds"
         again = "; the same command asks them again" if tally.something_to_ask else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
-    yield from _notes_on_unscorable(tally)
+    for reason, count in Counter(tally.unscorable.values()).most_common():
+        unscorable = f"{count} of the failed were answered, and HELM cannot score the answer: {reason}"
+        kept = "answers are kept in responses/ and not asked for again"
+        yield Note(Importance.INCOMPLETE, f"{unscorable}; {kept}")
     if instances.unjudged and run.rubric is None:
-        yield Note(
-            Importance.INCOMPLETE,
-            f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
-            " (HELM's own value, named .helm, gives them its default)",
-        )
+        unjudged = f"{instances.unjudged} instances have no judgement and are left out of the jury's score"
+        default = "HELM's own value, named .helm, gives them its default"
+        yield Note(Importance.INCOMPLETE, f"{unjudged} ({default})")
 
 
 def _notes_on_metrics(run: output.HelmRun, labels: Collection[str]) -> Iterator[Note]:
@@ -89,32 +89,18 @@ def _notes_on_texts(plan: Plan, instances: Instances, tally: Tally) -> Iterator[
         which = f"{tally.nothing_right} of {instances.requested} instances"
         yield Note(Importance.DOUBTFUL, note_on_quasi(which))
     if tally.injected:
-        yield Note(
-            Importance.DOUBTFUL,
-            f"{tally.injected} answers speak to their judges (see `injection` in results.jsonl):"
-            " what stands in them was not taken for a judgement; look at their scores",
-        )
+        injected = f"{tally.injected} answers speak to their judges (see `injection` in results.jsonl)"
+        ignored = "what stands in them was not taken for a judgement; look at their scores"
+        yield Note(Importance.DOUBTFUL, f"{injected}: {ignored}")
 
 
 def _notes_on_judges(tally: Tally, judged: str) -> Iterator[Note]:
     for judge, counts in tally.judges.items():
         if counts.failed:
-            yield Note(
-                Importance.INCOMPLETE,
-                f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged};"
-                " the same command asks it again",
-            )
+            failed = f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged}"
+            yield Note(Importance.INCOMPLETE, f"{failed}; the same command asks it again")
         if counts.same_family:
             yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
-
-
-def _notes_on_unscorable(tally: Tally) -> Iterator[Note]:
-    for reason, count in Counter(tally.unscorable.values()).most_common():
-        yield Note(
-            Importance.INCOMPLETE,
-            f"{count} of the failed were answered, and HELM cannot score the answer: {reason};"
-            " answers are kept in responses/ and not asked for again",
-        )
 
 
 EHR_SQL = "ehr_sql"
@@ -138,24 +124,22 @@ CEILING = (
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
 
 
-def notes_on_data(plan: Plan, told: Collection[str] = ()) -> list[Note]:
+def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
     """For `validity.notes` of a finished run. Raises HelmError.
 
     Args:
-        told: notes of an earlier collection, which hold where the data are gone.
+        earlier: notes of an earlier collection, which hold where the data are gone.
     """
     notes = []
     limited = output.limited_records(plan.rundir.helm)
     if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
-        if limited.left_out:
-            left_out = _LEFT_OUT.format(count=limited.left_out, of=limited.records, limit=limited.max_length)
-            notes.append(Note(Importance.INCOMPLETE, left_out))
-        if limited.cut:
-            cut = _CUT.format(count=limited.cut, of=limited.records, limit=limited.max_length)
-            notes.append(Note(Importance.INCOMPLETE, cut))
+        for text, count in ((_LEFT_OUT, limited.left_out), (_CUT, limited.cut)):
+            if count:
+                found = text.format(count=count, of=limited.records, limit=limited.max_length)
+                notes.append(Note(Importance.INCOMPLETE, found))
     if plan.evaluation.task.helm.run_spec == EHR_SQL:
         database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
-        if not _has_rows(database) if database.is_file() else NO_ROWS in told:
+        if not _has_rows(database) if database.is_file() else NO_ROWS in earlier:
             notes.append(Note(Importance.NO_RESULT, NO_ROWS))
     return notes + _notes_on_execution(plan)
 
@@ -168,12 +152,8 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
     for label in (main, f"{main}{CORRECTED}"):
         high = scores[label].stats.ci_high if label in scores else None
         if high is not None and high >= lowest:
-            ceiling = CEILING.format(
-                label=label,
-                high=formats.score(formats.rounded(high)),
-                lowest=formats.decimals(lowest, 2),
-                highest=formats.decimals(highest, 2),
-            )
+            ends = {"lowest": formats.decimals(lowest, 2), "highest": formats.decimals(highest, 2)}
+            ceiling = CEILING.format(label=label, high=formats.score(formats.rounded(high)), **ends)
             yield Note(Importance.DOUBTFUL, f"{ceiling} ({about.label_audit})")
 
 
@@ -192,8 +172,8 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     if found.ended:
         notes.append(Note(Importance.INCOMPLETE, _ENDED.format(count=found.ended)))
     if found.shortened:
-        told = _SHORTENED.format(count=found.shortened, short=SQL_SHORT_LIMIT_S, total=SQL_TOTAL_LIMIT_S)
-        notes.append(Note(Importance.INCOMPLETE, told))
+        text = _SHORTENED.format(count=found.shortened, short=SQL_SHORT_LIMIT_S, total=SQL_TOTAL_LIMIT_S)
+        notes.append(Note(Importance.INCOMPLETE, text))
     return notes
 
 

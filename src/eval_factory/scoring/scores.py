@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of, is_score
-from eval_factory.scoring.intervals import PROPORTION, bca_of_ratio, describe
+from eval_factory.scoring.intervals import PROPORTION, Ends, bca_of_ratio, describe
 from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]
 """(instance id, trial, perturbation)."""
-Scale = tuple[float, float]
 _WORST, ORIGINAL = ".worst", ".original"
 """End the label of a perturbation where HELM computed on the least value, and on the instances before it."""
 
@@ -29,8 +28,8 @@ class MetricValues:
     name: str
     helm_mean: float | None
     merged: bool
-    """Whether HELM has no mean of the whole: it kept sub-splits apart, or these are not its own values."""
-    scale: Scale | None = None
+    """Whether HELM has no mean of all: it has sub-splits apart, or these are not its own values."""
+    scale: Ends | None = None
     """The least and the greatest value that there can be, where that is known."""
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
@@ -60,7 +59,7 @@ def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
 
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:
-    """Each metric with its values, HELM's order kept."""
+    """Each metric with its values, in HELM's order."""
     found = _metrics_of(run, main_split)
     applied = _add_values(found, run, main_split)
     # HELM writes worst cases of a family that was not applied all the same; they repeat the plain scores
@@ -183,8 +182,8 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
         return metric.score(value, _stats(metric, metric.values, value))
     if not is_mean:
         return None
-    kept = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
-    return mean_score(metric, kept) if kept else None
+    counted = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
+    return mean_score(metric, counted) if counted else None
 
 
 def with_missing_counted(
@@ -243,7 +242,7 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     return replace(plain, ci_low=found.low, ci_high=found.high, ci_method=found.method)
 
 
-def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> tuple[float, float] | None:
+def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Ends | None:
     """The value if every missing instance were wrong, and if every one were right.
 
     Only for values of a known scale, or that all lie from 0 to 1.

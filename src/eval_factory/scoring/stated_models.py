@@ -22,9 +22,9 @@ from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.provenance import utc_of
 
-MOST_LISTED = 20
+MAX_LISTED = 20
 """Of the models that one endpoint's answers state, and of the ways in which it was asked."""
-LONGEST_MODEL = 200
+MAX_MODEL = 200
 FAR_APART_DAYS = 7
 """Between the first and the last answer, from which on a note says so."""
 
@@ -37,30 +37,9 @@ _RELEASE = re.compile(
     rf"[-@:](?:20\d\d-{_MONTH}-{_DAY}|20\d\d{_MONTH}{_DAY}|{_MONTH}-20\d\d|{_MONTH}{_DAY}|2\d{_MONTH}|00\d|latest)\Z"
 )
 
-_WORD_ENDS = r"(?![a-z])"
-_FAMILIES: Mapping[str, re.Pattern[str]] = {
-    name: re.compile(rf"(?<![a-z])(?:{pattern})", re.IGNORECASE)
-    for name, pattern in {
-        "gpt": rf"(?<!cerebras-)(?:chat)?gpt(?!4all|-?j{_WORD_ENDS}|-?neo)|(?<!marco-)o[134](?![a-z0-9])|openai",
-        "claude": rf"claude{_WORD_ENDS}|anthropic|(?:opus(?!-mt)|sonnet|haiku){_WORD_ENDS}",
-        "llama": rf"(?:code|med)?llama{_WORD_ENDS}|nemotron",
-        "gemini": rf"(?:gemini|(?:code|med|pali|recurrent|shield|tx)?gemma|palm){_WORD_ENDS}",
-        "mistral": rf"(?:(?:bio)?mistral|mixtral|ministral|magistral|codestral|devstral|pixtral){_WORD_ENDS}",
-        "qwen": rf"(?:code)?(?:qwen|qwq|qvq){_WORD_ENDS}",
-        "deepseek": rf"deepseek{_WORD_ENDS}",
-        "phi": r"phi-?\d",
-        "command": rf"command(?:-(?:r7b|r|a|light|nightly)(?![a-z0-9])|$)|(?:cohere|c4ai|aya){_WORD_ENDS}",
-        "grok": rf"grok{_WORD_ENDS}",
-    }.items()
-}
-_DERIVED: Mapping[str, re.Pattern[str]] = {
-    "llama": re.compile(rf"(?<![a-z])(?:alpaca|meditron|vicuna){_WORD_ENDS}", re.IGNORECASE)
-}
-"""Models that were made of another family's, where their id does not name another one (`meditron3-qwen2.5`)."""
-
 
 def same_model(asked: str, stated: str) -> bool:
-    """Whether an answer is of the model that was asked for, as far as names tell.
+    """Whether an answer is of the model that was asked for, as far as names say.
 
     Case does not count, nor what stands before the model's own name (`openai/`, `us.anthropic.`), nor a release or a
     revision at its end where one of the two names none (`-2024-08-06`, `@20250219`, `-0613`, `-002`; `-latest` and
@@ -93,40 +72,14 @@ def _fixed(release: str) -> str:
     return "" if release in ("latest", "main") else release
 
 
-def family_of(model_id: str) -> str | None:
-    """The family of models that an id names, as far as ids tell; None where they do not.
-
-    The model's own name counts before what stands before it: `openai/` is also how gateways call an API.
-    """
-    provider, _, name = model_id.rpartition("/")
-    for text, families in ((name, _FAMILIES), (name, _DERIVED), (provider, _FAMILIES)):
-        for family, pattern in families.items():
-            if pattern.search(text):
-                return family
-    return None
-
-
-def same_family(one: str, other: str) -> bool | None:
-    """None where an id does not tell."""
-    families = family_of(one), family_of(other)
-    return None if None in families else families[0] == families[1]
-
-
-@dataclass
-class _AtServer:
-    """What the answers of one server say."""
-
-    answers: int = 0
-    stated: Counter[str] = field(default_factory=Counter)
-
-
 @dataclass
 class _Seen:
     """What the answers in one role say."""
 
-    answers: int = 0
     other: int = 0
-    at_servers: dict[str, _AtServer] = field(default_factory=lambda: defaultdict(_AtServer))
+    answers_at: Counter[str] = field(default_factory=Counter)
+    stated_at: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Server -> what its answers state."""
     stated: Counter[str] = field(default_factory=Counter)
     sampling: Counter[str] = field(default_factory=Counter)
     """As JSON."""
@@ -134,15 +87,14 @@ class _Seen:
     last: float = -math.inf
 
     def add(self, answer: Answer, asked: str, server: str) -> None:
-        self.answers += 1
-        self.at_servers[server].answers += 1
+        self.answers_at[server] += 1
         came = answer.created + answer.latency_s
         self.first, self.last = min(self.first, came), max(self.last, came)
         self.sampling[json.dumps(openai_api.sampling_of(answer.request), sort_keys=True)] += 1
         stated = openai_api.stated_model(answer.response)
         if stated is not None:
-            for counted in (self.stated, self.at_servers[server].stated):
-                counted[one_line(stated, LONGEST_MODEL)] += 1
+            for counted in (self.stated, self.stated_at[server]):
+                counted[one_line(stated, MAX_MODEL)] += 1
             self.other += not same_model(asked, stated)
 
 
@@ -163,7 +115,7 @@ class StatedModels:
         self._seen: dict[str, _Seen] = defaultdict(_Seen)
 
     def add(self, answer: Answer) -> None:
-        """One kept answer; others than the used ones do not count."""
+        """One stored answer; others than the used ones do not count."""
         if answer.role in self._asked and answer.key in self._used:
             asked = self._asked[answer.role]
             server = _shown_url(self._servers.get(answer.key, asked.url))
@@ -171,28 +123,28 @@ class StatedModels:
 
     def endpoints(self, judge_prompts: Mapping[str, tuple[str, ...] | None]) -> dict[str, AskedEndpoint]:
         """`judge_prompts`: judge -> SHA-256 of the templates of its prompt."""
-        return {
-            role: AskedEndpoint(
-                model=endpoint.model_id,
-                host=host_in(endpoint.url),
-                sampling=tuple(json.loads(fields) for fields, _ in self._seen[role].sampling.most_common(MOST_LISTED)),
-                answers=self._seen[role].answers,
-                stated_models=dict(self._seen[role].stated.most_common(MOST_LISTED)),
-                other_model=self._seen[role].other,
-                prompt_sha256=judge_prompts.get(role),
-                first_answer=utc_of(self._seen[role].first),
-                last_answer=utc_of(self._seen[role].last),
-                servers=self._servers_of(endpoint),
-            )
-            for role, endpoint in self._asked.items()
-        }
+        return {role: self._endpoint(one, judge_prompts.get(role)) for role, one in self._asked.items()}
 
-    def _servers_of(self, endpoint: EndpointSettings) -> tuple[AskedServer, ...] | None:
-        found = self._seen[endpoint.role].at_servers
-        if not endpoint.servers and found.keys() <= {_shown_url(endpoint.url)}:
-            return None
-        seen = sorted(found.items())
-        return tuple(AskedServer(url, one.answers, dict(one.stated.most_common(MOST_LISTED))) for url, one in seen)
+    def _endpoint(self, endpoint: EndpointSettings, prompts: tuple[str, ...] | None) -> AskedEndpoint:
+        seen = self._seen[endpoint.role]
+        servers = None
+        if endpoint.servers or not seen.answers_at.keys() <= {_shown_url(endpoint.url)}:
+            servers = tuple(
+                AskedServer(url, count, dict(seen.stated_at[url].most_common(MAX_LISTED)))
+                for url, count in sorted(seen.answers_at.items())
+            )
+        return AskedEndpoint(
+            model=endpoint.model_id,
+            host=host_in(endpoint.url),
+            sampling=tuple(json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)),
+            answers=seen.answers_at.total(),
+            stated_models=dict(seen.stated.most_common(MAX_LISTED)),
+            other_model=seen.other,
+            prompt_sha256=prompts,
+            first_answer=utc_of(seen.first),
+            last_answer=utc_of(seen.last),
+            servers=servers,
+        )
 
 
 def _shown_url(url: str) -> str:
@@ -232,20 +184,17 @@ def notes_on_models(endpoints: Mapping[str, AskedEndpoint], judges: Collection[s
         if endpoint.days >= FAR_APART_DAYS:
             asked = f"asked over {endpoint.days} days ({endpoint.first_answer} to {endpoint.last_answer})"
             yield Note(Importance.DOUBTFUL, f"{_who(role)} was {asked}: another one may have been served meanwhile")
-    groups: list[list[str]] = []
+    evaluated = endpoints.get(MODEL_ROLE)
+    groups: dict[str, list[str]] = {}  # model -> the judges that are it
     for judge in (role for role in endpoints if role in judges):
         model = endpoints[judge].main_model
-        group = next((one for one in groups if same_model(endpoints[one[0]].main_model, model)), None)
-        if group is None:
-            groups.append([judge])
-        else:
-            group.append(judge)
-        evaluated = endpoints.get(MODEL_ROLE)
+        same = next((known for known in groups if same_model(known, model)), model)
+        groups.setdefault(same, []).append(judge)
         if evaluated is not None and same_model(evaluated.main_model, model):
             yield Note(Importance.DOUBTFUL, f"judge {judge} is the evaluated model itself, {model}")
-    for group in groups:
+    for model, group in groups.items():
         if len(group) > 1:
-            which = f"judges {', '.join(group[:-1])} and {group[-1]} are one model, {endpoints[group[0]].main_model}"
+            which = f"judges {', '.join(group[:-1])} and {group[-1]} are one model, {model}"
             yield Note(Importance.DOUBTFUL, f"{which}: their agreement says nothing")
 
 

@@ -1,6 +1,6 @@
 """The requests of a finished run and their answers, counted: who failed, what was empty, which share a source.
 
-They are gone through once, entry by entry; what is kept of an instance is numbers. Two instances of one source are not
+They are gone through once, entry by entry; what stays of an instance is numbers. Two instances of one source are not
 two independent ones: a model that fails at one calculator fails at all its rows. A task says in framework.yml
 (`helm.cluster`) how the source is found (a note, a question, a calculator); `scoring/intervals.py` makes use of it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -39,7 +39,7 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 
-_LONGEST_LABEL = 80
+_MAX_LABEL = 80
 LARGE = 2.0
 """A design effect beyond which a reader who takes the count for the sample's size is badly misled."""
 
@@ -52,38 +52,38 @@ class Clusters:
     recorded: Mapping[str, str] = field(default_factory=dict)
     """What the pattern finds -> the source, where the rule looks that up in the scenario's data."""
     remembered: Mapping[str, str] = field(default_factory=dict)
-    """Id of an instance -> its source, where those data are not here any more."""
+    """Id of an instance -> its source as an earlier collection found it, where those data are not here any more."""
 
     @classmethod
     def of(
         cls, rule: ClusterRule | None, folder: Path, remembered: Mapping[str, str] = MappingProxyType({})
     ) -> Clusters | None:
-        """None where the task declares no clusters.
-
-        Args:
-            folder: the scenario's data.
-            remembered: id of an instance -> its source, as an earlier collection found it.
-        """
+        """None where the task declares no clusters. `folder`: the scenario's data."""
         if rule is None:
             return None
         if remembered and not all((folder / name).is_file() for name in rule.records):
             return cls(rule, remembered=remembered)
-        records = [record for name in rule.records for record in _records(folder / name)]
-        known = {record.get(rule.key or ""): _first(record, rule.labels) for record in records}
-        return cls(rule, {str(key): str(label) for key, label in known.items() if key and label})
+        recorded = {}
+        for record in (record for name in rule.records for record in _records(folder / name)):
+            label = next((record[name] for name in rule.labels if record.get(name)), None)
+            if record.get(rule.key or "") and label:
+                recorded[str(record[rule.key or ""])] = str(label)
+        return cls(rule, recorded)
 
     def label_of(self, instance: output.Instance) -> str:
-        """The instance's own id where nothing says that it shares a source."""
+        """On one line, and the hash of a long text, which may be a patient's note; the instance's own id where nothing
+        says that it shares a source."""
         if self.remembered:
             return self.remembered.get(instance.id, instance.id)
         found = self.rule.found_in(instance.input.text, instance.extra_data or {})
         if found is not None and self.rule.records:
             found = self.recorded.get(found)
-        return instance.id if found is None or not found.strip() else _label(found)
-
-
-def _first(record: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((record[name] for name in names if record.get(name)), None)
+        line = " ".join((found or "").split())
+        if not line:
+            return instance.id
+        if len(line) <= _MAX_LABEL:
+            return line
+        return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _records(path: Path) -> list[Mapping[str, Any]]:
@@ -93,14 +93,6 @@ def _records(path: Path) -> list[Mapping[str, Any]]:
     except (OSError, ValueError):
         return []
     return [record for record in loaded if isinstance(record, Mapping)] if isinstance(loaded, list) else []
-
-
-def _label(text: str) -> str:
-    """On one line; of a long text the hash, for it may be a patient's note."""
-    line = " ".join(text.split())
-    if len(line) <= _LONGEST_LABEL:
-        return line
-    return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @dataclass
@@ -151,10 +143,19 @@ class Tally:
         )
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request and its answer."""
         _count_instance(self, key, state)
-        self.nothing_right += self.is_quasi and _has_a_right_answer_of_nothing(state)
-        (_count_failure if has_failed(state) else _count_answer)(self, key, state)
+        if self.is_quasi:
+            right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
+            self.nothing_right += any(map(becomes_nothing, right))
+        if has_failed(state):
+            _count_failure(self, key, state)
+            return
+        if was_filtered(state):
+            self.filtered.add(key)
+        elif not text_of(state).strip():
+            self.empty.add(key)
+        if finish_reason_of(state) == openai_api.CUT_OFF:
+            self.truncated.add(key)
 
     @property
     def something_to_ask(self) -> bool:
@@ -202,11 +203,6 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) 
         tally.members[name][value].append(key)
 
 
-def _has_a_right_answer_of_nothing(state: output.RequestState) -> bool:
-    right = (reference for reference in state.instance.references if output.CORRECT_TAG in reference.tags)
-    return any(becomes_nothing(reference.output.text) for reference in right)
-
-
 def _count_failure(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
     tally.failed.add(key)
     error = state.result.error if state.result else None
@@ -216,35 +212,22 @@ def _count_failure(tally: Tally, key: InstanceKey, state: output.RequestState) -
         tally.split_of_unscorable[key] = state.instance.split
 
 
-def _count_answer(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
-    if was_filtered(state):
-        tally.filtered.add(key)
-    elif not text_of(state).strip():
-        tally.empty.add(key)
-    if finish_reason_of(state) == openai_api.CUT_OFF:
-        tally.truncated.add(key)
-
-
 def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None) -> list[Note]:
     """What a reader has to know of the main score's sample; `labels`: of each instance its source."""
     if rule is None:
         return []
-    count, sources = len(labels), len(set(labels.values()))
-    notes = []
+    count, sources, notes = len(labels), len(set(labels.values())), []
     if sources < count:
-        shared = (
-            f"{count} instances share {sources} sources ({rule.what}): intervals take those of one source for alike,"
-            " not for independent"
-        )
-        notes.append(Note(Importance.BACKGROUND, shared))
+        shared = f"{count} instances share {sources} sources ({rule.what})"
+        alike = "intervals take those of one source for alike, not for independent"
+        notes.append(Note(Importance.BACKGROUND, f"{shared}: {alike}"))
     if (few := few_sources(list(labels.values()))) is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     effect = None if main is None else main.stats.design_effect
     if main is not None and effect is not None and effect > LARGE:
         asked = main.stats.count
-        large = (
-            f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances say"
-            f" as much as {formats.decimals(asked / effect, 0)} independent ones; its interval allows for that"
-        )
-        notes.append(Note(Importance.BACKGROUND, large))
+        alone = formats.decimals(asked / effect, 0)
+        large = f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances"
+        as_much = f"say as much as {alone} independent ones; its interval allows for that"
+        notes.append(Note(Importance.BACKGROUND, f"{large} {as_much}"))
     return notes

@@ -46,19 +46,19 @@ def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, 
     """(run id, role) -> what its answers cost.
 
     Args:
-        table: role -> what the user's own table says now; else holds the price that was kept when the run asked.
+        table: role -> what the user's own table says now; else holds the price that was stored when the run asked.
     """
-    kept = read_prices(cache_db)
+    stored = read_prices(cache_db)
     found: dict[RunAndRole, CostTally] = defaultdict(CostTally)
     for paid in read_paid(cache_db):
-        place = (paid.run_id, paid.role)
-        found[place].add(paid, table.get(paid.role) or kept.get(place))
+        run_and_role = (paid.run_id, paid.role)
+        found[run_and_role].add(paid, table.get(paid.role) or stored.get(run_and_role))
     return dict(found)
 
 
-def cost_of_all(tallies: Iterable[CostTally]) -> Cost | None:
-    """None where the cost of no answer is known, also where there was none."""
-    parts = list(tallies)
+def chosen_cost(costs: Mapping[RunAndRole, CostTally], run_id: str | None, role: str | None) -> Cost | None:
+    """Of one run, or of all (None), and of one role, or of all; None where the cost of no answer is known."""
+    parts = [tally for (run, of), tally in costs.items() if run_id in (None, run) and role in (None, of)]
     values = [value for tally in parts for value in tally.values]
     if not values:
         return None
@@ -70,11 +70,6 @@ def cost_of_all(tallies: Iterable[CostTally]) -> Cost | None:
         unpriced_requests=sum(tally.unpriced for tally in parts),
         price=prices.pop() if len(prices) == 1 else None,
     )
-
-
-def chosen_cost(costs: Mapping[RunAndRole, CostTally], run_id: str | None, role: str | None) -> Cost | None:
-    """Of one run, or of all (None), and of one role, or of all."""
-    return cost_of_all(tally for (run, of), tally in costs.items() if run_id in (None, run) and role in (None, of))
 
 
 def why_unknown(costs: Mapping[RunAndRole, CostTally], price_of: Callable[[str], str | None]) -> str | None:
@@ -183,57 +178,38 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
     return sum(known) if known or not counts else None
 
 
-@dataclass
-class _Seen:
-    successful: int = 0
-    prompt: list[int] = field(default_factory=list)
-    completion: list[int] = field(default_factory=list)
-    total: list[int] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
-    codes: Counter[int] = field(default_factory=Counter)
-    spans: dict[str, RequestSpan] = field(default_factory=dict)
-
-    def add(self, attempt: Mapping[str, Any]) -> None:
-        started, ended = attempt["started"], attempt["started"] + attempt["latency_s"]
-        known = self.spans.get(attempt["run_id"], RequestSpan(started, ended))
-        span = RequestSpan(min(known.first_request, started), max(known.last_response, ended))
-        self.spans[attempt["run_id"]] = span
-        if attempt["status"] is None:  # nothing came back
-            return
-        self.codes[attempt["status"]] += 1
-        self.latencies.append(attempt["latency_s"])
-        if attempt["outcome"] == AttemptState.ANSWERED:
-            self._add_answer(attempt["prompt_tokens"], attempt["completion_tokens"])
-
-    def _add_answer(self, prompt: int | None, completion: int | None) -> None:
-        self.successful += 1
-        if prompt is not None:
-            self.prompt.append(prompt)
-        if completion is not None:
-            self.completion.append(completion)
-        if prompt is not None and completion is not None:
-            self.total.append(prompt + completion)
-
-
 def response_statistics(cache_db: Path) -> ResponseStatistics:
     """Of all runs in the folder; judges are no part of it, as they are none of what EvalFactory counts."""
-    seen = _Seen()
+    spans: dict[str, RequestSpan] = {}
+    codes: Counter[int] = Counter()
+    latencies: list[float] = []
+    tokens: list[tuple[int | None, int | None]] = []
     for attempt in response_cache.read_attempts(cache_db):
-        if attempt["role"] == MODEL_ROLE and attempt["outcome"] in _ENDED:
-            seen.add(attempt)
+        if attempt["role"] != MODEL_ROLE or attempt["outcome"] not in _ENDED:
+            continue
+        started, ended = attempt["started"], attempt["started"] + attempt["latency_s"]
+        known = spans.get(attempt["run_id"], RequestSpan(started, ended))
+        span = RequestSpan(min(known.first_request, started), max(known.last_response, ended))
+        spans[attempt["run_id"]] = span
+        if attempt["status"] is None:  # nothing came back
+            continue
+        codes[attempt["status"]] += 1
+        latencies.append(attempt["latency_s"])
+        if attempt["outcome"] == AttemptState.ANSWERED:
+            tokens.append((attempt["prompt_tokens"], attempt["completion_tokens"]))
     return ResponseStatistics(
-        responses=seen.codes.total(),
-        successful=seen.successful,
-        prompt_tokens=_figures(seen.prompt),
-        completion_tokens=_figures(seen.completion),
-        total_tokens=_figures(seen.total),
-        latency_s=_figures(seen.latencies),
-        status_codes=dict(sorted(seen.codes.items())),
+        responses=codes.total(),
+        successful=len(tokens),
+        prompt_tokens=_figures(prompt for prompt, _ in tokens),
+        completion_tokens=_figures(completion for _, completion in tokens),
+        total_tokens=_figures(one + other for one, other in tokens if one is not None and other is not None),
+        latency_s=_figures(latencies),
+        status_codes=dict(sorted(codes.items())),
         finish_reasons=response_cache.finish_reasons(cache_db, MODEL_ROLE),
-        runs=tuple(sorted(seen.spans.values(), key=lambda span: span.first_request)),
+        runs=tuple(sorted(spans.values(), key=lambda span: span.first_request)),
     )
 
 
-def _figures(values: Iterable[float]) -> Figures:
-    known = list(values)
+def _figures(values: Iterable[float | None]) -> Figures:
+    known = [value for value in values if value is not None]
     return Figures(sum(known) / len(known), max(known)) if known else Figures(None, None)

@@ -79,7 +79,7 @@ def test_the_wrong_scheme_is_named(url: str, pem: tuple[Path, Path], monkeypatch
     plain.server_close()
 
 
-class KeptAnswers(Answers):
+class StoredAnswers(Answers):
     """Over one connection as long as its peer wants to."""
 
     protocol_version = "HTTP/1.1"
@@ -100,7 +100,7 @@ def test_a_connection_is_used_again(pem: tuple[Path, Path], monkeypatch: pytest.
             accepted.append(client_address)
             super().process_request(request, client_address)
 
-    with served(Counting(("127.0.0.1", 0), KeptAnswers), *pem) as base:
+    with served(Counting(("127.0.0.1", 0), StoredAnswers), *pem) as base:
         transport = Transport(base, timeout_s=20)
         counts = []
         for headers in ({}, {}, {}, {"X-Last": "1"}, {"X-Last": "1"}):
@@ -168,7 +168,7 @@ def test_a_proxy_leads_there_over_a_tunnel_that_is_kept(
     monkeypatch.setenv(CERTIFICATE_VARIABLES[0], str(pem[0]))
     proxy = Proxy()
     with contextlib.ExitStack() as stack:
-        endpoint = stack.enter_context(served(Server(("127.0.0.1", 0), KeptAnswers), *pem))
+        endpoint = stack.enter_context(served(Server(("127.0.0.1", 0), StoredAnswers), *pem))
         if scheme == "https":
             stack.enter_context(served(proxy, *pem))
         else:

@@ -210,16 +210,6 @@ def test_content_that_was_exchanged_is_found(bundle: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_there_is_not_written_over(bundle: Path, tmp_path: Path) -> None:
-    pack(bundle, tmp_path / "a.tar.gz")
-    with pytest.raises(ConfigError, match="not empty"):
-        unpack(tmp_path / "a.tar.gz", bundle, sources())
-    with pytest.raises(ConfigError, match=r"ends with \.tar\.gz"):
-        pack(bundle, tmp_path / "a.zip")
-    with pytest.raises(ConfigError, match="is no file"):
-        unpack(tmp_path / "none.tar.gz", tmp_path / "out", sources())
-
-
 def test_an_archive_is_a_file_outside_the_bundle(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(bundle)
     for inside in (bundle / "x.tar.gz", tmp_path / "link" / "new" / "x.tar.gz"):

@@ -23,7 +23,6 @@ from eval_factory.data.bundle import (
     complete_tasks,
     interrupted,
     needs_of,
-    now,
     read_file_list,
     read_manifest,
     refuse_inside,
@@ -207,7 +206,7 @@ PATH = "scenarios/medbullets/medbullets_op5.csv"
 def test_a_file_serves_every_task_that_reads_it(altered: bool, complete: list[str], tmp_path: Path) -> None:
     (file,) = load_sources().tasks["medbullets"].files
     digest = "0" * 64 if altered else str(file.sha256)
-    entry = FileEntry(path=PATH, size=1, sha256=digest, source="x", date=now())
+    entry = FileEntry(path=PATH, size=1, sha256=digest, source="x", date="2026-01-01")
     manifest = Manifest(files=[entry])
     assert complete_tasks(manifest, tmp_path, load_sources()) == complete
     (need,) = needs_of(load_sources().tasks["medbullets_freetext"], manifest, tmp_path, load_sources())

@@ -65,18 +65,6 @@ def test_krippendorffs_example() -> None:
     assert type(alpha) is float
 
 
-def test_a_unit_of_three_raters_weighs_as_three_ratings() -> None:
-    """(1,1,2), (2,2): n_1 = 2, n_2 = 3, n = 5; o_12 = 2 / 2; d_12 = 2.5: alpha = 1 - 4 * 1 / 6."""
-    assert ordinal_alpha([[1, 1, 2], [2, 2]]) == pytest.approx(1 / 3, rel=1e-15)
-
-
-@pytest.mark.parametrize(
-    "units", [[], [[]], [[3]], [[3], [4], []], [[4, 4]], [[4, 4], [4, 4, 4], [1], [5]], [[2, 2], [1]]]
-)
-def test_where_it_is_not_defined_there_is_none(units: list[list[int]]) -> None:
-    assert ordinal_alpha(units) is None
-
-
 SHROUT_FLEISS = ((9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7))
 """Shrout and Fleiss 1979, table 2: six targets, four judges. Their ICC(2,1) is .29."""
 PAIRS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=2, max_size=40)

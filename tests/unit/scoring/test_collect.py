@@ -159,13 +159,6 @@ def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path
     assert [zero.scores[name].value for name in values] == [0.5, 0.5]
 
 
-def test_what_another_request_can_still_answer_is_asked_again_beside_it(tmp_path: Path) -> None:
-    states = [state(0, "yes"), state(1, None, **UNSCORABLE), state(2, None)]
-    result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 0.0]})
-    assert result.something_to_ask
-    assert any(note.endswith("the same command asks them again") for note in result.validity.notes)
-
-
 def test_the_place_of_an_unscorable_answer_is_kept_in_its_own_split_only(tmp_path: Path) -> None:
     states = [state(0, "yes"), state(1, None, split=VALID, **UNSCORABLE), state(2, "no"), state(3, "no", split=VALID)]
     result = result_of(tmp_path, states=states, values={"raises": [1.0, None, 0.0, 1.0]})
@@ -184,13 +177,6 @@ def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     assert (result.status, result.reportable) == ("partial", False)
     record = list(result.instances)[1]
     assert (record.completion, dict(record.metrics), record.error) == (None, {}, "HTTP 500: broken")
-
-
-def test_nothing_answered_has_no_score(tmp_path: Path) -> None:
-    result = result_of(tmp_path, states=[state(0, None)], values={"exact_match": [0.0]})
-    assert result.scores == {}
-    assert result.reportable is False
-    assert result.validity.bounds == {} or result.validity.bounds["exact_match"] == (0.0, 1.0)
 
 
 def test_splits_and_perturbations_do_not_overwrite_each_other(tmp_path: Path) -> None:

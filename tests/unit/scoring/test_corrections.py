@@ -230,12 +230,6 @@ def test_repeated_instances_count_once() -> None:
     assert again(Case("a", "", "x", 4.0)) == 4.0
 
 
-def test_a_case_knows_nothing_beside_it_unless_it_is_told() -> None:
-    one, other = Case("p", "c", "g", None), Case("p", "c", "g", None)
-    assert (one.extra, one.annotations) == ({}, {})
-    assert one.extra is not other.extra
-
-
 def test_every_rule_of_the_list_is_known_and_no_other() -> None:
     rules = {entry.rule for entry in load_errata().errata} - {None}
     assert rules == {
@@ -303,7 +297,7 @@ def test_errata_of_the_run_spec_whose_metric_helm_computed_count() -> None:
     assert [one.id for one in found.errata] == ["medec-sentence"]
     assert found.version == load_errata().version
     assert found.helm[medec].values == context().values
-    assert set(found.helm) == {"other", medec}
+    assert set(found.helm) == {medec}
     assert set(found.rules) == {"medec-sentence"}
     assert found.rules["medec-sentence"](Case("p", "3", "3 Right.", None)) == 1.0
     assert Corrections.of(plan({"config.type": "medec"}), [context("other")]).errata == []

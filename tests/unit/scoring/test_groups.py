@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.multitest import multipletests
 
-from eval_factory.scoring.groups import _MOST_GROUPS, SMALLEST_GROUP, Groups, p_value_of_difference, scores_by_group
+from eval_factory.scoring.groups import _MAX_GROUPS, SMALLEST_GROUP, Groups, p_value_of_difference, scores_by_group
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
@@ -111,10 +111,10 @@ def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
 def test_a_field_with_more_values_than_the_most_groups_is_left_out() -> None:
     """However many instances there are: nobody reads such a table."""
     size = SMALLEST_GROUP
-    values = {key(number): 1.0 for number in range(size * (_MOST_GROUPS + 1))}
+    values = {key(number): 1.0 for number in range(size * (_MAX_GROUPS + 1))}
     members = {
-        "most": {str(n): keys(size * n, size * (n + 1)) for n in range(_MOST_GROUPS)},
-        "more": {str(n): keys(size * n, size * (n + 1)) for n in range(_MOST_GROUPS + 1)},
+        "most": {str(n): keys(size * n, size * (n + 1)) for n in range(_MAX_GROUPS)},
+        "more": {str(n): keys(size * n, size * (n + 1)) for n in range(_MAX_GROUPS + 1)},
     }
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
     assert {name: len(groups) for name, groups in found.scores.items()} == {"most": 60}

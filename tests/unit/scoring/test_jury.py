@@ -15,11 +15,10 @@ from eval_factory.scoring.jury import (
     judgements_of,
     judges_that_failed,
     notes_on_agreement,
-    rated_by_all,
     score_of_all_judges,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.scoring.stated_models import family_of
+from eval_factory.scoring.words import family_of
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:
@@ -213,14 +212,6 @@ def test_each_judge_owes_a_judgement_of_each_answer() -> None:
     assert judgements_of(said, JUDGES, asked).coverage == pytest.approx(4 / 9)
     assert judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
     assert judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)
-
-
-def test_rated_by_all_needs_every_judge() -> None:
-    said = judged({"a": 4, "b": 2}, {"a": 4}, {"b": 1, "a": 1}, None)
-    assert rated_by_all(said, ("a", "b")) == {key(0), key(2)}
-    assert rated_by_all(said, ("a",)) == {key(0), key(1), key(2)}
-    assert rated_by_all(said, JUDGES) == set()
-    assert rated_by_all(said, ()) == set()
 
 
 def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from eval_factory.scoring.notes import LONGEST_NOTE, Importance, Note, Notes
+from eval_factory.scoring.notes import MAX_NOTE, Importance, Note, Notes
 
 
 def test_the_weightiest_first_and_each_once() -> None:
@@ -16,4 +16,4 @@ def test_the_weightiest_first_and_each_once() -> None:
 def test_a_note_is_a_printable_line_with_an_end() -> None:
     notes = Notes()
     notes.add(Importance.DOUBTFUL, "of \x1b[2J\nand  on", "x" * 3000)
-    assert notes.texts() == ("of \\x1b[2J and on", "x" * LONGEST_NOTE)
+    assert notes.texts() == ("of \\x1b[2J and on", "x" * MAX_NOTE)

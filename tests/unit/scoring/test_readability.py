@@ -17,11 +17,11 @@ from eval_factory.scoring.readability import (
     Raw,
     Readability,
     answer_form_of,
-    is_refusal,
     nothing_is_right,
     raw_of,
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.framework import HelmEntry, load_framework
 from unit.builders import plan
 from unit.scoring.test_collect import write_run

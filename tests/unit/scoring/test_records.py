@@ -16,7 +16,7 @@ from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.readability import Raw, Readability, raw_of
-from eval_factory.scoring.records import InstanceRecords, KeptAnswers
+from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
@@ -70,14 +70,14 @@ def test_thinking_that_was_taken_out_is_known_from_what_was_kept(here: Plan) -> 
 def test_what_a_judge_thought_is_no_matter_of_the_models(here: Plan) -> None:
     asked = state(0, "yes")
     keep(here, asked, role="gpt")
-    answer = KeptAnswers.of(here).to(output.RequestState.model_validate(asked))
+    answer = StoredAnswers.of(here).to(output.RequestState.model_validate(asked))
     assert answer is not None
     assert answer.raw == Raw()
 
 
 def test_an_answer_is_found_by_its_request(here: Plan) -> None:
     keep(here, state(0, "yes"))
-    answers = KeptAnswers.of(here)
+    answers = StoredAnswers.of(here)
     assert answers.raw_to(output.RequestState.model_validate(state(0, "yes"))) == Raw(stripped=True)
     assert answers.raw_to(output.RequestState.model_validate(state(1, "yes"))) is None
 
@@ -161,7 +161,7 @@ def test_a_case_of_a_rubric_is_grouped_by_its_tags(here: Plan) -> None:
     tally = RubricTally("exact_match", (), {})
     tally.add(key_of(made), made)
     records = InstanceRecords(
-        output.read_run(folder), (), KeptAnswers.of(here), Tally(), None, Readability(None, lambda _: None),
+        output.read_run(folder), (), StoredAnswers.of(here), Tally(), None, Readability(None, lambda _: None),
         rubric=tally,
     )  # fmt: skip
     assert [one.categories for one in records] == [{"theme": "care", "tag": "urgent", "canary": "c"}]

@@ -10,7 +10,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.request_states import (
-    LONGEST_CATEGORY,
+    MAX_CATEGORY,
     RepeatedRows,
     categories_of,
     finish_reason_of,
@@ -55,9 +55,9 @@ def test_why_an_answer_ended() -> None:
 
 
 def test_categories_are_short_texts_and_numbers() -> None:
-    short = {"truth": False, "whole": 0, "broken": 2.5, "text": "", "longest": "x" * LONGEST_CATEGORY}
-    long = {"none": None, "list": ["a"], "mapping": {"a": 1}, "long": "x" * (LONGEST_CATEGORY + 1)}
-    assert LONGEST_CATEGORY == 80
+    short = {"truth": False, "whole": 0, "broken": 2.5, "text": "", "longest": "x" * MAX_CATEGORY}
+    long = {"none": None, "list": ["a"], "mapping": {"a": 1}, "long": "x" * (MAX_CATEGORY + 1)}
+    assert MAX_CATEGORY == 80
     assert categories_of(state(instance={"extra_data": {**short, **long}}).instance) == short
     assert categories_of(state().instance) == {}
 

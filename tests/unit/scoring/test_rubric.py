@@ -17,7 +17,6 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.rubric import (
     JudgedCase,
     RubricTally,
-    agreement_on,
     bounds_over_criteria,
     clipped,
     field_of,
@@ -138,17 +137,6 @@ def test_the_report_counts_what_judges_said() -> None:
     assert found.krippendorff_alpha == near(1 - 7 * 2 / (2 * 3 * 5))
 
 
-@pytest.mark.parametrize(
-    ("votes", "agreement"),
-    [
-        ({"a": True}, None), ({"a": True, "b": None}, None), ({"a": True, "b": True}, 1.0),
-        ({"a": True, "b": False, "c": True}, near(1 / 3)),
-    ],
-)  # fmt: skip
-def test_agreement_on_one_criterion(votes: dict[str, bool | None], agreement: float | None) -> None:
-    assert agreement_on(votes) == agreement
-
-
 RUBRICS = [
     {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]},
     {"criterion": "bad", "points": -4, "tags": ["theme:care"]},
@@ -220,7 +208,9 @@ def test_what_it_tells_the_tally(two: RubricTally) -> None:
     assert sorted((cause.role, cause.count) for cause in tally.causes.listed()) == [("a", 1), ("b", 1), ("b", 1)]
     assert {field: list(by) for field, by in tally.members.items()} == {"theme": ["care"], "tag": ["urgent"]}
     assert len(tally.members["theme"]["care"]) == 4
-    assert two.judgements() == Judgements(16, 9)
+    found = draft()
+    two.report(found)
+    assert found.judgements == Judgements(16, 9)
 
 
 def test_the_published_score_takes_the_place_of_the_mean(two: RubricTally) -> None:
@@ -251,7 +241,7 @@ def test_notes(two: RubricTally) -> None:
 
 def against(of: RubricTally, most: float) -> list[str]:
     found = draft(plan=plan({"config.params.extra.max_judge_failures": most}))
-    of.tell(found)
+    of.report(found)
     return found.not_reportable
 
 
@@ -298,4 +288,4 @@ def test_the_line_of_a_case(two: RubricTally) -> None:
     assert other["verdict"] == "unjudged"
     assert two.scores_by_judge(("y", 0, None)) == {"a": 1.0, "b": 0.0}
     assert two.scores_by_judge(("x", 0, None)) == {}
-    assert two.report().criteria.unjudged == 1
+    assert report_of(two.cases, two.judges).criteria.unjudged == 1

@@ -278,18 +278,6 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
         assert low == high == true_value
 
 
-@pytest.mark.parametrize("missing", [set(), {key(3)}])
-def test_the_interval_ends_where_the_scale_ends(missing: set[InstanceKey]) -> None:
-    values = {key(0): 5.0, key(1): 5.0, key(2): 1.0, key(3): 5.0}
-    score = score_of(context(values, scale=(1.0, 5.0)), missing, failed_as_zero=False)
-    assert score is not None
-    assert (score.stats.ci_high, score.stats.mean) == (5.0, score.value)
-    open_ended = score_of(context(values), missing, failed_as_zero=False)
-    assert open_ended is not None
-    assert open_ended.stats.ci_high is not None
-    assert open_ended.stats.ci_high > 5.0
-
-
 def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> None:
     """Three trials of two instances: their scores are 1, 0.5 and 0."""
     values = {key(0, 0): 1.0, key(1, 0): 1.0, key(0, 1): 1.0, key(1, 1): 0.0, key(0, 2): 0.0, key(1, 2): 0.0}

@@ -12,8 +12,8 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.stated_models import (
-    LONGEST_MODEL,
-    MOST_LISTED,
+    MAX_LISTED,
+    MAX_MODEL,
     StatedModels,
     endpoints_of_other_models,
     host_in,
@@ -138,11 +138,11 @@ def test_who_never_answered_is_described_too() -> None:
 
 
 def test_what_an_endpoint_states_is_cut_and_on_one_line() -> None:
-    many = [answer("gpt", f"other\x1b {number} " + "x" * 999, seed=number) for number in range(MOST_LISTED + 3)]
+    many = [answer("gpt", f"other\x1b {number} " + "x" * 999, seed=number) for number in range(MAX_LISTED + 3)]
     found = endpoints_of(ASKED, many, {})["gpt"]
-    assert len(found.stated_models) == len(found.sampling) == MOST_LISTED
-    assert found.other_model == MOST_LISTED + 3
-    assert all(len(stated) <= LONGEST_MODEL and "\x1b" not in stated for stated in found.stated_models)
+    assert len(found.stated_models) == len(found.sampling) == MAX_LISTED
+    assert found.other_model == MAX_LISTED + 3
+    assert all(len(stated) <= MAX_MODEL and "\x1b" not in stated for stated in found.stated_models)
 
 
 def test_a_host_is_without_whom_it_signs_in_as() -> None:

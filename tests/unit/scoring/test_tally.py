@@ -21,7 +21,7 @@ from eval_factory.scoring.jury import Jury
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.scoring.tally import _LONGEST_LABEL, Clusters, Tally, notes_on_clusters
+from eval_factory.scoring.tally import _MAX_LABEL, Clusters, Tally, notes_on_clusters
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from unit.builders import draft, plan
 
@@ -49,11 +49,11 @@ def test_a_field_names_the_source() -> None:
 def test_a_long_source_is_its_hash() -> None:
     """It may be a patient's note, and every line of results.jsonl would repeat it."""
     rule = ClusterRule(what="note", text="(?s)(.+)")
-    assert label(rule, instance("x" * _LONGEST_LABEL)) == "x" * _LONGEST_LABEL
-    hashed = label(rule, instance("x" * (_LONGEST_LABEL + 1)))
+    assert label(rule, instance("x" * _MAX_LABEL)) == "x" * _MAX_LABEL
+    hashed = label(rule, instance("x" * (_MAX_LABEL + 1)))
     assert len(hashed) == 16
-    assert hashed != label(rule, instance("x" * (_LONGEST_LABEL + 2)))
-    assert hashed == label(rule, instance("x" * (_LONGEST_LABEL + 1) + "\n", number=1))
+    assert hashed != label(rule, instance("x" * (_MAX_LABEL + 2)))
+    assert hashed == label(rule, instance("x" * (_MAX_LABEL + 1) + "\n", number=1))
     assert len(label(rule, instance("\ud800" * 99))) == 16
 
 
