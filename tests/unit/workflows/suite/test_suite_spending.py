@@ -9,8 +9,8 @@ import pytest
 
 from eval_factory.core.budget import Spending
 from eval_factory.core.rundir import RunDir
-from eval_factory.workflows.suite import suite_budget
-from eval_factory.workflows.suite.suite_budget import SpendingReader
+from eval_factory.workflows.suite import planned_cells
+from eval_factory.workflows.suite.planned_cells import SpendingReader
 from eval_factory.workflows.suite.suite_journal import COMPLETE, RUNNING
 
 
@@ -29,7 +29,7 @@ def test_a_journal_is_read_again_where_it_is_another_and_not_too_often(
         read.append(path)
         return Spending(requests=len(read))
 
-    monkeypatch.setattr(suite_budget, "spent_so_far", reading)
+    monkeypatch.setattr(planned_cells, "spent_so_far", reading)
     journal = RunDir(tmp_path).cache_db
     journal.touch()
     reader = SpendingReader(lambda: now[0])
