@@ -25,8 +25,8 @@ def started(cells: Sequence[str] = CELLS, *, time: float = 100.0, **fields: Any)
     }  # fmt: skip
 
 
-def cell_started(cell: str, *, time: float = 110.0, attempt: int = 1) -> dict[str, Any]:
-    return {"time": time, "event": "cell_started", "attempt": attempt, "pid": 5, **_named(cell)}
+def cell_started(cell: str, *, time: float = 110.0, attempt: int = 1, **fields: Any) -> dict[str, Any]:
+    return {"time": time, "event": "cell_started", "attempt": attempt, "pid": 5, **fields, **_named(cell)}
 
 
 def cell_ended(cell: str, status: str = "complete", *, time: float = 120.0, **fields: Any) -> dict[str, Any]:

@@ -367,7 +367,8 @@ class CellLoop:
             if isinstance(state, Started) and run.told != run.begun:
                 run.told = run.begun
                 cell = cell_fields(run.planned.cell)
-                self.work.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid)
+                identity = run.planned.plan.identity
+                self.work.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid, identity=identity)
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
                 self._take_end(run, KILLED if isinstance(state, Lost) else state.code)

@@ -128,7 +128,7 @@ class CellState:
     so_far: RunStatus | None = None
     """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
     identity: str | None = None
-    """Of the run that has ended, where that is known: its folder may hold another since."""
+    """Of the run that was started or has ended, where that is known: its folder may hold another since."""
     before: CellState | None = None
     """How it ended in an earlier invocation, for as long as this one has not come to it."""
 
@@ -197,7 +197,7 @@ class SuiteState:
         changes: dict[str, Any] = {"since": _number(event.get("time")), "before": None}
         changes["attempt"] = event.get("attempt") or cell.attempt
         if event.get("event") == CELL_STARTED:
-            changes |= {"status": RUNNING, "reason": None}
+            changes |= {"status": RUNNING, "reason": None, "identity": event.get("identity")}
         else:
             status = event.get("status")
             ended = RunStatus(status) if status in STATUSES else FAILED

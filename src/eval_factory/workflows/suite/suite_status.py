@@ -265,6 +265,8 @@ class CellReader:
         if cell.status == RUNNING:
             return CellStatus(cell, folder, progress=self._follower(cell, folder).look(), spent=spent)
         self._followers.pop(cell.name, None)
+        if cell.status == MISSING and _finished_unseen(cell, folder):
+            cell = replace(cell, status=COMPLETE, reason=None)
         figures = self._figures_of(cell, folder) if cell.status in (COMPLETE, PARTIAL) else None
         lost = _why_lost(cell, figures)
         if lost is not None:
@@ -290,6 +292,16 @@ class CellReader:
         if known is None or known[0] != written:
             known = self._figures[cell.name] = (written, figures_of(folder))
         return known[1]
+
+
+def _finished_unseen(cell: CellState, folder: Path) -> bool:
+    """Whether the run came to its end although its suite was killed before it could say so."""
+    if cell.identity is None:
+        return False
+    from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
+
+    state = read_state(RunDir(folder))
+    return state is not None and state.complete and state.identity == cell.identity
 
 
 def _why_lost(cell: CellState, figures: CellFigures | None) -> str | None:

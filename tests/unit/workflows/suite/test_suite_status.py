@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from eval_factory.core.budget import Spending
+from eval_factory.workflows.resume import LastRunState
 from eval_factory.workflows.suite import planned_cells
 from eval_factory.workflows.suite.suite_status import (
     UNKNOWN,
@@ -63,6 +65,25 @@ def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_pat
     assert status.counts == {"missing": 4}
     assert status.pauses == ()
     assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
+
+
+@pytest.mark.parametrize(
+    ("complete", "identity", "counts"),
+    [
+        (True, "identity", {"complete": 1, "missing": 3}),
+        (False, "identity", {"missing": 4}),
+        (True, "other", {"missing": 4}),
+    ],
+)
+def test_a_run_that_ended_after_its_suite_was_killed_counts(
+    tmp_path: Path, complete: bool, identity: str, counts: dict[str, int]
+) -> None:
+    """The folder says what the suite could not say any more."""
+    folder = suite_folder(tmp_path, started(), cell_started("small/qa", identity="identity"), cell_started("big/qa"))
+    cell_result(folder, "small/qa")
+    state = LastRunState(identity, {}, "run", 1.0, ["helm/runs/one"], complete)
+    (folder.cell("small", "qa") / ".run_state.json").write_text(json.dumps(asdict(state)))
+    assert status_of(folder).counts == counts
 
 
 @pytest.mark.parametrize("pid", [GONE, os.getppid()], ids=["ended", "another's"])
