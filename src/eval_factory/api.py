@@ -160,7 +160,7 @@ def run_suite(
         preset: a suite that comes with eval-factory, as the base of this one.
         output_dir: over that of the file; relative to the current folder.
         flags: path of a value (`suite.params.limit_samples`) -> value; over the file's.
-        options: to begin anew, to take finished runs over from other folders; overrides.
+        options: to begin again from nothing, to take finished runs over from other folders; overrides.
         env: where keys are looked for; this process's own if not given.
         screen: where a line is shown as each cell begins and ends; nowhere if not given.
 

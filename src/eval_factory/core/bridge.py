@@ -118,7 +118,7 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     Raises:
         Exception: what `process` raised first, by that order. No other item is begun then; those that are under way are
             waited for.
-        BaseException: any other, or an interruption of this thread, at once; those that are under way are told to end.
+        BaseException: any other, or an interruption of this thread, at once; those that are under way are asked to end.
     """
     results: list[Any] = [None] * len(items)
     failures: dict[int, Exception] = {}

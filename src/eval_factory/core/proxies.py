@@ -19,7 +19,7 @@ PROXY_SCHEMES = ("http", "https")
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that leads to an endpoint. Where helm-run is told of proxies, the usual variables are not looked at."""
+    """The proxy that leads to an endpoint. Where helm-run is given proxies, the usual variables are not looked at."""
     configured = HelmRunSettings.from_environment(os.environ).proxies
     if configured is None:
         return proxy_from_environment(url)

@@ -102,7 +102,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         """Send what is answered by this ticket."""
         self.asked[id(ticket)] = ticket
         self.send(id=id(ticket), **message)
-        if self._is_lost:  # perhaps since others were told
+        if self._is_lost:  # perhaps since others learnt of it
             ticket.fail(LimitsLost(_LOST))
 
     def send(self, **message: Any) -> None:

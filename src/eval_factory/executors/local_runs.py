@@ -40,7 +40,7 @@ class LocalRuns:
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._events: deque[Mapping[str, Any]] = deque()
-        """What was heard, and not yet taken."""
+        """What was reported, and not yet taken."""
         self._states: dict[str, RunState] = {}
         self._pids: dict[str, int] = {}
         """Of the runs that are at work."""
@@ -75,13 +75,13 @@ class LocalRuns:
     def end(self, names: Collection[str] | None = None) -> None:
         """As by Ctrl-C, then by force."""
         chosen = set(self._states) if names is None else set(names)
-        told: set[int] = set()
+        reported: set[int] = set()
         deadline = time.monotonic() + GRACE_S
         while self._at_work(chosen) and time.monotonic() < deadline:
             for name, pid in self._pids.items():
-                if name in chosen and pid not in told:
+                if name in chosen and pid not in reported:
                     _send(pid, signal.SIGTERM)
-                    told.add(pid)
+                    reported.add(pid)
             self._hear(0.2)
         self._kill(chosen)
 

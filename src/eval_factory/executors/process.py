@@ -142,7 +142,7 @@ def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S)
 
 
 def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> subprocess.Popen[bytes]:
-    """Start a program that is told what to do on its standard input, and answers on its standard output.
+    """Start a program that learns what to do on its standard input, and answers on its standard output.
 
     It has a group of its own, so that Ctrl-C does not reach it, and is to end where its standard input does. What it
     says on standard error is added to `log`.
@@ -205,7 +205,7 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
 def git_hash(folder: Path) -> str | None:
     """The commit that `folder` stands at, whoever owns it; None outside a git checkout.
 
-    git is told neither keys nor of another repository (GIT_DIR).
+    git gets neither keys nor the variables of another repository (GIT_DIR).
     """
     env = {name: os.environ[name] for name in GIT_SEES if name in os.environ}
     try:

@@ -101,10 +101,10 @@ class _Server:
         spec = self._spec
         self.state, self._rest = _STARTING, b""
         self._guard = start_listening([*spec.launch, sys.executable, "-m", _MODULE], spec.env, log=self.log)
-        told = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
-        told |= {"asked_from": socket.gethostname(), "port": urlsplit(self.address).port if same_port else None}
+        reported = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
+        reported |= {"asked_from": socket.gethostname(), "port": urlsplit(self.address).port if same_port else None}
         with suppress(OSError):
-            _pipe(self._guard.stdin).write((json.dumps(told) + "\n").encode())
+            _pipe(self._guard.stdin).write((json.dumps(reported) + "\n").encode())
             _pipe(self._guard.stdin).flush()
 
     def hear(self, say: _Say, seconds: float = 0.0) -> str:
@@ -163,7 +163,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
     """The servers of a target. What is started within its context ends with that. One thread uses it."""
 
     def __init__(self, spec: ServerSpec, say: _Say, tick: Callable[[], None] = lambda: None) -> None:
-        """`say` is told what becomes of them; `tick` is called now and then while they are waited for."""
+        """`say` learns what becomes of them; `tick` is called now and then while they are waited for."""
         self._spec, self._say, self._tick = spec, say, tick
         self._servers = [_Server(spec, number) for number in range(spec.replicas)]
 
@@ -277,8 +277,8 @@ class ServedModel(AbstractContextManager["ServedModel"]):
 class ServerGuard:
     """What is done on the server's machine: one start of it, from the choice of a port to its end."""
 
-    def __init__(self, told: Mapping[str, Any], log: IO[str]) -> None:
-        self._told, self._log, self._its = told, log, told["called"]
+    def __init__(self, reported: Mapping[str, Any], log: IO[str]) -> None:
+        self._reported, self._log, self._its = reported, log, reported["called"]
         self._process: subprocess.Popen[str] | None = None
         self._over = False
 
@@ -288,7 +288,7 @@ class ServerGuard:
         Raises:
             PrerequisiteError: it did not get ready.
         """
-        for same in (self._told["port"], *[None] * (MOST_PORTS - 1)):
+        for same in (self._reported["port"], *[None] * (MOST_PORTS - 1)):
             port = same or free_port()
             if self._serves_at(port):
                 return
@@ -302,20 +302,20 @@ class ServerGuard:
         commands.read()
         self._over = True
         if self._process is not None:
-            end_group(self._process, self._told["stop_grace_s"])
+            end_group(self._process, self._reported["stop_grace_s"])
 
     def _serves_at(self, port: int) -> bool:
         """False: somebody else has the port."""
-        log, token, began = Path(self._told["log"]), uuid.uuid4().hex, time.monotonic()
+        log, token, began = Path(self._reported["log"]), uuid.uuid4().hex, time.monotonic()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
-        host, place = (_LOOPBACK, "") if host == self._told["asked_from"] else (host, f" of {host}")
+        host, place = (_LOOPBACK, "") if host == self._reported["asked_from"] else (host, f" of {host}")
         _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
         process = self._process = self._started(port, token)
-        words = (process.stdout, self._log, Redactor(self._told["secrets"]), tail)
+        words = (process.stdout, self._log, Redactor(self._reported["secrets"]), tail)
         copier = threading.Thread(target=copy_lines, args=words, daemon=True)
         copier.start()
-        url = self._filled(self._told["health"], port)
+        url = self._filled(self._reported["health"], port)
         why = self._until_ready(process, url, began)
         was_ready, taken = False, why is None and is_somebody_elses(urlsplit(url).port or port, token)
         if why is None and not taken:
@@ -323,7 +323,7 @@ class ServerGuard:
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
             why = self._until_gone(process, url)
         ended = process.poll() is not None
-        end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
+        end_group(process, self._reported["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
         if was_ready or self._over:
@@ -335,8 +335,8 @@ class ServerGuard:
         return True
 
     def _started(self, port: int, token: str) -> subprocess.Popen[str]:
-        words = [self._filled(word, port) for word in self._told["words"]]
-        settings = {name: self._filled(value, port) for name, value in self._told["settings"].items()}
+        words = [self._filled(word, port) for word in self._reported["words"]]
+        settings = {name: self._filled(value, port) for name, value in self._reported["settings"].items()}
         try:
             process = subprocess.Popen(
                 words,
@@ -358,7 +358,7 @@ class ServerGuard:
 
     def _until_ready(self, process: subprocess.Popen[str], url: str, began: float) -> str | None:
         """Why it does not get ready; None: it is."""
-        log, limit = self._told["log"], self._told["start_time_limit_s"]
+        log, limit = self._reported["log"], self._reported["start_time_limit_s"]
         while process.poll() is None and not self._over:
             if answers(url):
                 return None
@@ -374,7 +374,7 @@ class ServerGuard:
         )
 
     def _until_gone(self, process: subprocess.Popen[str], url: str) -> str:
-        answered, limit = time.monotonic(), self._told["hang_time_limit_s"]
+        answered, limit = time.monotonic(), self._reported["hang_time_limit_s"]
         while time.monotonic() - answered < limit:
             with suppress(subprocess.TimeoutExpired):
                 return _how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
@@ -384,7 +384,7 @@ class ServerGuard:
 
     def _filled(self, text: str, port: int) -> str:
         """No other braces are replaced: they may be the program's own."""
-        return text.replace(PORT, str(port)).replace(REPLICA, str(self._told["replica"]))
+        return text.replace(PORT, str(port)).replace(REPLICA, str(self._reported["replica"]))
 
 
 def answers(url: str, timeout_s: float = LONGEST_ANSWER_S) -> bool:
@@ -465,10 +465,10 @@ def _last_lines(tail: Iterable[str]) -> str:
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # whoever asked for the server gets it too, and says what follows
-    told = json.loads(sys.stdin.buffer.readline())
-    descriptor = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    reported = json.loads(sys.stdin.buffer.readline())
+    descriptor = os.open(reported["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as log:
-        guard = ServerGuard(told, log)
+        guard = ServerGuard(reported, log)
         threading.Thread(target=guard.end_when_told, args=(sys.stdin.buffer,), daemon=True).start()
         try:
             guard.serve()

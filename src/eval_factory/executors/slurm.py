@@ -184,7 +184,7 @@ def reason_name(reason: str) -> str:
 
 
 WARNED_S = 30
-"""Seconds before the end of its time that a task is told (SIGTERM), so that it ends what it began."""
+"""Seconds before the end of its time that a task gets SIGTERM, so that it ends what it began."""
 
 CLEAN_UP_MEMORY, CLEAN_UP_MINUTES = "100M", 10
 CLEAN_UP_LOOKS, CLEAN_UP_PAUSE_S = 50, 10

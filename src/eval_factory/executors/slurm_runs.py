@@ -304,7 +304,7 @@ class SlurmRuns:
         Args:
             worker: as `script_of`'s.
             env: what is given to the tasks, and what is secret of it.
-            say: is told what was submitted, and what is waited for.
+            say: learns what was submitted, and what is waited for.
         """
         self.store = SlurmStore(folder)
         self._slurm, self._worker, self._say = slurm, worker, say

@@ -141,7 +141,7 @@ def board_runs(folder: Path) -> tuple[list[ViewedRun], str]:
 
 
 def runs_in_tables(folder: Path, rows: Iterable[BoardRow]) -> list[tuple[ViewedRun, BoardRow]]:
-    """Those whose folder still holds the run that the row is of: one model's runs may have been run anew since."""
+    """Those whose folder still holds the run that the row is of: one model's runs may have been run again since."""
     found = []
     for row in rows:
         own = None if row.folder is None else folder / row.folder

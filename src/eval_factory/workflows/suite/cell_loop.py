@@ -233,10 +233,12 @@ class Work:
         self.tell_end(report, planned)
 
     def tell_end(self, report: CellReport, planned: PlannedCell, **more: Any) -> None:
-        told = {"attempt": report.attempts, "exit_code": report.exit_code, "status": report.status}
-        told |= {"reason": report.reason, **more, "collected": report.collected}
+        reported = {"attempt": report.attempts, "exit_code": report.exit_code, "status": report.status}
+        reported |= {"reason": report.reason, **more, "collected": report.collected}
         source = None if report.reused_from is None else str(report.reused_from)
-        self.journal.tell(CELL_ENDED, **cell_fields(report), **told, reused_from=source, identity=planned.plan.identity)
+        self.journal.tell(
+            CELL_ENDED, **cell_fields(report), **reported, reused_from=source, identity=planned.plan.identity
+        )
 
     def leave(self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun. One that has a result with gaps keeps it."""
@@ -251,7 +253,7 @@ class CellRun:
     has_result: bool
     """A partial result of it stands in its folder."""
     begun: int = 0
-    told: int = 0
+    reported: int = 0
     """The last attempt whose beginning is in the journal."""
     attempts: int = 0
     """Those that count."""
@@ -364,8 +366,8 @@ class CellLoop:
     def _take(self, states: Mapping[str, RunState]) -> None:
         for name, run in list(self._running.items()):
             state = states[name]
-            if isinstance(state, Started) and run.told != run.begun:
-                run.told = run.begun
+            if isinstance(state, Started) and run.reported != run.begun:
+                run.reported = run.begun
                 cell = cell_fields(run.planned.cell)
                 identity = run.planned.plan.identity
                 self.work.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid, identity=identity)
@@ -380,7 +382,7 @@ class CellLoop:
         run.attempts += 1
         tried = Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result)
         outcome = outcome_of(end, tried)
-        if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was told to end
+        if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was asked to end
             outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, _INTERRUPTED, INTERRUPTED_CODE)
         if cell.name in self._without_server and not end.has_result:
             outcome = Outcome(NextAction.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)

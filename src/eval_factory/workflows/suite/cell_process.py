@@ -3,7 +3,7 @@
     python -m eval_factory.workflows.suite.cell_process
 
 To import what a run needs takes as much of the processor as the rest of a short run; a fork has it already. Where
-forks are not safe (macOS: its libraries use threads of their own) a new Python is started for each run. What it is told
+forks are not safe (macOS: its libraries use threads of their own) a new Python is started for each run. What it is sent
 and says stands in executors/local_runs.py; everything here ends with the suite.
 """
 
@@ -113,9 +113,9 @@ def be_the_cell(spec: RunSpec, parent: int) -> int:
 class CellServer:
     """Begins cells and says when they have ended; a single thread, so that its forks are whole."""
 
-    def __init__(self, commands: int, told: int, *, fork: bool) -> None:
-        """`commands`, `told`: descriptors to read from and to write to."""
-        self._commands, self._told = commands, told
+    def __init__(self, commands: int, reported: int, *, fork: bool) -> None:
+        """`commands`, `reported`: descriptors to read from and to write to."""
+        self._commands, self._reported = commands, reported
         self._begin: Callable[[RunSpec], int] = self._forked if fork else self._started
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -173,7 +173,7 @@ class CellServer:
                     self._say(name=name, returncode=os.waitstatus_to_exitcode(status))
 
     def _say(self, **fields: str | int) -> None:
-        os.write(self._told, (json.dumps(fields) + "\n").encode())
+        os.write(self._reported, (json.dumps(fields) + "\n").encode())
 
 
 def main(arguments: list[str]) -> None:
@@ -188,9 +188,9 @@ def main(arguments: list[str]) -> None:
         for name in _NEEDED:
             importlib.import_module(name)
         keep_what_there_is()  # no cell's collector looks at it: its pages stay shared
-    told = os.dup(1)
+    reported = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no message
-    CellServer(0, told, fork=fork).serve()
+    CellServer(0, reported, fork=fork).serve()
     os._exit(0)
 
 

@@ -141,7 +141,7 @@ class EndpointPauses:
                 self._wait_on(pause)
 
     def news(self) -> list[tuple[str, News, str]]:
-        """(group, what is new, why it was paused); who is told that it is over begins its cells again."""
+        """(group, what is new, why it was paused); who learns that it is over begins its cells again."""
         found = []
         for group, pause in list(self.pauses.items()):
             new = self._news_of(pause)

@@ -1,4 +1,4 @@
-"""Results that are there already: told from their folders, taken over from others, put in their place."""
+"""Results that are there already: known from their folders, taken over from others, put in their place."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
 def _copy(source: RunDir, copy: Path) -> None:
     """Byte for byte, but for the lock. cache.db with its write-ahead log: a killed run has not put the two together.
 
-    SQLite's third file is an index of the second, and is made anew.
+    SQLite's third file is an index of the second, and is made again.
     """
     own = (source.lock_file.name, source.lock_holder.name, source.answers[2].name)
     shutil.copytree(source.root, copy, symlinks=True, ignore=shutil.ignore_patterns(*own, *NEVER_COPIED))

@@ -93,7 +93,7 @@ class _Checks:
             find_bundle(plan, self._env)
 
     def of_keys(self, plan: Plan) -> _Findings:
-        """Each missing key by itself, as the cells of a suite have to be told of it."""
+        """Each missing key by itself, as the cells of a suite have to learn of it."""
         found = _findings(lambda: credentials_report(plan, self._env))
         texts = [part for text in found.missing for part in _BETWEEN_KEYS.split(text)]
         return _Findings(found.problems, tuple(text.replace(_FLAG_OF_A_RUN, _OF_A_SUITE) for text in texts))
@@ -268,7 +268,7 @@ def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -
 
 
 def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Spending:
-    """What these cells have asked in all invocations; `say` is told what nobody can count any more."""
+    """What these cells have asked in all invocations; `say` learns what nobody can count any more."""
     return total(_spent(planned, store, say) for planned in cells for store in planned.plan.rundir.stores())
 
 

@@ -154,7 +154,7 @@ _INTERRUPTED = InterruptedRunError.exit_code
 
 
 def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver) -> SuiteReport:
-    """Bring every cell of a suite to its end; `screen` is told what happens.
+    """Bring every cell of a suite to its end; `screen` learns what happens.
 
     A cell that fails raises nothing: the report's exit code says so.
 

@@ -40,7 +40,7 @@ _BY_CODE = {one.exit_code: one for one in (NotReportableError, ConfigError, Prer
 
 
 class JobLines(ScreenLines):
-    """What is said of the job; of one cell no events are told."""
+    """What is said of the job; of one cell no events are written."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         pass

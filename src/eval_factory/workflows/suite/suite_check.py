@@ -120,8 +120,8 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
         )
     suite = build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
     status = status_of(folder)
-    told = {cell.state.name: cell.state for cell in status.cells}
-    cells = tuple(_checked(cell, told.get(cell.cell.name)) for cell in checked_cells(suite, env))
+    reported = {cell.state.name: cell.state for cell in status.cells}
+    cells = tuple(_checked(cell, reported.get(cell.cell.name)) for cell in checked_cells(suite, env))
     table = modified_at(folder.results_yaml)
     last = max((modified_at(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
     is_due = folder.results_yaml.exists() and (status.started is None or status.state == ENDED)
@@ -188,13 +188,13 @@ def altered_table(folder: SuiteDir) -> _Table:
 def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
     document = parse_own(folder.results_yaml.read_text(encoding="utf-8"))
     table = {(str(one["target"]), str(one["evaluation"])): one for one in document["cells"]}
-    told = suite_state_of(EventTail(folder.events, None).new()).cells
+    reported = suite_state_of(EventTail(folder.events, None).new()).cells
     found = []
-    for target, evaluation in told or table:
+    for target, evaluation in reported or table:
         own, stored = folder.cell(target, evaluation), table.get((target, evaluation), {})
         if not is_within(own, folder.named):
             raise ValueError(LEADS_OUT.format(folder=folder.named))
-        cell, reason = told.get((target, evaluation)), stored.get("reason")
+        cell, reason = reported.get((target, evaluation)), stored.get("reason")
         status: Any = stored.get("status", MISSING) if cell is None or cell.status in UNFINISHED else cell.status
         if status not in (COMPLETE, PARTIAL, FAILED, MISSING):
             raise ValueError(f"{target}/{evaluation}: no cell ends as {status}")
@@ -223,18 +223,22 @@ def _other_configuration(folder: SuiteDir, cells: Iterable[FinishedCell], notes:
             yield Finding(folder.config.name, name, said)
 
 
-def _checked(one: CheckedCell, told: CellState | None) -> CellCheck:
+def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
     if one.plan is None:
         return _made(one, FAILED, "its configuration is wrong", one.problems)
     status, reason = _found(one.plan)
     if status == COMPLETE:
         return _made(one, status, reason, ())
     first = one.problems + one.missing
-    if told is not None and told.status in UNFINISHED:
-        ended = told.reason == RESULT_PUBLISHED
-        return _made(one, told.status, told.reason if ended else reason, first or (RUN_IT if ended else "wait for it",))
-    if told is not None and told.status == FAILED:
-        return _made(one, FAILED, told.reason or reason, first or ((LOOK, RUN_IT) if told.attempt else (RUN_IT,)))
+    if reported is not None and reported.status in UNFINISHED:
+        ended = reported.reason == RESULT_PUBLISHED
+        return _made(
+            one, reported.status, reported.reason if ended else reason, first or (RUN_IT if ended else "wait for it",)
+        )
+    if reported is not None and reported.status == FAILED:
+        return _made(
+            one, FAILED, reported.reason or reason, first or ((LOOK, RUN_IT) if reported.attempt else (RUN_IT,))
+        )
     return _made(one, status, reason, first or (ASK_THE_REST if status == PARTIAL else RUN_IT,))
 
 
@@ -242,8 +246,8 @@ def _found(plan: Plan) -> tuple[str, str | None]:
     """The status of what stands in the cell's folder, and what is wrong with it."""
     whole = finished(plan)
     if whole is not None:
-        told = whole.not_reportable
-        return COMPLETE, None if told is None else f"not reportable: {told.splitlines()[0]}"
+        reported = whole.not_reportable
+        return COMPLETE, None if reported is None else f"not reportable: {reported.splitlines()[0]}"
     state = read_state(plan.rundir)
     if state is not None and state.complete and state.identity == plan.identity and reads_own_data(plan):
         return COMPLETE, _OWN_DATA

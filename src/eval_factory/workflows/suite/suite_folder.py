@@ -195,8 +195,8 @@ def take_away(folder: SuiteDir) -> None:
     Nothing but our own socket in a folder that is named as ours is touched, and nothing of another machine.
     """
     try:
-        told = json.loads(folder.socket.read_text(encoding="utf-8"))
-        host, left = told["host"], Path(told["address"])
+        reported = json.loads(folder.socket.read_text(encoding="utf-8"))
+        host, left = reported["host"], Path(reported["address"])
     except (OSError, ValueError, TypeError, KeyError):
         return
     if host != socket.gethostname():
@@ -217,7 +217,7 @@ OF_A_CELL = "# One cell of a suite. Run it by itself: eval-factory run_eval --ru
 
 
 def write_configs(suite: Suite) -> None:
-    """Write them anew. They name the variables of keys; a configuration that holds a key itself is refused before."""
+    """Write them again. They name the variables of keys; a configuration that holds a key itself is refused before."""
     for cell in suite.cells:
         file = suite.folder.cell_config(cell.target, cell.evaluation)
         file.parent.mkdir(parents=True, exist_ok=True)

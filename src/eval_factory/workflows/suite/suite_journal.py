@@ -18,7 +18,7 @@ from eval_factory.core.secrets import Redactor
 
 
 class SuiteObserver(Protocol):
-    """Is told what happens, by the runner's own thread. It raises nothing that would end the suite."""
+    """Learns what happens, by the runner's own thread. It raises nothing that would end the suite."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """An event of the suite, as it stands in SuiteDir.events, once it is written there."""
@@ -56,9 +56,9 @@ class SuiteJournal:
         self._end_half_a_line()
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Redacted; written before anybody is told."""
-        told: Any = self._redactor.tree(fields)
-        record = {"time": time.time(), "event": event, "invocation": self._invocation, **told}
+        """Redacted; written before anybody learns of it."""
+        reported: Any = self._redactor.tree(fields)
+        record = {"time": time.time(), "event": event, "invocation": self._invocation, **reported}
         self._append(json_line(record))
         self._observer.on_event(record)
 

@@ -341,7 +341,7 @@ class SuiteEstimate:
 def estimate_suite(
     suite: Suite, env: Mapping[str, str], say: Callable[[str], object], *, look_at_data: bool = True
 ) -> SuiteEstimate:
-    """Cell by cell; `say` is told which is looked at, and what a run would miss.
+    """Cell by cell; `say` learns which is looked at, and what a run would miss.
 
     No endpoint is asked, nothing is downloaded, and no key is needed.
 

@@ -212,8 +212,10 @@ class WrittenTable:
 
 def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> WrittenTable:
     """Write the table of what is there. A full disk raises nothing: the results of the cells are kept all the same."""
-    told = [FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells]
-    results = suite_results(told)
+    reported = [
+        FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells
+    ]
+    results = suite_results(reported)
     found = tuple(_as_read(cell, result, folder) for cell, result in zip(cells, results.cells, strict=True))
     try:
         write_suite_results(results, folder)

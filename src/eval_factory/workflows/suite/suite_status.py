@@ -62,7 +62,7 @@ _MUCH_ROOM = 1000
 
 @dataclass(frozen=True)
 class CellProgress:
-    """The last phase that was told, and what is done in it."""
+    """The last phase that was reported, and what is done in it."""
 
     phase: str = _STARTING
     phase_since: float | None = None
@@ -97,11 +97,11 @@ class CellProgress:
         return max(0.0, float(self.counts["total"] - self.counts["done"]) / self.rate)
 
     def document(self) -> dict[str, Any]:
-        told = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
+        reported = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
         number, of = self.run
         return {
             "phase": self.phase, "phase_since": self.phase_since, "run": number, "runs": of,
-            "counts": told, "requests_per_s": round(self.rate, 3),
+            "counts": reported, "requests_per_s": round(self.rate, 3),
             "left_s": None if self.left_s is None else round(self.left_s, 1),
         }  # fmt: skip
 
@@ -482,16 +482,16 @@ class QueueReader:
             why = state.reason if isinstance(state, Waiting) else ""
             task = f"{state.where}, {why}" if why else state.where
         job = CellJob(task, len(starts), store.task_log(wave, run), cell.folder if task and starts else None)
-        told = replace(cell.state, attempt=max(cell.state.attempt, len(starts)))
-        cell = replace(cell, job=job, state=told)
+        reported = replace(cell.state, attempt=max(cell.state.attempt, len(starts)))
+        cell = replace(cell, job=job, state=reported)
         if task is None:
-            why_not = _why_not_queued(told, store.ended(wave, run), known=states is not None)
-            status = WAITING if why_not == RESULT_PUBLISHED else told.status
-            return replace(cell, state=replace(told, status=status, reason=why_not))
+            why_not = _why_not_queued(reported, store.ended(wave, run), known=states is not None)
+            status = WAITING if why_not == RESULT_PUBLISHED else reported.status
+            return replace(cell, state=replace(reported, status=status, reason=why_not))
         if isinstance(state, Waiting):
-            return replace(cell, state=replace(told, status=WAITING, reason=task))
+            return replace(cell, state=replace(reported, status=WAITING, reason=task))
         progress = self._follower(cell.folder, starts[-1]).look() if starts else None
-        return replace(cell, state=replace(told, status=RUNNING, reason=task), progress=progress)
+        return replace(cell, state=replace(reported, status=RUNNING, reason=task), progress=progress)
 
     def _follower(self, folder: Path, start: Path) -> CellFollower:
         if start not in self._followers:
