@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import Run
+from integration.support import Run, more_data
 from integration.test_real_data import PlaceData, bare_helm
 from scripted_endpoint import ScriptedEndpoint
 
@@ -32,8 +32,8 @@ def even_or_odd(prompt: str) -> str:
     ("entry", "main"),
     [
         ("synthetic_reasoning:mode=pattern_match", "quasi_exact_match"),
-        ("synthetic_reasoning_natural:difficulty=easy", "f1_set_match"),
-        ("dyck_language:num_parenthesis_pairs=3", "exact_match_indicator"),
+        pytest.param("synthetic_reasoning_natural:difficulty=easy", "f1_set_match", marks=pytest.mark.more_data),
+        pytest.param("dyck_language:num_parenthesis_pairs=3", "exact_match_indicator", marks=pytest.mark.more_data),
         ("simple_mcqa", "exact_match"),
     ],
 )
@@ -138,7 +138,7 @@ def test_the_users_own_questions(tmp_path: Path, run_program: Run) -> None:
     assert "exact_match@valid" in outcome.scores()
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [True, *more_data(False)])
 def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_program: Run) -> None:
     """The same run spec under both names: the same scores, and the same account of what was not judged."""
     documents: list[Any] = []
@@ -197,8 +197,8 @@ def test_data_of_the_hub_that_are_unavailable(run_program: Run) -> None:
     ("entry", "package"),
     [
         ("melt_summarization_vietnews", "torch"),
-        ("melt_synthetic_reasoning:mode=pattern_match", "transformers"),
-        ("unitxt:card=x", "unitxt"),
+        pytest.param("melt_synthetic_reasoning:mode=pattern_match", "transformers", marks=pytest.mark.more_data),
+        pytest.param("unitxt:card=x", "unitxt", marks=pytest.mark.more_data),
     ],
 )
 def test_a_package_that_is_not_installed(entry: str, package: str, run_program: Run) -> None:

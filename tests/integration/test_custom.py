@@ -198,16 +198,6 @@ def test_several_metrics_the_first_is_the_main_one(example: Path, run_program: R
     assert {body["max_tokens"] for body in endpoint.requests} == {3}
 
 
-def test_a_mistake_ends_with_2_before_anything_is_asked(example: Path, run_program: Run) -> None:
-    (example / "prompt.txt").write_text("{qestion}", encoding="utf-8")
-    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
-        outcome = run_program("custom", endpoint.url, params=benchmark(example))
-    assert outcome.returncode == 2
-    assert "{qestion} is not a column of" in outcome.stderr
-    assert endpoint.probes == 0
-    assert not outcome.output_dir.exists()
-
-
 def test_the_jury_example_runs_at_once(jury_example: Path) -> None:
     finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=jury_example.parent)
     assert finished.returncode == 0, finished.stderr
@@ -246,18 +236,6 @@ def test_a_jury_that_can_be_believed(jury_example: Path, run_program: Run) -> No
     for path in outcome.output_dir.rglob("*"):
         for secret in CANARIES.values():
             assert not path.is_file() or secret.encode() not in path.read_bytes(), path
-
-
-def test_judges_that_all_fail_leave_no_score(jury_example: Path, run_program: Run) -> None:
-    """Bare HELM gives 0 there."""
-    with JuryEndpoint() as jury:
-        jury.all_fail = True
-        params = {**benchmark(jury_example, judges=JUDGES), "max_retries": 0}
-        outcome = run_program("custom", jury.url, "--no_preflight", params=params, env=dict(CANARIES))
-    assert outcome.returncode == 1, outcome.stderr
-    assert outcome.document()["validity"]["instances"]["unjudged"] == 8
-    assert "jury_score" not in outcome.scores()
-    assert outcome.scores()["jury_score.helm"] == 0.0
 
 
 def test_the_default_jury_judges_without_right_answers(jury_example: Path, run_program: Run) -> None:

@@ -32,6 +32,12 @@ entries: [
 ]
 """
 ONE = 'entries: [{description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}]'
+TWO = """
+entries: [
+  {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
+  {description: "custom_mcqa:path=QUESTIONS,model=text,num_output_tokens=2", priority: 1}
+]
+"""
 PLAIN, SHORT, SHORTEST = (
     "custom_mcqa",
     "custom_mcqa:num_output_tokens=3,groups=short",
