@@ -13,7 +13,7 @@ import yaml
 
 from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
 from integration.support import Run, more_data
-from integration.test_real_data import PlaceData, bare_helm
+from integration.test_real_data import bare_helm
 from scripted_endpoint import ScriptedEndpoint
 
 NO_NETWORK = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
@@ -162,21 +162,6 @@ def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_prog
     validity = documents[1][2]
     assert validity["instances"]["unjudged"] == (5 if fails else 0)
     assert any("3746" in note for note in validity["notes"])
-
-
-@pytest.mark.medical_data
-def test_our_own_task_by_its_run_spec(
-    tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData
-) -> None:
-    scores: list[dict[str, float]] = []
-    for task in ("pubmed_qa", "helm:pubmed_qa"):
-        folder = tmp_path / f"out{len(scores)}"
-        place_data(folder / "helm", "pubmed_qa")
-        outcome = run_program(task, endpoint.url, params={"limit_samples": 20}, env=OFFLINE, output_dir=folder)
-        assert outcome.returncode == 0, outcome.stderr
-        assert outcome.document()["provenance"]["dataset_files"]
-        scores.append(outcome.scores())
-    assert scores[0] == scores[1]
 
 
 def test_data_that_are_unavailable(run_program: Run) -> None:

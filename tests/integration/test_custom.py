@@ -128,26 +128,6 @@ def test_the_run_asks_what_the_check_read(example: Path, run_program: Run) -> No
     assert {line["id"] for line in lines_of(outcome)} == set(asked)
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"id,question,correct_answer\n1,a\0b,B\n", "row 1 (line 2), column question: holds a NUL character"),
-        (b"id,question,correct_answer\n1,a,B\n1,b,B\n,c,B\n", "row 2 (line 3), column id: is the same as in row 1"),
-    ],
-)
-def test_a_table_that_would_be_asked_otherwise_than_it_is_written(
-    data: bytes, expected: str, example: Path, run_program: Run
-) -> None:
-    """pandas ended a cell at the NUL; ids that repeat went lost, and with them what results are joined by."""
-    (example / "prompt.txt").write_text("{question}", encoding="utf-8")
-    (example / "data.csv").write_bytes(data)
-    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
-        outcome = run_program("custom", endpoint.url, params=benchmark(example))
-    assert outcome.returncode == 2
-    assert expected in outcome.stderr
-    assert endpoint.requests == []
-
-
 def test_requests_with_equal_prompts_are_all_counted(example: Path, run_program: Run) -> None:
     """200 rows of four prompts, eight at a time: what waits for an equal request in flight is cached, too."""
     (example / "prompt.txt").write_text("{question}", encoding="utf-8")
