@@ -18,10 +18,11 @@ from contextlib import AbstractContextManager
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import LocalAdmission
-from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
+from eval_factory.endpoint.shared_limits import SharedLimits
+from eval_factory.workflows.suite.limit_server import LimitServer
 
 GROUP = "g"
-Slot = Callable[[], AbstractContextManager[int]]
+Slot = Callable[[], AbstractContextManager[object]]
 Costs = dict[str, tuple[float, float]]
 """Way -> (microseconds of wall time, of this process's CPU time) for each request."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from eval_factory.endpoint import bridge
+from eval_factory.core import bridge
 
 T = TypeVar("T")
 WAYS = ("thread", "loop")
@@ -20,7 +20,7 @@ def in_the_loop(function: Callable[[], T]) -> T:
     return bridge.map_at_once(lambda _: function(), [None], 1)[0]
 
 
-def insiders(slot: Callable[[], AbstractContextManager[float]]) -> list[int]:
+def insiders(slot: Callable[[], AbstractContextManager[object]]) -> list[int]:
     """How many are inside when each of twenty comes in, where eight at a time want to."""
     inside, seen = 0, []
 

@@ -37,6 +37,8 @@ class Gate:
 
     free: int
     """Answers that wait for nothing."""
+    waited: int = 0
+    """Answers that have waited, whoever is still there for them."""
     opened: threading.Event = field(default_factory=threading.Event)
     endpoint: ScriptedEndpoint = field(init=False)
 
@@ -45,6 +47,7 @@ class Gate:
 
     def _answer(self, prompt: str) -> str:
         if len(self.endpoint.requests) > self.free:
+            self.waited += 1
             self.opened.wait(PATIENCE_S)
         return varied_answer(prompt)
 
@@ -69,13 +72,19 @@ def gate(free: int) -> Iterator[Gate]:
 
 
 def write_suite(
-    folder: Path, url: str, names: tuple[str, ...], *, slurm: dict[str, Any] | None = None, **params: Any
+    folder: Path,
+    url: str,
+    names: tuple[str, ...],
+    *,
+    slurm: dict[str, Any] | None = None,
+    evaluations: tuple[str, ...] = ("sample_medical_qa",),
+    **params: Any,
 ) -> Path:
-    """One evaluation of each target; a target's name is its model's."""
+    """Evaluations by their names, of each target; a target's name is its model's."""
     targets = [{"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name in names]
     section = {
         "output_dir": str(folder / "out"), "slurm": {"tasks_at_once": 3, **(slurm or {})},
-        "evaluations": ["sample_medical_qa"], "targets": targets, "params": {"limit_samples": INSTANCES, **params},
+        "evaluations": [{"type": "sample_medical_qa", "name": name} for name in evaluations], "targets": targets, "params": {"limit_samples": INSTANCES, **params},
     }  # fmt: skip
     path = folder / "suite.yml"
     path.write_text(yaml.safe_dump({"suite": section}), "utf-8")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core.proxies import CERTIFICATE_VARIABLES
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.endpoint.http_wire import CERTIFICATE_VARIABLES
+from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn
 
 TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}

@@ -49,22 +49,16 @@ if TYPE_CHECKING:
 
 
 _AT_FIRST_USE = {
-    "CellReport": "eval_factory.workflows.suite.suite_report",
-    "Compared": "eval_factory.analysis.comparison",
-    "Evaluated": "eval_factory.workflows.evaluate",
-    "Finding": "eval_factory.workflows.verify",
-    "GateResult": "eval_factory.analysis.gate",
-    "ParameterInfo": "eval_factory.tasks.task_info",
-    "Reproduction": "eval_factory.workflows.reproduce",
-    "Reran": "eval_factory.workflows.reproduce",
-    "StoredResult": "eval_factory.report.reader",
-    "SuiteOptions": "eval_factory.workflows.suite.suite_report",
-    "SuiteReport": "eval_factory.workflows.suite.suite_report",
-    "TaskInfo": "eval_factory.tasks.task_info",
-    "Verified": "eval_factory.workflows.verify",
-    "load_result": "eval_factory.report.reader",
+    "analysis.comparison": ("Compared",),
+    "analysis.gate": ("GateResult",),
+    "report.reader": ("StoredResult", "load_result"),
+    "tasks.task_info": ("ParameterInfo", "TaskInfo"),
+    "workflows.evaluate": ("Evaluated",),
+    "workflows.reproduce": ("Reproduction", "Reran"),
+    "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
+    "workflows.verify": ("Finding", "Verified"),
 }
-"""Imported when somebody asks for them: a dry run needs none, and each takes a part of its time."""
+"""Module -> what is imported when somebody asks for it: a dry run needs none, and each takes a part of its time."""
 
 __all__ = [
     "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
@@ -76,10 +70,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _AT_FIRST_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
-    return found
+    for module, names in _AT_FIRST_USE.items():
+        if name in names:
+            return getattr(importlib.import_module(f"eval_factory.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def evaluate(

@@ -13,8 +13,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from eval_factory.core.bridge import map_at_once
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.replies import RequestFailed

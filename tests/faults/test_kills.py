@@ -26,7 +26,7 @@ import pytest
 from eval_factory.core.errors import HelmError
 from eval_factory.core.logs import PHASE, SCORING
 from eval_factory.core.rundir import RunDir
-from eval_factory.endpoint import response_cache
+from eval_factory.scoring import journal
 from integration.support import Outcome, program_environment
 from integration.test_leaderboard import TWO
 from integration.test_leaderboard import command as leaderboard_command
@@ -151,9 +151,9 @@ def committed(rundir: RunDir) -> Iterator[tuple[str, float]]:
     """(prompt, when its request was sent) of every answer that was written down."""
     prompts = {
         row["key"]: json.loads(row["request"])["messages"][-1]["content"]
-        for row in response_cache.read_answers(rundir.cache_db)
+        for row in journal.read_answers(rundir.cache_db)
     }
-    for row in response_cache.read_attempts(rundir.cache_db):
+    for row in journal.read_attempts(rundir.cache_db):
         if row["outcome"] == "answered":
             yield prompts[row["key"]], row["started"]
 

@@ -17,6 +17,7 @@ from slurm_trial import (
     begun,
     end_of,
     gate,
+    kill,
     processes,
     published,
     run_suite,
@@ -158,3 +159,38 @@ def test_a_queue_that_is_silent_for_a_minute_loses_nothing(cluster: VirtualSlurm
     assert done.stderr.count("squeue does not say what is queued") == 1
     assert (opens.asked, opens.twice, waves(tmp_path / "out")) == (INSTANCES, 0, [1])
     assert not list((store(tmp_path / "out") / "waves").glob("*.env"))
+
+
+def test_two_kills_of_everything_and_a_lost_node_change_no_number(cluster: VirtualSlurm, tmp_path: Path) -> None:
+    """Three models and five benchmarks; nothing is asked twice but what was in flight."""
+    models, benchmarks = ("first", "second", "third"), ("one", "two", "three", "four", "five")
+    needed, disturbed, here = INSTANCES * 15, tmp_path / "disturbed", tmp_path / "here"
+    disturbed.mkdir()
+    here.mkdir()
+    with gate(0) as opens:
+        file = write_suite(disturbed, opens.endpoint.url, models, evaluations=benchmarks)
+        for _ in range(2):
+            opens.free = opens.asked + needed // 4
+            with suite_that_runs(file, cluster, "--wait"):
+                until(lambda: opens.asked > opens.free)
+                while left := processes("", disturbed):
+                    for pid in left:
+                        with suppress(ProcessLookupError):
+                            kill(pid)
+        opens.free = opens.asked + needed // 4
+        with suite_that_runs(file, cluster, "--wait") as last:
+            until(lambda: opens.asked > opens.free)
+            node = next(node for _, state, node in cluster.tasks() if state == "RUNNING")
+            cluster.do("node-kill", node)
+            in_flight = opens.waited
+            opens.opened.set()
+            done = end_of(last)
+        cluster.do("node-start", node)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert needed <= opens.asked <= needed + in_flight
+        opens.endpoint.requests.clear()
+        undisturbed = run_suite(write_suite(here, opens.endpoint.url, models, evaluations=benchmarks), None)
+        assert undisturbed.returncode == 0, undisturbed.stderr
+        assert opens.asked == needed
+    assert table(disturbed / "out") == table(here / "out")
+    assert len(table(here / "out")) == 15

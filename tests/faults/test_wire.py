@@ -16,9 +16,9 @@ from random import Random
 
 import pytest
 
+from eval_factory.core.bridge import map_at_once
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client
-from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
 from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY, PAID_AGAIN
 from eval_factory.endpoint.replies import RequestFailed

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.endpoint import response_cache
+from eval_factory.scoring import journal
 from integration.rubric_endpoint import RubricEndpoint, said
 from integration.support import TIMEOUT_S, Outcome, Run, program_environment
 
@@ -201,7 +201,7 @@ def test_a_killed_run_goes_on_and_judges_nothing_twice(
 
 def wait_for_kept_judgements(cache_db: Path, count: int) -> None:
     for _ in range(20 * TIMEOUT_S):
-        if sum(answer.role != MODEL_ROLE for answer in response_cache.typed_answers(cache_db)) >= count:
+        if sum(answer.role != MODEL_ROLE for answer in journal.typed_answers(cache_db)) >= count:
             return
         time.sleep(0.05)
     pytest.fail("what the judges answered was not kept")

@@ -56,7 +56,7 @@ def charging() -> Iterator[Charging]:
 def test_a_run_stops_at_each_limit_and_goes_on_where_it_stopped(
     charging: Charging, run_program: Run, tmp_path: Path
 ) -> None:
-    write_example(tmp_path / "mine", jury=True)
+    write_example(tmp_path / "mine", "jury")
     extra = {
         "benchmark": str(tmp_path / "mine" / "benchmark.yaml"), "prices": PRICES,
         "judges": [{"name": "kind", "model_id": KIND, "api_key": "TEST_MODEL_KEY"}],

@@ -23,7 +23,7 @@ _LEAST = 2
 FEW_VALUES = 4
 """Scores that are strata as they are; of more there are quarters."""
 QUARTERS = 4
-_MOST_GROUPS = 6
+_MAX_GROUPS = 6
 OTHER_GROUPS = "others"
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 """Of codes: no spreadsheet takes them for a number, a date or a word."""
@@ -57,7 +57,7 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
     if count < _LEAST:
         raise ConfigError(f"--n {count}: rate at least {_LEAST} answers")
     parts = parts_of([one.value for one in candidates])
-    usual = {group for group, _ in Counter(one.group for one in candidates).most_common(_MOST_GROUPS)}
+    usual = {group for group, _ in Counter(one.group for one in candidates).most_common(_MAX_GROUPS)}
     found: dict[tuple[int, str], list[AnswerKey]] = {}
     names = {}
     for one in sorted(candidates, key=lambda one: one.key.as_text()):
@@ -67,8 +67,8 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
         low, high = parts[part]
         names[part, group] = f"{low:g}" if low == high else f"{low:g} to {high:g}"
     layers = [
-        AnswerLayer(names[place] + (f", {place[1]}" if place[1] else ""), tuple(keys))
-        for place, keys in sorted(found.items())
+        AnswerLayer(names[part, group] + (f", {group}" if group else ""), tuple(keys))
+        for (part, group), keys in sorted(found.items())
     ]
     while len(layers) > 1 and (_LEAST * len(layers) > count or min(len(one.keys) for one in layers) < _LEAST):
         layers = _merged(layers)
@@ -88,9 +88,9 @@ def parts_of(values: Iterable[float]) -> list[tuple[float, float]]:
 
 def _merged(layers: Sequence[AnswerLayer]) -> list[AnswerLayer]:
     """The smallest with the smaller one of its neighbours."""
-    place = min(range(len(layers)), key=lambda at: len(layers[at].keys))
-    beside = [at for at in (place - 1, place + 1) if 0 <= at < len(layers)]
-    first, second = sorted((place, min(beside, key=lambda at: len(layers[at].keys))))
+    smallest = min(range(len(layers)), key=lambda at: len(layers[at].keys))
+    beside = [at for at in (smallest - 1, smallest + 1) if 0 <= at < len(layers)]
+    first, second = sorted((smallest, min(beside, key=lambda at: len(layers[at].keys))))
     both = AnswerLayer(f"{layers[first].name}; {layers[second].name}", layers[first].keys + layers[second].keys)
     return [*layers[:first], both, *layers[second + 1 :]]
 
@@ -101,16 +101,16 @@ def shares_of(sizes: Sequence[int], count: int) -> list[int]:
     if count >= total:
         return list(sizes)
     exact = [count * size / total for size in sizes]
-    given = [min(size, max(_LEAST, math.floor(share))) for size, share in zip(sizes, exact, strict=True)]
-    while sum(given) != count:
-        step = 1 if sum(given) < count else -1
+    found = [min(size, max(_LEAST, math.floor(share))) for size, share in zip(sizes, exact, strict=True)]
+    while sum(found) != count:
+        step = 1 if sum(found) < count else -1
         movable = [
-            at for at, size in enumerate(sizes) if (given[at] < size if step > 0 else given[at] > min(size, _LEAST))
+            at for at, size in enumerate(sizes) if (found[at] < size if step > 0 else found[at] > min(size, _LEAST))
         ]
         if not movable:
             break
-        given[max(movable, key=lambda at: (step * (exact[at] - given[at]), sizes[at]))] += step
-    return given
+        found[max(movable, key=lambda at: (step * (exact[at] - found[at]), sizes[at]))] += step
+    return found
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def drawn_sample(
     asked: Asked, layers: Sequence[AnswerLayer], chosen: Sequence[tuple[ShownAnswer, int, float]], draw: Draw
 ) -> Sample:
     """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
-    told = [draw.identity, asked.kind, str(draw.seed), *(f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen)]
-    sheet = _letters("\n".join(told), ID_LETTERS)
+    answers = [f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen]
+    sheet = _letters("\n".join([draw.identity, asked.kind, str(draw.seed), *answers]), ID_LETTERS)
     codes = codes_of(len(chosen), sheet)
     return Sample(
         id=sheet,
@@ -205,7 +205,7 @@ SHEET, RATER, ITEM, _NUMBER, ASKED, _RATING, COMMENT = (
 COLUMNS = (SHEET, RATER, ITEM, _NUMBER, "question", "answer", "reference", ASKED, "choices", _RATING, COMMENT)
 BOM = "\ufeff"
 """Excel reads UTF-8 with it, and the system's encoding without."""
-_LONGEST_CELL = 30_000
+_MAX_CELL = 30_000
 """Characters: Excel takes 32,767."""
 _CUT = " [cut: the HTML form has all of it]"
 LINE_BREAK = " \u23ce "
@@ -218,7 +218,7 @@ def sheet_cell(text: str) -> str:
     """A text that a spreadsheet shows and does not run, on one line."""
     line = printable(_BREAKS.sub(LINE_BREAK, text).replace("\t", " "))
     safe = _FORMULA.sub(r"\1'\2", line)
-    return safe if len(safe) <= _LONGEST_CELL else safe[:_LONGEST_CELL] + _CUT
+    return safe if len(safe) <= _MAX_CELL else safe[:_MAX_CELL] + _CUT
 
 
 def csv_sheet(
@@ -234,20 +234,14 @@ def csv_sheet(
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     answers = {one.code: one for one in sample.answers}
-    for code in order:
-        writer.writerows(_rows(sample, rater, answers[code], shown[code], with_reference=with_reference))
-    return BOM + file.getvalue()
-
-
-def _rows(
-    sample: Sample, rater: str, one: SampledAnswer, told: ShownAnswer, *, with_reference: bool
-) -> Iterator[list[str]]:
     choices = " / ".join(choice.label for choice in sample.choices)
-    reference = "\n\n".join(told.references) if with_reference else ""
-    texts = [question_text(told.turns), told.answer, reference]
-    for number, asked in enumerate(one.questions, start=1):
-        cells = [sheet_cell(text) for text in texts] if number == 1 else ["", "", ""]
-        yield [sample.id, rater, one.code, str(number), *cells, sheet_cell(asked.name), choices, "", ""]
+    for code in order:
+        reference = "\n\n".join(shown[code].references) if with_reference else ""
+        texts = [question_text(shown[code].turns), shown[code].answer, reference]
+        for number, asked in enumerate(answers[code].questions, start=1):
+            cells = [sheet_cell(text) for text in texts] if number == 1 else ["", "", ""]
+            writer.writerow([sample.id, rater, code, str(number), *cells, sheet_cell(asked.name), choices, "", ""])
+    return BOM + file.getvalue()
 
 
 def question_text(turns: Sequence[tuple[str, str]]) -> str:
@@ -258,8 +252,8 @@ def question_text(turns: Sequence[tuple[str, str]]) -> str:
 _NEEDED = (SHEET, RATER, ITEM, _NUMBER, _RATING)
 DELIMITERS = (",", ";", "\t")
 _LARGEST = 64 * 1024 * 1024
-LONGEST_COMMENT = 2_000
-_LONGEST_NAME = 80
+MAX_COMMENT = 2_000
+_MAX_NAME = 80
 WORDS = {"met": "yes", "not met": "no", "y": "yes", "n": "no", "true": "yes", "false": "no", "1": "yes", "0": "no"}
 """Other ways to say yes and no: a spreadsheet may make a number or a truth value of them."""
 
@@ -280,14 +274,14 @@ class _Row:
     line: int
     cells: Mapping[str, str]
 
-    def fault(self, column: str, said: str) -> str:
-        return f"{self.file}: row {self.line}, column {column}: {said}"
+    def fault(self, column: str, text: str) -> str:
+        return f"{self.file}: row {self.line}, column {column}: {text}"
 
 
 def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: Path) -> Returned:
     """`samples`: id -> the sheets that were exported from the result. `folder`: of the result, for messages."""
     found = Returned()
-    places: dict[tuple[str, str, str, int], tuple[Rating, _Row]] = {}
+    first: dict[tuple[str, str, str, int], tuple[Rating, _Row]] = {}
     for file in files:
         try:
             rows = list(_rows_of(file))
@@ -295,27 +289,19 @@ def read_returns(files: Sequence[Path], samples: Mapping[str, Sample], folder: P
             found.faults.append(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
             continue
         for row in rows:
-            _take(row, samples, folder, found, places)
-    found.ratings = [rating for rating, _ in places.values()]
+            rating = _rating(row, samples, folder)
+            if rating is None:
+                found.empty += 1
+            elif isinstance(rating, list):
+                found.faults += rating
+            else:
+                key = (rating.sheet, rating.rater, rating.code, rating.number)
+                before, where = first.setdefault(key, (rating, row))
+                if before.value != rating.value:
+                    other = f"rater {rating.rater} rates {rating.code} otherwise in row {where.line} of {where.file}"
+                    found.faults.append(row.fault(_RATING, other))
+    found.ratings = [rating for rating, _ in first.values()]
     return found
-
-
-def _take(
-    row: _Row, samples: Mapping[str, Sample], folder: Path, found: Returned,
-    places: dict[tuple[str, str, str, int], tuple[Rating, _Row]],
-) -> None:  # fmt: skip
-    told = _rating(row, samples, folder)
-    if told is None:
-        found.empty += 1
-    elif isinstance(told, list):
-        found.faults += told
-    else:
-        place = (told.sheet, told.rater, told.code, told.number)
-        before = places.get(place)
-        if before is not None and before[0].value != told.value:
-            said = f"rater {told.rater} rates {told.code} otherwise in row {before[1].line} of {before[1].file}"
-            found.faults.append(row.fault(_RATING, said))
-        places.setdefault(place, (told, row))
 
 
 def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | list[str] | None:
@@ -324,49 +310,48 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
     sample = samples.get(sheet)
     if sample is None:
         known = ", ".join(samples) or "none"
-        said = f"{_quoted(sheet)} is no sheet that was exported from {folder} (known: {known})"
-        return [row.fault(SHEET, said)]
+        return [row.fault(SHEET, f"{_quoted(sheet)} is no sheet that was exported from {folder} (known: {known})")]
     faults = []
-    if not rater or len(rater) > _LONGEST_NAME:
-        faults.append(row.fault(RATER, f"write who rated, in 1 to {_LONGEST_NAME} characters"))
+    if not rater or len(rater) > _MAX_NAME:
+        faults.append(row.fault(RATER, f"write who rated, in 1 to {_MAX_NAME} characters"))
     answer = next((one for one in sample.answers if one.code == code), None)
     if answer is None:
         return [*faults, row.fault(ITEM, f"{_quoted(row.cells[ITEM])} is no item of sheet {sheet}")]
     number = _number(row.cells[_NUMBER], answer)
     if number is None:
-        said = f"{_quoted(row.cells[_NUMBER])} is no question about {code}: they are 1 to {len(answer.questions)}"
-        faults.append(row.fault(_NUMBER, said))
-    given = row.cells[_RATING]
-    value = choice_of(given, sample.choices) if given else None
-    if given and value is None:
+        known = f"they are 1 to {len(answer.questions)}"
+        faults.append(row.fault(_NUMBER, f"{_quoted(row.cells[_NUMBER])} is no question about {code}: {known}"))
+    rating = row.cells[_RATING]
+    value = choice_of(rating, sample.choices) if rating else None
+    if rating and value is None:
         labels = ", ".join(choice.label for choice in sample.choices)
-        faults.append(row.fault(_RATING, f"{_quoted(given)} is not on the scale: {labels}"))
+        faults.append(row.fault(_RATING, f"{_quoted(rating)} is not on the scale: {labels}"))
     if faults:
         return faults
     if value is None or number is None:
         return None
-    return Rating(sheet, code, number, rater, value, row.cells.get(COMMENT, "")[:LONGEST_COMMENT])
+    return Rating(sheet, code, number, rater, value, row.cells.get(COMMENT, "")[:MAX_COMMENT])
 
 
 def _number(text: str, answer: SampledAnswer) -> int | None:
     """Of the question; an answer with one question needs none."""
     if not text:
         return 1 if len(answer.questions) == 1 else None
-    whole = text.removesuffix(".0")
-    found = int(whole) if whole.isascii() and whole.isdigit() and len(whole) < _LONGEST_NAME else 0
+    digits = text.removesuffix(".0")
+    found = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < _MAX_NAME else 0
     return found if 1 <= found <= len(answer.questions) else None
 
 
 def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
     """The rating that a cell names, by its label or its number; a decimal comma is one."""
-    said = text.strip().lower()
+    word = text.strip().lower()
     by_label = {choice.label: choice.value for choice in choices}
-    if said in by_label:
-        return by_label[said]
+    if word in by_label:
+        return by_label[word]
     if "yes" in by_label:
-        return by_label.get(WORDS.get(said.removesuffix(".0"), ""))
+        return by_label.get(WORDS.get(word.removesuffix(".0"), ""))
     try:
-        value = float(said.replace(",", "."))
+        value = float(word.replace(",", "."))
     except ValueError:
         return None
     return next((one for one in by_label.values() if one == value), None)
@@ -419,4 +404,4 @@ def decoded_sheet(content: bytes) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f"'{one_line(text, _LONGEST_NAME)}'"
+    return f"'{one_line(text, _MAX_NAME)}'"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import statistics
 import string
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,6 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
-from eval_factory.core.results import Score
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
 from eval_factory.report import result_views as html
@@ -142,6 +141,10 @@ class Ranked:
     best: int
     worst: int
 
+    def __str__(self) -> str:
+        """`1`, `1 to 2`."""
+        return str(self.best) if self.best == self.worst else f"{self.best} to {self.worst}"
+
 
 @dataclass(frozen=True, repr=False)
 class Compared:
@@ -185,7 +188,11 @@ class Compared:
         return _html(self)
 
     def __repr__(self) -> str:
-        return _in_a_line(self)
+        pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in self.comparisons]
+        parts = pairs[:3] + ["..."] * (len(pairs) > 3)
+        if not self.comparable:
+            parts = [f"not comparable: {self.reasons[0].message}"]
+        return f"<Compared {one_line('; '.join([_names_of_models(self), *parts]))}>"
 
 
 @dataclass(frozen=True)
@@ -230,13 +237,14 @@ def compare(
     reasons = tuple(reason for reason in found if reason.name not in allow)
     if reasons:
         return Compared(models, reasons, (), (), ())
-    pairs = list(combinations(range(len(sides)), 2))
-    compared = [_compared(sides[i], sides[j], (models[i], models[j]), name, margin) for i, j in pairs]
-    if len(sides) == 2:
-        return Compared(models, (), tuple(found), tuple(compared), ())
-    p_values = holm([one.paired.p_value for one in compared], unknown_count=True)
-    compared = [replace(one, p_holm=p_value) for one, p_value in zip(compared, p_values, strict=True)]
-    return Compared(models, (), tuple(found), tuple(compared), _ranked(models, dict(zip(pairs, compared, strict=True))))
+    pairs = [
+        Pair(model_a, model_b, _compared(a, b, (model_a, model_b), name, margin))
+        for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2)
+    ]
+    if len(models) > 2:
+        pairs = list(corrected(pairs))
+    comparisons = tuple(pair.comparison for pair in pairs if pair.comparison is not None)
+    return Compared(models, (), tuple(found), comparisons, ranked(models, pairs) if len(models) > 2 else ())
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
@@ -265,10 +273,18 @@ def corrected(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     )
 
 
-def _ranked(models: Sequence[Model], compared: Mapping[tuple[int, int], Comparison]) -> tuple[Ranked, ...]:
-    shown = [pair if one.advantage < 0 else pair[::-1] for pair, one in compared.items() if one.significant]
-    intervals = rank_intervals(len(models), shown)
-    return tuple(Ranked(model, best, worst) for model, (best, worst) in zip(models, intervals, strict=True))
+def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[Model, Model]]:
+    """(better, worse) of the pairs whose corrected test shows a difference at this level."""
+    for pair in pairs:
+        one = pair.comparison
+        if one is not None and one.significant and one.p_holm is not None and one.p_holm < below:
+            yield (one.b, one.a) if one.advantage > 0 else (one.a, one.b)
+
+
+def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
+    """The ranks that the corrected comparisons leave open."""
+    shown = [(models.index(better), models.index(worse)) for better, worse in better_and_worse(pairs)]
+    return tuple(Ranked(model, *ends) for model, ends in zip(models, rank_intervals(len(models), shown), strict=True))
 
 
 def _check(folders: Sequence[Path | str], margin: float | None, allow: Collection[str]) -> None:
@@ -295,14 +311,12 @@ def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str,
     """Results without a score of this name, and those whose main metric is another one."""
     found = []
     for model, one in zip(models, stored, strict=True):
-        scores = one.result.scores
-        if is_main and one.result.main_metric != name:
-            told = f"main metric is {one.result.main_metric}, {models[0].label}'s is {name}; name one with --metric"
-            found.append(Reason("metric", f"{model.label}'s {told}"))
-        elif name not in scores:
-            found.append(
-                Reason("metric", f"{model.label} has no score {name}; it has {', '.join(sorted(scores)) or 'none'}")
-            )
+        main, known = one.result.main_metric, sorted(one.result.scores)
+        if is_main and main != name:
+            other = f"{models[0].label}'s is {name}; name one with --metric"
+            found.append(Reason("metric", f"{model.label}'s main metric is {main}, {other}"))
+        elif name not in known:
+            found.append(Reason("metric", f"{model.label} has no score {name}; it has {', '.join(known) or 'none'}"))
     return found
 
 
@@ -320,31 +334,30 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
     shared = (a.values.keys & b.values.keys) - (a.values.unscored & b.values.unscored)
     keys = [key for key in a.values.values if key in b.values.values]
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
-    scale = _scale_of(score, [*values_a, *values_b])
-    found = difference_of(a.values, b.values, keys, scale)
+    low, high = score.scale or PROPORTION  # 0 to 1 where the metric's own is not known, and all values lie in it
+    scale = (low, high) if all(low <= value <= high for value in (*values_a, *values_b)) else None
+    paired = difference_of(a.values, b.values, keys, scale)
     higher = score.higher_is_better is not False
     return Comparison(
         task=a.stored.result.task,
         metric=name,
         a=models[0],
         b=models[1],
-        paired=found,
+        paired=paired,
         scale=scale,
         higher_is_better=higher,
         right_or_wrong=scale == PROPORTION and {*values_a, *values_b} <= {0, 1},
         flips=_flips(keys, values_a, values_b, higher_is_better=higher),
-        failed=_failed(a.values.failed & shared, b.values.failed & shared),
+        failed=Failed(
+            len(shared & a.values.failed - b.values.failed),
+            len(shared & b.values.failed - a.values.failed),
+            len(shared & a.values.failed & b.values.failed),
+        ),
         bounds=None if scale is None else _bounds(a.values, b.values, shared, scale),
         margin=margin,
-        non_inferiority=None if margin is None else non_inferiority(found, margin, higher_is_better=higher),
-        equivalence=None if margin is None else equivalence(found, margin),
+        non_inferiority=None if margin is None else non_inferiority(paired, margin, higher_is_better=higher),
+        equivalence=None if margin is None else equivalence(paired, margin),
     )
-
-
-def _scale_of(score: Score, values: Sequence[float]) -> tuple[float, float] | None:
-    """The metric's own, where it is known; 0 to 1 where all values lie in it."""
-    low, high = score.scale or PROPORTION
-    return (low, high) if all(low <= value <= high for value in values) else None
 
 
 def difference_of(
@@ -357,14 +370,10 @@ def difference_of(
         widths = [1 - a.lowest[key] for key in keys]
         apart = [after - before for before, after in zip(values_a, values_b, strict=True)]
         scale = (1 + lower_end(apart, [-width for width in widths], statistics.fmean(widths)), 1.0)
-    return paired_difference(values_a, values_b, clusters=_clusters_of(a, keys), scale=scale)
-
-
-def _clusters_of(values: InstanceValues, keys: Sequence[Key]) -> list[str] | None:
-    """An instance without one stands for itself."""
-    if not values.clusters:
-        return None
-    return [f"cluster {values.clusters[key]}" if key in values.clusters else f"instance {key}" for key in keys]
+    clusters = None
+    if a.clusters:  # an instance without one stands for itself
+        clusters = [f"cluster {a.clusters[key]}" if key in a.clusters else f"instance {key}" for key in keys]
+    return paired_difference(values_a, values_b, clusters=clusters, scale=scale)
 
 
 def _flips(
@@ -374,10 +383,6 @@ def _flips(
     above = tuple(key for key, before, after in changes if after > before)
     below = tuple(key for key, before, after in changes if after < before)
     return Flips(below, above) if higher_is_better else Flips(above, below)
-
-
-def _failed(in_a: AbstractSet[Key], in_b: AbstractSet[Key]) -> Failed:
-    return Failed(len(in_a - in_b), len(in_b - in_a), len(in_a & in_b))
 
 
 def _bounds(
@@ -402,23 +407,38 @@ def difference(value: float, scale: tuple[float, float] | None, *, sign: str = "
     return formats.points(value, sign=sign) if scale == PROPORTION else formats.significant(value, 3, sign=sign)
 
 
-def _pair_row(one: Comparison) -> dict[str, Any]:
-    paired = one.paired
-    low, high = one.bounds or (None, None)
+def comparison_record(one: Comparison) -> dict[str, Any]:
+    """What `compare --json` prints of a pair."""
+    found = one.paired
     return {
-        **_names(one),
+        "task": one.task,
+        "metric": one.metric,
+        "a": str(one.a.folder),
+        "b": str(one.b.folder),
         "model_a": one.a.name,
         "model_b": one.b.name,
         **numbers_of(one),
         "significant": one.significant,
+        "method": found.method,
+        "clusters": found.clusters,
+        "few_sources": found.few_sources,
+        "discordant": found.discordant,
         "higher_is_better": one.higher_is_better,
-        "method": paired.method,
-        "failed": one.failed.total,
-        "bound_low": low,
-        "bound_high": high,
-        "folder_a": str(one.a.folder),
-        "folder_b": str(one.b.folder),
+        "scale": None if one.scale is None else list(one.scale),
+        "failed": asdict(one.failed),
+        "bounds": None if one.bounds is None else list(one.bounds),
+        "margin": one.margin,
+        "non_inferiority": one.non_inferiority,
+        "equivalence": one.equivalence,
+        "flips": {"a_only": list(one.flips.a_only), "b_only": list(one.flips.b_only)},
     }
+
+
+def _pair_row(one: Comparison) -> dict[str, Any]:
+    """The same for a data frame, with the letters of the pair."""
+    record, (low, high) = comparison_record(one), one.bounds or (None, None)
+    bounds = {"failed": one.failed.total, "bound_low": low, "bound_high": high}
+    return {**record, **_names(one), **bounds, "folder_a": record["a"], "folder_b": record["b"]}
 
 
 def _names(one: Comparison) -> dict[str, Any]:
@@ -431,10 +451,7 @@ def _html(compared: Compared) -> str:
         reasons = [reason.message for reason in compared.reasons]
         return html.html_block(f"not comparable: {_names_of_models(compared)}", html.html_list(reasons))
     head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
-    ranks = [
-        f"{one.model.label}: rank {one.best}" + (f" to {one.worst}" if one.worst != one.best else "")
-        for one in compared.ranks
-    ]
+    ranks = [f"{one.model.label}: rank {one}" for one in compared.ranks]
     accepted = [f"accepted: {reason.message}" for reason in compared.accepted]
     return html.html_block(
         _names_of_models(compared),
@@ -461,13 +478,3 @@ def _table_cells(one: Comparison) -> tuple[str, ...]:
 
 def _names_of_models(compared: Compared) -> str:
     return ", ".join(f"{model.label} {model.name}" for model in compared.models)
-
-
-def _in_a_line(compared: Compared) -> str:
-    """For `repr`."""
-    if compared.comparable:
-        pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in compared.comparisons]
-        said = "; ".join([_names_of_models(compared), *pairs[:3], *(["..."] if len(pairs) > 3 else [])])
-    else:
-        said = f"{_names_of_models(compared)}; not comparable: {compared.reasons[0].message}"
-    return f"<Compared {one_line(said)}>"

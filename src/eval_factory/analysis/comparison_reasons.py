@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,6 +97,8 @@ REASONS: Mapping[str, str] = {
     "reportable": "a result is not reportable for another reason",
     "no_pairs": "no instance has a value in both; no --allow helps",
 }
+_MAX_NAMES = 3
+"""Files, or judges, that a message names."""
 NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
 
 
@@ -131,13 +133,21 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
     if files := _other_data(one.provenance, other.provenance):
         yield Reason("data", f"{both} were made with different data: {files}")
-    yield from _other_scoring(both, one.provenance, other.provenance)
+    if one.provenance.errata_version != other.provenance.errata_version:
+        versions = f"{one.provenance.errata_version} and {other.provenance.errata_version}"
+        yield Reason("errata", f"{both} were scored with different lists of known defects: errata {versions}")
+    if one.provenance.helm != other.provenance.helm:
+        versions = f"{one.provenance.helm} and {other.provenance.helm}"
+        yield Reason("helm", f"{both} were scored by different versions of HELM: {versions}")
     if judges := _other_judges(one.provenance, other.provenance):
         yield Reason("judges", f"{both} were rated by different judges, or with different prompts: {judges}")
     handled = [_extra(side.stored).get("on_failure", "exclude") for side in (a, b)]
     if handled[0] != handled[1]:
         yield Reason("settings", f"{both} count failed instances differently: on_failure {' and '.join(handled)}")
-    yield from _other_instances(a, b)
+    only_a, only_b = len(a.values.keys - b.values.keys), len(b.values.keys - a.values.keys)
+    if only_a or only_b:
+        counts = f"{only_a} are in {a.label} alone, {only_b} in {b.label} alone"
+        yield Reason("instances", f"{both} asked different instances: {counts}")
 
 
 def reasons_of(side: Side) -> Iterator[Reason]:
@@ -145,9 +155,8 @@ def reasons_of(side: Side) -> Iterator[Reason]:
     validity = side.stored.result.validity
     least = _extra(side.stored).get("min_coverage", 1.0)
     if validity.coverage < least:
-        share = (
-            f"{formats.percent(validity.coverage)} of its instances have a score, {formats.percent(least)} are needed"
-        )
+        found, needed = formats.percent(validity.coverage), formats.percent(least)
+        share = f"{found} of its instances have a score, {needed} are needed"
         yield Reason("coverage", f"{side.label} covers too little: {share}; run it again, or lower min_coverage")
     if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
         why = "; ".join(validity.short_reasons) or "there is no main score"
@@ -190,14 +199,6 @@ def _other_data(one: Provenance, other: Provenance) -> str | None:
     return _some(sorted({name for name, _ in in_one_only}))
 
 
-def _other_scoring(both: str, one: Provenance, other: Provenance) -> Iterator[Reason]:
-    if one.errata_version != other.errata_version:
-        versions = f"{one.errata_version} and {other.errata_version}"
-        yield Reason("errata", f"{both} were scored with different lists of known defects: errata {versions}")
-    if one.helm != other.helm:
-        yield Reason("helm", f"{both} were scored by different versions of HELM: {one.helm} and {other.helm}")
-
-
 def _other_judges(one: Provenance, other: Provenance) -> str | None:
     judges = [
         {
@@ -211,15 +212,7 @@ def _other_judges(one: Provenance, other: Provenance) -> str | None:
     return _some([name for name in names if judges[0].get(name) != judges[1].get(name)])
 
 
-def _other_instances(a: Side, b: Side) -> Iterator[Reason]:
-    only: list[AbstractSet[Any]] = [a.values.keys - b.values.keys, b.values.keys - a.values.keys]
-    if any(only):
-        counts = f"{len(only[0])} are in {a.label} alone, {len(only[1])} in {b.label} alone"
-        yield Reason("instances", f"{a.label} and {b.label} asked different instances: {counts}")
-
-
-def _some(names: Iterable[str], most: int = 3) -> str | None:
-    """None of nothing."""
-    names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(names[:most]) + more) or None
+def _some(names: Sequence[str]) -> str | None:
+    """The first names; None of nothing."""
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return (", ".join(names[:_MAX_NAMES]) + more) or None

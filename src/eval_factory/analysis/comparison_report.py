@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.comparison import Compared, Comparison, compare, difference, numbers_of
+from eval_factory.analysis.comparison import Compared, Comparison, compare, comparison_record, difference
 from eval_factory.analysis.paired import MCNEMAR, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
-from eval_factory.core.results import InstanceRecord
 from eval_factory.core.tables import Table, prose, screen
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.reader import StoredResult, load_result
@@ -35,24 +34,21 @@ def texts_of_flips(comparison: Comparison) -> Texts:
         score = result.scores[comparison.metric]
         for record in result.instances:
             if record.id in found and (record.split, record.perturbation) == (score.split or "", score.perturbation):
-                said = found[record.id]
-                said.setdefault("prompt", record.prompt)
-                said.setdefault("references", _correct(record))
+                texts = found[record.id]
+                texts.setdefault("prompt", record.prompt)
+                right = (reference["text"] for reference in record.references if "correct" in reference["tags"])
+                texts.setdefault("references", "; ".join(right))
                 trial = f" (trial {record.trial})" if record.trial else ""
-                said[f"{model.label}{trial}"] = record.completion or ""
+                texts[f"{model.label}{trial}"] = record.completion or ""
     return found
 
 
-def _correct(record: InstanceRecord) -> str:
-    return "; ".join(reference["text"] for reference in record.references if "correct" in reference["tags"])
-
-
 _WIDTH = 80
-MOST_IDS = 8
+MAX_FLIPS = 8
 """Ids of flipped instances that the text shows; JSON has all."""
-LONGEST_TEXT = 1_000
+MAX_TEXT = 1_000
 """Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
-LONGEST_ESCAPE = len(r"\U000e0001")
+_MAX_ESCAPE = len(r"\U000e0001")
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
@@ -66,7 +62,7 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
         "comparable": compared.comparable,
         "reasons": [{"name": reason.name, "message": reason.message} for reason in compared.reasons],
         "accepted": [{"name": reason.name, "message": reason.message} for reason in compared.accepted],
-        "comparisons": [_comparison(one) for one in compared.comparisons],
+        "comparisons": [comparison_record(one) for one in compared.comparisons],
         "ranks": [
             {"folder": str(ranked.model.folder), "model": ranked.model.name, "best": ranked.best, "worst": ranked.worst}
             for ranked in compared.ranks
@@ -75,39 +71,13 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
     }
 
 
-def _comparison(one: Comparison) -> dict[str, Any]:
-    found = one.paired
-    return {
-        "task": one.task,
-        "metric": one.metric,
-        "a": str(one.a.folder),
-        "b": str(one.b.folder),
-        "model_a": one.a.name,
-        "model_b": one.b.name,
-        **numbers_of(one),
-        "significant": one.significant,
-        "method": found.method,
-        "clusters": found.clusters,
-        "few_sources": found.few_sources,
-        "discordant": found.discordant,
-        "higher_is_better": one.higher_is_better,
-        "scale": None if one.scale is None else list(one.scale),
-        "failed": {"a_only": one.failed.a_only, "b_only": one.failed.b_only, "both": one.failed.both},
-        "bounds": None if one.bounds is None else list(one.bounds),
-        "margin": one.margin,
-        "non_inferiority": one.non_inferiority,
-        "equivalence": one.equivalence,
-        "flips": {"a_only": list(one.flips.a_only), "b_only": list(one.flips.b_only)},
-    }
-
-
 def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     """For a screen of 80 columns; ends with a line break."""
-    lines: list[str] = []
-    for model in compared.models:
-        lines.append(f"{model.label}  {one_line(model.name)}  ({model.folder})")
+    lines = [f"{model.label}  {one_line(model.name)}  ({model.folder})" for model in compared.models]
     if not compared.comparable:
-        lines += ["", "These results cannot be compared:", *_reasons(compared)]
+        lines += ["", "These results cannot be compared:"]
+        for reason in compared.reasons:
+            lines += _wrapped(f"- {reason.name}: {one_line(reason.message)}", "  ")
         return "\n".join(lines) + "\n"
     for reason in compared.accepted:
         lines += _wrapped(f"accepted ({reason.name}): {one_line(reason.message)}", "  ")
@@ -117,16 +87,12 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
         lines.append("")
         for number, sentence in enumerate(sentences(one)):
             lines += _wrapped(sentence, "  " if number else "")
-    for key, said in (texts or {}).items():
-        lines += ["", f"{key}", *(f"  {name}: {_end_of(value)}" for name, value in said.items())]
+    for key, of_instance in (texts or {}).items():
+        lines += ["", f"{key}"]
+        for name, value in of_instance.items():  # the question stands at the end of a prompt, after the examples
+            end = one_line(value[-MAX_TEXT:], _MAX_ESCAPE * MAX_TEXT)
+            lines.append(f"  {name}: {'... ' if len(value) > MAX_TEXT else ''}{end}")
     return "\n".join(lines) + "\n"
-
-
-def _end_of(value: str) -> str:
-    """The question stands at the end of a prompt, after the examples."""
-    return ("... " if len(value) > LONGEST_TEXT else "") + one_line(
-        value[-LONGEST_TEXT:], LONGEST_ESCAPE * LONGEST_TEXT
-    )
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
@@ -136,28 +102,15 @@ def _wrapped(line: str, indent: str) -> list[str]:
     )  # fmt: skip
 
 
-def _reasons(compared: Compared) -> Iterator[str]:
-    for reason in compared.reasons:
-        yield from _wrapped(f"- {reason.name}: {one_line(reason.message)}", "  ")
-
-
 def _table(compared: Compared) -> Iterator[str]:
     """Each pair, and which ranks each model may have."""
     rows = [
-        [
-            one.pair,
-            _number(one.paired.difference, one),
-            _interval(one, " .. "),
-            _p(one.paired.p_value),
-            _p(one.p_holm),
-        ]
+        [one.pair, _number(one.paired.difference, one), _interval(one, " .. "), *_p_values(one)]
         for one in compared.comparisons
     ]
     yield from screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4))
     yield ""
-    for ranked in compared.ranks:
-        place = f"rank {ranked.best}" if ranked.best == ranked.worst else f"rank {ranked.best} to {ranked.worst}"
-        yield f"{ranked.model.label}: {place} of {len(compared.ranks)}"
+    yield from (f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}" for ranked in compared.ranks)
 
 
 def _interval(one: Comparison, between: str) -> str:
@@ -190,37 +143,33 @@ def _result(one: Comparison) -> str:
     a, b = one.a.label, one.b.label
     by = _amount(abs(found.difference), one)
     if one.significant:
-        said = f"{b} is {'better' if one.advantage > 0 else 'worse'} than {a} by {by}"
+        text = f"{b} is {'better' if one.advantage > 0 else 'worse'} than {a} by {by}"
     elif found.difference == 0:
-        said = f"no difference between {a} and {b} is shown; their values are equal"
+        text = f"no difference between {a} and {b} is shown; their values are equal"
     else:
         where = "above" if found.difference > 0 else "below"
-        said = f"no difference between {a} and {b} is shown; {b} is {where} {a} by {by}"
-    return f"{said} ({_evidence(found, one)}); {_power(found, one)}"
+        text = f"no difference between {a} and {b} is shown; {b} is {where} {a} by {by}"
+    power = "this sample is too small to show any difference reliably"
+    if found.mde is not None:
+        power = f"this sample could have shown a difference of {_amount(found.mde, one)}"
+    return f"{text} ({_evidence(found, one)}); {power}"
 
 
 def _evidence(found: PairedDifference, one: Comparison) -> str:
     if found.ci_low is None or found.ci_high is None:
         return "too few independent instances for an interval"
-    corrected = "" if one.p_holm is None else f", {_p(one.p_holm)} corrected for the number of pairs"
+    p_value, p_holm = _p_values(one)
+    corrected = "" if one.p_holm is None else f", {p_holm} corrected for the number of pairs"
     test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
-    return f"95 % interval {_interval(one, ' to ')}; {test} p = {_p(found.p_value)}{corrected}".replace(
-        "p = < ", "p < "
-    )
-
-
-def _power(found: PairedDifference, one: Comparison) -> str:
-    if found.mde is None:
-        return "this sample is too small to show any difference reliably"
-    return f"this sample could have shown a difference of {_amount(found.mde, one)}"
+    return f"95 % interval {_interval(one, ' to ')}; {test} p = {p_value}{corrected}".replace("p = < ", "p < ")
 
 
 def _flips(one: Comparison) -> Iterator[str]:
     word = "right" if one.right_or_wrong else "better"
     for model, ids in ((one.a, one.flips.a_only), (one.b, one.flips.b_only)):
         alone = f"{word} in {model.label} alone" if one.right_or_wrong else f"{word} in {model.label}"
-        more = f", and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-        listed = f": {', '.join(one_line(key) for key in ids[:MOST_IDS])}{more}" if ids else ""
+        more = f", and {len(ids) - MAX_FLIPS} more" if len(ids) > MAX_FLIPS else ""
+        listed = f": {', '.join(one_line(key) for key in ids[:MAX_FLIPS])}{more}" if ids else ""
         yield f"{len(ids)} {alone}{listed}."
 
 
@@ -237,9 +186,7 @@ def _failed(one: Comparison) -> Iterator[str]:
 
 def _number(value: float | None, one: Comparison) -> str:
     """A share as points of 100, anything else in its own unit."""
-    if value is None:
-        return "-"
-    return difference(value, one.scale)
+    return "-" if value is None else difference(value, one.scale)
 
 
 def _amount(value: float, one: Comparison) -> str:
@@ -249,8 +196,9 @@ def _amount(value: float, one: Comparison) -> str:
     return f"{difference(value, one.scale)}{on}"
 
 
-def _p(value: float | None) -> str:
-    return formats.p_value(value, missing="-")
+def _p_values(one: Comparison) -> list[str]:
+    """Of the test, and corrected for the number of pairs."""
+    return [formats.p_value(value, missing="-") for value in (one.paired.p_value, one.p_holm)]
 
 
 def comparison_markdown(compared: Compared) -> str:
@@ -262,7 +210,14 @@ def comparison_markdown(compared: Compared) -> str:
         lines += [f"- **{reason.name}**: {prose(reason.message)}" for reason in compared.reasons]
         return "\n".join(lines) + "\n"
     head = ["task", "metric", "pair", "n", "difference", "95 % interval", "p", "p (Holm)", "detectable"]
-    lines += in_markdown(Table(head, [_cells(one) for one in compared.comparisons], 6))
+    rows = [
+        [
+            *(one.task, one.metric, one.pair, str(one.paired.n), _number(one.paired.difference, one)),
+            *(_interval(one, " to "), *_p_values(one), _number(one.paired.mde, one)),
+        ]
+        for one in compared.comparisons
+    ]
+    lines += in_markdown(Table(head, rows, 6))
     if compared.ranks:
         ranks = [[ranked.model.label, f"{ranked.best} to {ranked.worst}"] for ranked in compared.ranks]
         lines += ["", *in_markdown(Table(["model", "rank"], ranks, 1))]
@@ -270,12 +225,6 @@ def comparison_markdown(compared: Compared) -> str:
         lines += ["", *(f"- {prose(sentence)}" for sentence in sentences(one))]
     lines += [f"- accepted ({reason.name}): {prose(reason.message)}" for reason in compared.accepted]
     return "\n".join(lines) + "\n"
-
-
-def _cells(one: Comparison) -> list[str]:
-    found = one.paired
-    numbers = (_number(found.difference, one), _interval(one, " to "), _p(found.p_value), _p(one.p_holm))
-    return [one.task, one.metric, one.pair, str(found.n), *numbers, _number(found.mde, one)]
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:

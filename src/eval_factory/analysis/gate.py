@@ -1,4 +1,4 @@
-"""A policy held against results: each limit is kept, broken, or the sample is too small to say."""
+"""A policy held against results: each limit is kept or broken, or the sample is too small to say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from eval_factory.core.nouns import Evidence, Verdict
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result, run_folders
 
-EXIT_CODES: Mapping[Verdict, int] = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 1}
 _OF_EVIDENCE = {
     Evidence.SHOWN: Verdict.PASS,
     Evidence.REFUTED: Verdict.FAIL,
@@ -71,7 +70,7 @@ class GateResult:
 
     @property
     def exit_code(self) -> int:
-        return EXIT_CODES[self.outcome]
+        return 0 if self.outcome == Verdict.PASS else 1
 
 
 def evaluate_policy(
@@ -116,10 +115,8 @@ def _not_covered(new: Mapping[str, StoredResult], named: Collection[str], locked
         if began is None:
             yield f"{task}: the result does not say when its run began; the policy's lock proves nothing for it"
         elif datetime.fromisoformat(began.replace("Z", "+00:00")) < locked_at:
-            yield (
-                f"{task}: its run began ({began}) before the policy was locked"
-                f" ({locked_at:%Y-%m-%dT%H:%M:%SZ}); the lock proves nothing for it"
-            )
+            locked = f"before the policy was locked ({locked_at:%Y-%m-%dT%H:%M:%SZ})"
+            yield f"{task}: its run began ({began}) {locked}; the lock proves nothing for it"
         elif result.usage.runs > 1:
             yield f"{task}: was made by {result.usage.runs} runs; only the last is known to have begun after the lock"
 
@@ -143,11 +140,9 @@ def _benchmark(policy: BenchmarkPolicy, new: StoredResult | None, old: StoredRes
     metric = policy.metric or (new.result.main_metric if new else None)
     checks = tuple(_checks(policy, metric, new, old))
     outcome = _worst(check.outcome for check in checks)
-    counted: Verdict = outcome
-    if not policy.blocks or (outcome == Verdict.INCONCLUSIVE and policy.on_inconclusive == "pass"):
-        counted = Verdict.PASS
-    folder = new.folder if new else None
-    return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted, folder)
+    passes = not policy.blocks or (outcome == Verdict.INCONCLUSIVE and policy.on_inconclusive == "pass")
+    counted_as = Verdict.PASS if passes else outcome
+    return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted_as, new.folder if new else None)
 
 
 def _worst(outcomes: Iterator[Verdict]) -> Verdict:
@@ -160,39 +155,40 @@ def _checks(
 ) -> Iterator[Check]:
     """What is missing fails: nothing was shown of it, and `on_inconclusive: pass` must not hide it."""
     if new is None or metric is None:
-        yield Check("result", Verdict.FAIL, "no candidate has a result of it")
+        yield _nothing("no candidate has a result of it")
         return
     if not new.result.reportable:
         why = "; ".join(new.result.validity.short_reasons) or "too few instances have a score"
-        yield Check("result", Verdict.FAIL, f"the candidate's result is not reportable: {why}")
+        yield _nothing(f"the candidate's result is not reportable: {why}")
         return
     score = new.result.scores.get(metric)
     if score is None:
         known = ", ".join(sorted(new.result.scores)) or "none"
-        yield Check("result", Verdict.FAIL, f"the candidate has no score {metric}; it has {known}")
+        yield _nothing(f"the candidate has no score {metric}; it has {known}")
         return
-    if policy.limits.min is not None:
-        yield _least(score, policy.limits.min, policy.direction)
-    comparison, unchanged = None, False
+    if policy.min is not None:
+        yield _least(score, policy.min, policy.direction)
+    change = None
     if policy.needs_baseline:
-        compared = _compared(new, old, metric)
-        if isinstance(compared, Check):
-            yield compared
+        if old is None:
+            yield _nothing("no baseline has a result of it")
             return
-        comparison = compared
-        unchanged = old is not None and comparison.paired.discordant == 0 and _is_repeated(old, new)
-        yield from _drops(comparison.paired, policy.limits, _direction(policy, comparison), unchanged=unchanged)
-    yield from _of_groups(policy, metric, new, old, comparison, unchanged=unchanged)
+        compared = compare([old.folder, new.folder], metric=metric)
+        if not compared.comparable:
+            why = "; ".join(reason.message for reason in compared.reasons)
+            yield _nothing(f"cannot be compared with the baseline (A; B is the candidate): {why}")
+            return
+        (comparison,) = compared.comparisons
+        higher = comparison.higher_is_better if policy.direction is None else policy.direction == "higher_is_better"
+        unchanged = comparison.paired.discordant == 0 and _is_repeated(old, new)
+        change = _Change(old, comparison, higher, unchanged)
+        yield from change.drops(comparison.paired, policy)
+    yield from _of_groups(policy, metric, new, change)
 
 
-def _compared(new: StoredResult, old: StoredResult | None, metric: str) -> Comparison | Check:
-    if old is None:
-        return Check("result", Verdict.FAIL, "no baseline has a result of it")
-    compared = compare([old.folder, new.folder], metric=metric)
-    if not compared.comparable:
-        why = "; ".join(reason.message for reason in compared.reasons)
-        return Check("result", Verdict.FAIL, f"cannot be compared with the baseline (A; B is the candidate): {why}")
-    return compared.comparisons[0]
+def _nothing(why: str, group: str | None = None) -> Check:
+    """There is no number to hold a limit against."""
+    return Check("result", Verdict.FAIL, why, group)
 
 
 def _is_repeated(old: StoredResult, new: StoredResult) -> bool:
@@ -204,11 +200,6 @@ def _is_repeated(old: StoredResult, new: StoredResult) -> bool:
     return old.result.provenance.target == new.result.provenance.target and next(answers) == next(answers)
 
 
-def _direction(policy: BenchmarkPolicy, comparison: Comparison) -> Direction:
-    own: Direction = "higher_is_better" if comparison.higher_is_better else "lower_is_better"
-    return policy.direction or own
-
-
 def _least(score: Score, least: float, direction: Direction | None, group: str | None = None) -> Check:
     low, high = score.stats.ci_low, score.stats.ci_high
 
@@ -216,93 +207,91 @@ def _least(score: Score, least: float, direction: Direction | None, group: str |
         return Check("min", outcome, message, group, least, score.value, low, high)
 
     if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
-        told = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
-        return check(Verdict.FAIL, told)
+        message = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
+        return check(Verdict.FAIL, message)
     if low is None or high is None:
-        told = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
-        return check(Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE, told)
-    outcome: Verdict = Verdict.PASS if low >= least else Verdict.FAIL if high < least else Verdict.INCONCLUSIVE
-    words = {
-        Verdict.PASS: "is at least",
-        Verdict.FAIL: "is below",
-        Verdict.INCONCLUSIVE: "may be below or above",
-    }[outcome]
+        message = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
+        return check(Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE, message)
     between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
+    outcome, words = Verdict.INCONCLUSIVE, "may be below or above"
+    if low >= least:
+        outcome, words = Verdict.PASS, "is at least"
+    elif high < least:
+        outcome, words = Verdict.FAIL, "is below"
     return check(outcome, f"{formats.short(score.value)} {between} {words} {least:g}")
 
 
-def _drops(
-    found: PairedDifference, limits: Limits, direction: Direction, group: str | None = None, *, unchanged: bool
-) -> Iterator[Check]:
-    if limits.max_drop is not None:
-        yield _drop("max_drop", found, limits.max_drop, direction, group, unchanged=unchanged)
-    if limits.max_relative_drop is None:
-        return
-    guard = limits.relative_guard_below
-    if guard is not None and found.value_a >= guard:
-        baseline = formats.short(found.value_a)
-        told = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
-        yield Check("max_relative_drop", Verdict.PASS, told, group)
-        return
-    allowed = limits.max_relative_drop * abs(found.value_a)
-    yield _drop("max_relative_drop", found, allowed, direction, group, unchanged=unchanged)
+@dataclass(frozen=True)
+class _Change:
+    """From the baseline to the candidate."""
+
+    old: StoredResult
+    comparison: Comparison
+    higher_is_better: bool
+    unchanged: bool
+    """The same model gave the same answers: every limit of a drop is kept."""
+
+    def drops(self, found: PairedDifference, limits: Limits, group: str | None = None) -> Iterator[Check]:
+        if limits.max_drop is not None:
+            yield self._drop("max_drop", found, limits.max_drop, group)
+        if limits.max_relative_drop is None:
+            return
+        guard = limits.relative_guard_below
+        if guard is not None and found.value_a >= guard:
+            baseline = formats.short(found.value_a)
+            message = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
+            yield Check("max_relative_drop", Verdict.PASS, message, group)
+            return
+        yield self._drop("max_relative_drop", found, limits.max_relative_drop * abs(found.value_a), group)
+
+    def _drop(self, limit: str, found: PairedDifference, allowed: float, group: str | None) -> Check:
+        """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as it is.
+
+        What passes a limit passes every laxer one: what is unchanged passes them all, the interval decides of the rest.
+        """
+        outcome = _OF_EVIDENCE[non_inferiority(found, allowed, higher_is_better=self.higher_is_better)]
+        words = _WORDS[outcome]
+        if self.unchanged:
+            outcome, words = Verdict.PASS, "the baseline's own answers, not worse by more than"
+        most, between = formats.short(allowed), ""
+        if found.ci_low is not None and found.ci_high is not None:
+            between = f" (95 % interval {formats.short_change(found.ci_low)} to {formats.short_change(found.ci_high)})"
+        message = f"{formats.short_change(found.difference)}{between} on {found.n} pairs: {words} {most}"
+        if limit == "max_relative_drop":
+            message += f", {most} of the baseline's {formats.short(found.value_a)}"
+        if outcome == Verdict.INCONCLUSIVE and found.mde is not None:
+            message += f"; such a sample shows differences of {formats.short(found.mde)} and more"
+        return Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
 
 
-def _drop(
-    limit: str, found: PairedDifference, allowed: float, direction: Direction, group: str | None, *, unchanged: bool
-) -> Check:
-    """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as it is.
-
-    What passes a limit passes every laxer one: what is unchanged passes them all, the interval decides of the rest.
-    """
-    shown = non_inferiority(found, allowed, higher_is_better=direction == "higher_is_better")
-    outcome = Verdict.PASS if unchanged else _OF_EVIDENCE[shown]
-    words = {
-        Verdict.PASS: "the baseline's own answers, not worse by more than" if unchanged else "not worse by more than",
-        Verdict.FAIL: "worse by more than",
-        Verdict.INCONCLUSIVE: "may be worse by more than",
-    }[outcome]
-    most, between = formats.short(allowed), ""
-    if found.ci_low is not None and found.ci_high is not None:
-        between = f" (95 % interval {formats.short_change(found.ci_low)} to {formats.short_change(found.ci_high)})"
-    message = f"{formats.short_change(found.difference)}{between} on {found.n} pairs: {words} {most}"
-    if limit == "max_relative_drop":
-        message += f", {most} of the baseline's {formats.short(found.value_a)}"
-    if outcome == Verdict.INCONCLUSIVE and found.mde is not None:
-        message += f"; such a sample shows differences of {formats.short(found.mde)} and more"
-    return Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
+_WORDS = {
+    Verdict.PASS: "not worse by more than",
+    Verdict.FAIL: "worse by more than",
+    Verdict.INCONCLUSIVE: "may be worse by more than",
+}
 
 
-def _of_groups(
-    policy: BenchmarkPolicy,
-    metric: str,
-    new: StoredResult,
-    old: StoredResult | None,
-    comparison: Comparison | None,
-    *,
-    unchanged: bool,
-) -> Iterator[Check]:
+def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: _Change | None) -> Iterator[Check]:
     for field, by_value in policy.groups.items():
         known = new.result.groups.get(field, {})
         if not known:
-            yield Check("result", Verdict.FAIL, f"the candidate has no groups by {field}", group=field)
+            yield _nothing(f"the candidate has no groups by {field}", field)
             continue
         for value, limits in _each(by_value, known):
             group = f"{field}={value}"
             score = known.get(value, {}).get(metric)
             if score is None:
                 why = f"the candidate has no score {metric} of this group: it is missing, or too small to be shown"
-                yield Check("result", Verdict.FAIL, why, group=group)
+                yield _nothing(why, group)
                 continue
             if limits.min is not None:
                 yield _least(score, limits.min, policy.direction, group)
-            if comparison is not None and old is not None and limits.limits_a_drop:
-                found = difference_in_group(old, new, comparison, (field, value))
+            if change is not None and limits.limits_a_drop:
+                found = difference_in_group(change.old, new, change.comparison, (field, value))
                 if found is None:
-                    why = "baseline and candidate have no instance of this group in common"
-                    yield Check("result", Verdict.FAIL, why, group=group)
-                    continue
-                yield from _drops(found, limits, _direction(policy, comparison), group, unchanged=unchanged)
+                    yield _nothing("baseline and candidate have no instance of this group in common", group)
+                else:
+                    yield from change.drops(found, limits, group)
 
 
 def _each(by_value: Mapping[str, Limits], known: Mapping[str, object]) -> Iterator[tuple[str, Limits]]:

@@ -77,7 +77,7 @@ class BenchmarkLimits(Defaults):
 
 
 class PolicyFile(_Described):
-    """The whole file."""
+    """The file."""
 
     version: Literal[1]
     """Of this format."""
@@ -89,19 +89,12 @@ class PolicyFile(_Described):
     """Task -> what a candidate has to keep; {} takes the defaults."""
 
 
-@dataclass(frozen=True)
-class BenchmarkPolicy:
+class BenchmarkPolicy(BenchmarkLimits):
     """One benchmark's part of a policy, with the defaults filled in."""
 
     task: str
     tier: Tier
-    metric: str | None
-    """None: the task's main metric."""
-    direction: Direction | None
-    """None: the metric's own."""
     on_inconclusive: OnInconclusive
-    limits: Limits
-    groups: Mapping[str, Mapping[str, Limits]]
 
     @property
     def blocks(self) -> bool:
@@ -110,8 +103,8 @@ class BenchmarkPolicy:
 
     @property
     def needs_baseline(self) -> bool:
-        every = [self.limits, *(limits for by_value in self.groups.values() for limits in by_value.values())]
-        return any(one.limits_a_drop for one in every)
+        of_groups = (limits for by_value in self.groups.values() for limits in by_value.values())
+        return any(one.limits_a_drop for one in (self, *of_groups))
 
 
 @dataclass(frozen=True)
@@ -145,29 +138,15 @@ def sha256_of_policy(path: Path) -> str:
 
 
 def _resolved(task: str, given: BenchmarkLimits, file: PolicyFile) -> BenchmarkPolicy:
-    defaults = file.defaults
-    names = Limits.model_fields
-    limits = {name: _first(getattr(given, name), getattr(defaults, name)) for name in names}
-    return BenchmarkPolicy(
-        task=task,
-        tier=given.tier or defaults.tier or "supporting",
-        metric=_first(given.metric, defaults.metric),
-        direction=given.direction or defaults.direction,
-        on_inconclusive=given.on_inconclusive or defaults.on_inconclusive or file.on_inconclusive,
-        limits=Limits(**limits),
-        groups=given.groups,
-    )
-
-
-def _first(given: Any, default: Any) -> Any:
-    return default if given is None else given
+    known = {name: value for limits in (file.defaults, given) for name, value in limits if value is not None}
+    return BenchmarkPolicy(**{"tier": "supporting", "on_inconclusive": file.on_inconclusive, **known, "task": task})
 
 
 def _problems(one: BenchmarkPolicy) -> Iterator[str]:
     where = f"benchmarks.{one.task}"
-    if not one.limits.any_given and not one.groups:
+    if not one.any_given and not one.groups:
         yield f"{where}: sets no limit; give it (or defaults) min, max_drop or max_relative_drop"
-    every = {where: one.limits}
+    every: dict[str, Limits] = {where: one}
     for field, by_value in one.groups.items():
         for value, limits in by_value.items():
             every[f"{where}.groups.{field}.{value}"] = limits
@@ -205,13 +184,13 @@ _Schema = dict[str, Any]
 
 def gate_policy_schema() -> _Schema:
     """What a policy may hold."""
-    whole = PolicyFile.model_json_schema()
+    schema = PolicyFile.model_json_schema()
     about = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: policy of a gate",
         "description": "What a candidate's results have to keep (docs/gate.md).",
     }
-    return about | _plain(whole, whole["$defs"]) | about
+    return about | _plain(schema, schema["$defs"]) | about
 
 
 def _plain(schema: Mapping[str, Any], models: Mapping[str, _Schema]) -> _Schema:

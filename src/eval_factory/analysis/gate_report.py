@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -32,13 +32,12 @@ from eval_factory.report.checksums import STATEMENT_TYPE
 from eval_factory.report.reader import StoredResult, load_result
 
 _SUITE = "eval-factory gate"
-_WORD: dict[Verdict, str] = {Verdict.PASS: "PASS", Verdict.FAIL: "FAIL", Verdict.INCONCLUSIVE: "INCONCLUSIVE"}
 
 
 def gate_text(result: GateResult) -> str:
-    lines = [f"gate: {_WORD[result.outcome]} ({result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)})"]
+    lines = [f"gate: {result.outcome.upper()} ({result.policy}, sha256 {result.policy_sha256[:12]}, {_lock(result)})"]
     for one in result.benchmarks:
-        lines.append(f"  {_WORD[one.outcome]:<12}  {one.task} ({_kind(one)})")
+        lines.append(f"  {one.outcome.upper():<12}  {one.task} ({_kind(one)})")
         lines += [f"    {check.limit}{_of(check)}: {check.message}" for check in one.checks]
     if result.not_in_policy:
         lines.append(f"not in the policy, not counted: {', '.join(result.not_in_policy)}")
@@ -48,13 +47,13 @@ def gate_text(result: GateResult) -> str:
 
 def gate_markdown(result: GateResult) -> str:
     lines = [
-        f"## Gate: {_WORD[result.outcome]}",
+        f"## Gate: {result.outcome.upper()}",
         "",
         f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`",
         "",
     ]
     rows = [
-        [one.task, _kind(one), check.limit + _of(check), _WORD[check.outcome], check.message]
+        [one.task, _kind(one), check.limit + _of(check), check.outcome.upper(), check.message]
         for one in result.benchmarks
         for check in one.checks
     ]
@@ -74,15 +73,13 @@ def gate_document(result: GateResult) -> dict[str, Any]:
         "policy": str(result.policy),
         "policy_sha256": result.policy_sha256,
         "locked_at": None if result.locked_at is None else result.locked_at.isoformat(),
-        "benchmarks": [_benchmark(one) for one in result.benchmarks],
+        "benchmarks": [
+            {**asdict(one), "candidate": None if one.candidate is None else str(one.candidate)}
+            for one in result.benchmarks
+        ],
         "not_in_policy": list(result.not_in_policy),
         "notes": list(result.notes),
     }
-
-
-def _benchmark(one: BenchmarkOutcome) -> dict[str, Any]:
-    candidate = None if one.candidate is None else str(one.candidate)
-    return {**asdict(one), "checks": [asdict(check) for check in one.checks], "candidate": candidate}
 
 
 def write_junit(result: GateResult, path: Path) -> None:
@@ -135,14 +132,6 @@ FILES_DIGEST, PROMPTS_DIGEST = "evalFactoryFilesV1", "evalFactoryPromptsV1"
 """SHA-256 of the sorted lines `<sha256 of a data file>` LF; of all prompts, where no data file is known."""
 
 
-@dataclass(frozen=True)
-class Registered:
-    """A policy that was locked."""
-
-    sha256: str
-    at: datetime
-
-
 def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[Path]:
     """A statement for each benchmark whose limits were held against numbers, and its salt, which is a secret.
 
@@ -153,15 +142,14 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         PrerequisiteError: a candidate's folder has no checksums, or its result does not say when it was made.
         OSError: the folder cannot be written.
     """
-    registered = None if result.locked_at is None else Registered(result.policy_sha256, result.locked_at)
     written = []
     for one in result.benchmarks:
-        if one.candidate is None or one.metric is None or not has_claims(one.checks):
+        if one.candidate is None or one.metric is None or not list(_claims(one.metric, one.checks)):
             continue
         folder.mkdir(parents=True, exist_ok=True)
         stored, name = load_result(one.candidate), _file_name(one.task)
         salt = _salt(folder / f"{name}.eval-result.salt")
-        made = gate_statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, registered=registered)
+        made = gate_statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, of=result)
         written.append(folder / f"{name}.eval-result.intoto.json")
         write_atomic(written[-1], json.dumps(made, indent=2, ensure_ascii=False) + "\n")
     return written
@@ -191,14 +179,14 @@ def gate_statement(
     *,
     evaluator: str,
     salt: bytes,
-    registered: Registered | None = None,
+    of: GateResult,
 ) -> dict[str, Any]:
     """The statement of a benchmark whose limits were held against numbers.
 
     Args:
         metric: the score that the limits are of.
         evaluator: a URI of who ran the evaluation.
-        registered: the lock of the policy; it is told where the lock is older than the run.
+        of: what the checks are part of; the lock of its policy is in the statement where it is older than the run.
 
     Raises:
         PrerequisiteError: the folder has no checksums, or its result does not say when it was made.
@@ -210,10 +198,10 @@ def gate_statement(
             f"{stored.folder}: was made by a version that wrote neither checksums nor times, which a statement needs:"
             " run it again (nothing that was answered is asked again)"
         )
-    receipt = _descriptor(rundir.checksums.name, sha256_of(rundir.checksums))
+    receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
     began = datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
     version = f"crfm-helm {record.helm}, errata {record.errata_version}"
-    before = registered is not None and registered.at <= began
+    before = of.locked_at is not None and of.locked_at <= began
     return {
         "_type": STATEMENT_TYPE,
         "subject": [receipt],
@@ -228,7 +216,7 @@ def gate_statement(
             "dataset": {"name": stored.result.task, "digest": _dataset(record.dataset_files, record.prompts_sha256)},
             "assuranceLevel": "self_attested",
             "subjectProfile": "receipt",
-            **({"preRegistration": {"alg": "sha256", "value": registered.sha256}} if registered and before else {}),
+            **({"preRegistration": {"alg": "sha256", "value": of.policy_sha256}} if before else {}),
             "evidence": [{**receipt, "mediaType": "text/plain"}],
             "harness": {"name": "eval-factory", "version": record.eval_factory},
         },
@@ -240,13 +228,8 @@ def commitment(salt: bytes, identity: str) -> str:
     return hashlib.sha256(salt + identity.encode("utf-8")).hexdigest()
 
 
-def has_claims(checks: Sequence[Check]) -> bool:
-    """Whether a limit was held against a number; a result that is missing has nothing to state."""
-    return any(True for _ in _claims("", checks))
-
-
 def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
-    """What is inconclusive was not passed: it was not shown."""
+    """Of limits that were held against a number. What is inconclusive was not passed: it was not shown."""
     for check in checks:
         if check.allowed is None:
             continue
@@ -265,7 +248,3 @@ def _dataset(files: Mapping[str, str], prompts_sha256: str) -> dict[str, str]:
         return {PROMPTS_DIGEST: prompts_sha256}
     lines = "".join(f"{digest}\n" for digest in sorted(files.values()))
     return {FILES_DIGEST: hashlib.sha256(lines.encode()).hexdigest()}
-
-
-def _descriptor(name: str, sha256: str) -> dict[str, Any]:
-    return {"name": name, "digest": {"sha256": sha256}}

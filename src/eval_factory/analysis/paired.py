@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from eval_factory.core.nouns import Evidence
 from eval_factory.scoring.intervals import (
@@ -117,26 +118,19 @@ def paired_difference(
     declared = None if clusters is None else len(set(clusters))
     differences = [after - before for before, after in zip(a, b, strict=True)]
     if scale == PROPORTION and set(a) | set(b) <= {0, 1} and declared in (None, len(a)):
-        outcome = _of_proportions(differences, confidence)
+        tested = _of_proportions(differences, confidence)
     else:
-        outcome = _of_means(differences, clusters, scale, confidence)
-    (low, high), (low90, high90) = outcome.interval, outcome.interval90
+        tested = _of_means(differences, clusters, scale, confidence)
     return PairedDifference(
         n=len(a),
         value_a=statistics.fmean(a),
         value_b=statistics.fmean(b),
         difference=statistics.fmean(differences),
-        ci_low=low,
-        ci_high=high,
-        p_value=outcome.p_value,
-        method=outcome.method,
-        mde=outcome.mde,
         clusters=declared,
         discordant=sum(value != 0 for value in differences),
         confidence=confidence,
-        ci90_low=low90,
-        ci90_high=high90,
         few_sources=None if clusters is None else few_sources(clusters),
+        **tested,
     )
 
 
@@ -162,28 +156,21 @@ def equivalence(found: PairedDifference, margin: float) -> Evidence:
     return Evidence.REFUTED if found.ci90_high < -margin or found.ci90_low > margin else Evidence.INCONCLUSIVE
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    interval: tuple[float, float] | tuple[None, None]
-    interval90: tuple[float, float] | tuple[None, None]
-    p_value: float | None
-    method: str
-    mde: float | None
+_NOT_TESTED = dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde"))
 
 
-def _of_proportions(differences: Sequence[float], confidence: float) -> _Outcome:
+def _of_proportions(differences: Sequence[float], confidence: float) -> dict[str, Any]:
+    """Intervals, p value, method and smallest difference."""
     from scipy import stats  # imported here: it takes most of a second
 
     count = len(differences)
     b_only, a_only = differences.count(1), differences.count(-1)
     discordant = a_only + b_only
-    return _Outcome(
-        interval=tango_interval(b_only, a_only, count, confidence),
-        interval90=tango_interval(b_only, a_only, count, EQUIVALENCE_CONFIDENCE),
-        p_value=float(stats.binomtest(b_only, discordant).pvalue) if discordant else 1.0,
-        method=MCNEMAR,
-        mde=mcnemar_mde(discordant, count),
-    )
+    low, high = tango_interval(b_only, a_only, count, confidence)
+    low90, high90 = tango_interval(b_only, a_only, count, EQUIVALENCE_CONFIDENCE)
+    p_value = float(stats.binomtest(b_only, discordant).pvalue) if discordant else 1.0
+    ends = {"ci_low": low, "ci_high": high, "ci90_low": low90, "ci90_high": high90}
+    return {**ends, "p_value": p_value, "method": MCNEMAR, "mde": mcnemar_mde(discordant, count)}
 
 
 def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -270,7 +257,7 @@ def mean_mde(
 
 def _of_means(
     differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None, confidence: float
-) -> _Outcome:
+) -> dict[str, Any]:
     from scipy import stats
 
     names = clusters or [str(number) for number in range(len(differences))]
@@ -283,23 +270,20 @@ def _of_means(
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
     freedom = effective_clusters(names) - 1
     if stderr is None or freedom < LEAST_SOURCES - 1:
-        return _Outcome((None, None), (None, None), None, method, None)
+        return {**_NOT_TESTED, "method": method}
     width = math.inf if scale is None else scale[1] - scale[0]
 
-    def interval(share: float) -> tuple[float, float]:
-        half = float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr
-        return max(-width, center - half), min(width, center + half)
-
-    p_value = sign_flip_p([sum(values) for values in members.values()]) if few else _t_p(center, stderr, freedom)
-    smallest_p = 2.0 ** (1 - len(members)) if few else 0.0
+    half, half90 = (
+        float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr for share in (confidence, EQUIVALENCE_CONFIDENCE)
+    )
+    ends = {"ci_low": max(-width, center - half), "ci_high": min(width, center + half)}
+    ends90 = {"ci90_low": max(-width, center - half90), "ci90_high": min(width, center + half90)}
+    if few:
+        smallest_p, p_value = 2.0 ** (1 - len(members)), sign_flip_p([sum(values) for values in members.values()])
+    else:
+        smallest_p, p_value = 0.0, float(2 * stats.t.sf(abs(center) / stderr, freedom))
     mde = mean_mde(list(members.values()), scale, weight, freedom) if smallest_p < ALPHA else None
-    return _Outcome(interval(confidence), interval(EQUIVALENCE_CONFIDENCE), p_value, method, mde)
-
-
-def _t_p(center: float, stderr: float, freedom: float) -> float:
-    from scipy import stats
-
-    return float(2 * stats.t.sf(abs(center) / stderr, freedom))
+    return {**ends, **ends90, "p_value": p_value, "method": method, "mde": mde}
 
 
 def _mean_and_stderr(

@@ -1,13 +1,14 @@
 """What is written for papers of one run, of a suite, or of runs beside each other: `report --for`.
 
-Of several runs, what holds for all is said once; what holds for some, once with their names. Tables have an interval
+Of several runs, what holds for all is written once; what holds for some, once with their names. Tables have an interval
 with each score, and the ranks that a model may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from eval_factory.analysis import suite_words as words
@@ -35,8 +36,6 @@ from eval_factory.report.papers import (
 from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
 _OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
-_TABLES = ("markdown", "latex")
-_PURPOSES = (*_OF_ONE_RUN, *_TABLES)
 NOTE = (
     "Scores with their 95 % intervals. Rank: the best and the worst that the paired comparisons leave open, all of one"
     " benchmark together with 95 % confidence."
@@ -50,7 +49,7 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
     """The text, which ends with a line break.
 
     Args:
-        purpose: one of `PURPOSES`.
+        purpose: `markdown`, `latex`, or of `_OF_ONE_RUN`.
         folders: of runs, suites, or targets of suites.
 
     Raises:
@@ -66,24 +65,18 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
         stored = load_result(runs[0])
         return _OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
     results = suite_results(_cells(folders, runs))
-    if purpose in _TABLES:
-        return _markdown(results) if purpose == "markdown" else _latex(results)
+    if purpose == "latex":
+        return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"
+    if purpose == "markdown":
+        parts = ["\n".join([f"## {title}", "", *markdown(table), "", note]) for title, table, note in _tables(results)]
+        return "\n\n".join(parts) + "\n"
     cite = Citations() if purpose == "methods" else Citations("(ref. {})")
-    several = _Several(results, cite, _described(results, cite))
+    several = _Several(results, cite)
     if purpose == "methods":
-        return methods_of(several.said, cite, (" ".join(several.of_item(item)) for item in ("7e", "5e")))
+        return methods_of(several)
     models, benchmarks = counted(len(results.targets), "model"), counted(len(results.evaluations), "benchmark")
     named = f"{', '.join(map(code, results.targets))} on {', '.join(map(code, results.evaluations))}"
-    return tripod_of(several.said, several.each, cite, f"Of {models} on {benchmarks}: {named}.", several.of_item)
-
-
-def _described(results: SuiteResults, cite: Citations) -> dict[tuple[str, str], Described]:
-    found = {}
-    for cell in results.cells:
-        if cell.task is not None:  # it has a result
-            stored = load_result(cell.folder)
-            found[cell.target, cell.evaluation] = Described(stored.result, stored.config, stored.target, cite)
-    return found
+    return tripod_of(several, f"Of {models} on {benchmarks}: {named}.")
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -99,18 +92,26 @@ def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCe
     stored = [load_result(run) for run in runs]
     names = [(one.result.provenance.target, one.result.task) for one in stored]
     for run, one, (target, task) in zip(runs, stored, names, strict=True):
-        told = target if names.count((target, task)) == 1 else f"{target} ({run})"
-        yield FinishedCell(one_line(told), one_line(task), RunStatus(one.result.status), run)
+        name = target if names.count((target, task)) == 1 else f"{target} ({run})"
+        yield FinishedCell(one_line(name), one_line(task), RunStatus(one.result.status), run)
 
 
 @dataclass(frozen=True)
 class _Several:
-    """Runs that are told of together."""
+    """Runs that are described together."""
 
     results: SuiteResults
     cite: Citations
-    runs: Mapping[tuple[str, str], Described]
-    """(target, evaluation) -> a run that has a result."""
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, str], Described]:
+        """(target, evaluation) -> a run that has a result."""
+        found = {}
+        for cell in self.results.cells:
+            if cell.task is not None:
+                stored = load_result(cell.folder)
+                found[cell.target, cell.evaluation] = Described(stored.result, stored.config, stored.target, self.cite)
+        return found
 
     def said(self, template: str) -> list[str]:
         """The sentences of a template, each once: first those of all runs, then others behind the names of theirs."""
@@ -123,58 +124,42 @@ class _Several:
             by_names.setdefault(self._named(names), []).append(sentence)
         return by_names.pop("") + [f"{names}: {' '.join(sentences)}" for names, sentences in by_names.items()]
 
-    def each(self, template: str) -> list[str]:
-        """The sentences of each run behind its name: two runs with one value are two measurements."""
+    def of_each(self, template: str) -> list[str]:
+        """The sentences of each run behind its name."""
         runs = self.runs.items()
         return [f"Of {target} on {evaluation}: {' '.join(run.said(template))}" for (target, evaluation), run in runs]
 
     def _named(self, of: Sequence[tuple[str, str]]) -> str:
-        """The names of runs: none of all, of whole benchmarks or models those, else each."""
+        """The names of runs: none of all, of complete benchmarks or models those, else each."""
         if len(of) == len(self.runs):
             return ""
-        for place, word in ((1, "On"), (0, "Of")):
-            names = list(dict.fromkeys(one[place] for one in of))
-            if len(of) == sum(one[place] in names for one in self.runs):
+        for axis, word in ((1, "On"), (0, "Of")):
+            names = list(dict.fromkeys(one[axis] for one in of))
+            if len(of) == sum(one[axis] in names for one in self.runs):
                 return f"{word} {enumerated(names)}"
         return f"Of {enumerated([f'{target} on {evaluation}' for target, evaluation in of])}"
 
-    def of_item(self, item: str) -> list[str]:
-        """What the models beside each other add to an item of TRIPOD-LLM."""
-        if item == "5e":
-            return self.missing()
-        return self.of_comparison({"7e": "methods", "17": "results"}[item]) if item in ("7e", "17") else []
-
-    def missing(self) -> list[str]:
-        return [f"There is no score of {one.cell.target} on {one.cell.evaluation}: {one_line(one.reason)}."
-                for one in self.results.missing]  # fmt: skip
-
-    def of_comparison(self, name: str) -> list[str]:
-        """What is written of the models beside each other; nothing of one model."""
-        if len(self.results.targets) < 2:
+    def of_comparison(self, item: str) -> list[str]:
+        """Nothing of one model, but for what is missing."""
+        if item not in forms()["comparison"] or (item != "5e" and len(self.results.targets) < 2):
             return []
-        pairs = [row for one in self.results.benchmarks for row in words.pair_rows(one)]
-        methods = [
-            one.comparison.paired.method
-            for benchmark in self.results.benchmarks for one in benchmark.pairs if one.comparison is not None
-        ]  # fmt: skip
+        benchmarks = self.results.benchmarks
+        methods = [one.paired.method for benchmark in benchmarks for one in benchmark.comparisons]
         values = {
-            "compared": [row for row in pairs if not row.reasons],
-            "refused": [row for row in pairs if row.reasons],
+            "compared": words.pair_rows(benchmarks),
+            "refused": [(one.evaluation, *pair) for one in benchmarks for pair in words.refused_pairs(one)],
             "methods": list(dict.fromkeys(map(one_line, methods))),
-            "ranks": [
-                (one.evaluation, ranked.model.label, words.rank(ranked.best, ranked.worst))
-                for one in self.results.benchmarks for ranked in one.ranks
-            ],
+            "ranks": words.ranks(self.results),
+            "missing": self.results.missing,
             "cite": self.cite,
         }  # fmt: skip
-        return rendered(forms()["comparison"][name], values)
+        return rendered(forms()["comparison"][item], values)
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
     """Title, table and what it says below."""
     head = ["benchmark", "metric", "model", "n", "score", "95 % interval", "rank"]
-    ranks = {(one.evaluation, ranked.model.label): words.rank(ranked.best, ranked.worst)
-             for one in results.benchmarks for ranked in one.ranks}  # fmt: skip
+    ranks = words.ranks(results)
     rows = [
         [
             evaluation, cell.main_metric or words.NOTHING, cell.target, formats.count(cell.n, missing=words.NOTHING),
@@ -184,17 +169,8 @@ def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:
         for evaluation in results.evaluations for cell in results.cells if cell.evaluation == evaluation
     ]  # fmt: skip
     yield "Scores", Table(head, rows, 4), NOTE
-    if len(results.evaluations) > 1 and words.has_win_rates(results):
+    if len(results.evaluations) > 1 and results.has_win_rates:
         yield "Win rates", words.win_rate_table(results.win_rates, tested=False), words.WIN_RATES
-    pairs = words.pair_table((row for one in results.benchmarks for row in words.pair_rows(one)), said=False)
+    pairs = words.pair_table(results.benchmarks, "result")
     if pairs.rows:
         yield "Differences", pairs, _PAIRS
-
-
-def _markdown(results: SuiteResults) -> str:
-    parts = ["\n".join([f"## {title}", "", *markdown(table), "", note]) for title, table, note in _tables(results)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _latex(results: SuiteResults) -> str:
-    return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"

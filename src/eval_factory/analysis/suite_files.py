@@ -1,10 +1,10 @@
-"""A suite's results as documents, CSV, Markdown and a page, and all of its files written: each whole or not at all."""
+"""A suite's results as documents, CSV, Markdown and a page, and its files written: each complete or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,7 +33,7 @@ SUITE_SCHEMA_VERSION = 1
 
 def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
     """What suite_results.yaml holds. `root`: the suite's folder, to which the cells' folders are relative."""
-    written = {
+    document = {
         "schema_version": SUITE_SCHEMA_VERSION,
         "status": results.status,
         "targets": list(results.targets),
@@ -49,54 +49,36 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
         ],
         "comparisons": [_benchmark(one) for one in results.benchmarks if one.pairs],
         "missing": [
-            {
-                "target": one.cell.target,
-                "evaluation": one.cell.evaluation,
-                "status": one.cell.status,
-                "reason": one.reason,
-                "what_to_do": one.what_to_do,
-            }
+            _named(one.cell, "target", "evaluation", "status") | _named(one, "reason", "what_to_do")
             for one in results.missing
         ],
     }
-    shown: dict[str, Any] = _printable(written)
+    shown: dict[str, Any] = _printable(document)
     return shown
 
 
 def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     """The first fields are always there; of the others those that say something."""
-    first = {
-        "target": cell.target,
-        "evaluation": cell.evaluation,
-        "status": cell.status,
-        "main_metric": cell.main_metric,
-        "value": cell.value,
-        **rounded_fields({"ci_low": cell.ci_low, "ci_high": cell.ci_high}),
-        "n": cell.n,
-        "reportable": cell.reportable,
-        "folder": folder_of(cell, root),
-    }
-    validity = {"requested": cell.requested, "failed": cell.failed, "coverage": cell.coverage}
-    paid = {
-        "cost": cell.cost,
-        "unpriced": cell.unpriced or None,
-        "prompt_tokens": cell.prompt_tokens,
-        "completion_tokens": cell.completion_tokens,
-    }
+    first = _named(
+        cell, "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable"
+    )
+    paid = _named(cell, "cost", "unpriced", "prompt_tokens", "completion_tokens")
+    paid["unpriced"] = cell.unpriced or None
     more = {
-        "reason": cell.reason,
-        "model": cell.model,
-        "task": cell.task,
-        "higher_is_better": cell.higher_is_better,
-        "unit": cell.unit,
+        **_named(cell, "reason", "model", "task", "higher_is_better", "unit"),
         "scale": None if cell.scale is None else list(cell.scale),
-        "validity": without_nulls(rounded_fields(validity)) or None,
+        "validity": without_nulls(_named(cell, "requested", "failed", "coverage")) or None,
         "not_reportable": list(cell.not_reportable) or None,
-        "paid": without_nulls(rounded_fields(paid)) or None,
-        "scores": [OneLine(_group_score(one)) for one in cell.group_scores] or None,
+        "paid": without_nulls(paid) or None,
+        "scores": [OneLine(without_nulls(rounded_fields(asdict(one), "value"))) for one in cell.group_scores] or None,
     }
-    told: dict[str, Any] = formatted(without_nulls(more))
-    return {**first, **told}
+    written: dict[str, Any] = formatted(without_nulls(more))
+    return {**first, "folder": folder_of(cell, root), **written}
+
+
+def _named(record: object, *names: str) -> dict[str, Any]:
+    """Fields of a record, all but its value rounded."""
+    return rounded_fields({name: getattr(record, name) for name in names}, "value")
 
 
 def folder_of(cell: CellResult, root: Path) -> str:
@@ -104,15 +86,10 @@ def folder_of(cell: CellResult, root: Path) -> str:
     return Path(os.path.relpath(cell.folder, root)).as_posix()
 
 
-def _group_score(score: GroupScore) -> dict[str, Any]:
-    return without_nulls(rounded_fields(asdict(score), "value"))
-
-
 def _win_rate(one: WinRate) -> dict[str, Any]:
     """The win rate to the last digit, as HELM has it."""
-    fields = {"target": one.model, **asdict(one)}
-    del fields["model"]
-    return rounded_fields(fields, "win_rate")
+    fields = asdict(one)
+    return rounded_fields({"target": fields.pop("model"), **fields}, "win_rate")
 
 
 def _benchmark(one: ComparedBenchmark) -> dict[str, Any]:
@@ -124,14 +101,9 @@ def _pair(pair: Pair) -> dict[str, Any]:
     sides = {"a": pair.a.label, "b": pair.b.label}
     one = pair.comparison
     if one is None:
-        return {**sides, "reasons": [{"name": each.name, "message": each.message} for each in pair.reasons]}
-    told = {
-        "metric": one.metric,
-        **rounded_fields(numbers_of(one)),
-        "significant": one.significant,
-        "method": one.paired.method,
-    }
-    return {**sides, **told}
+        return {**sides, "reasons": [asdict(reason) for reason in pair.reasons]}
+    numbers = rounded_fields(numbers_of(one))
+    return {**sides, "metric": one.metric, **numbers, "significant": one.significant, "method": one.paired.method}
 
 
 def usage_document(results: SuiteResults) -> dict[str, Any]:
@@ -170,7 +142,7 @@ def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[st
     run computed one.
 
     Args:
-        root: the folder that the cells' folders are told relative to; as they are if not given.
+        root: the folder that the cells' folders are relative to; as they are without it.
     """
     found = []
     for cell in results.cells:
@@ -205,12 +177,12 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
     cost = words.total_cost(results)
     lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
     for title, section in (
-        ("Scores", _scores(results)),
+        ("Scores", _scores(results) if results.cells else []),
         ("Win rates", _win_rates(results)),
         ("Other metric groups", _groups(results)),
         ("Comparisons", _comparisons(results)),
-        ("Missing", _missing(results)),
-        ("Runs", _runs(results, root)),
+        ("Missing", in_markdown(words.missing_table(results)) if results.missing else []),
+        ("Runs", in_markdown(_runs(results, root)) if results.cells else []),
     ):
         found = list(section)
         if found:
@@ -219,15 +191,12 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
 
 
 def _scores(results: SuiteResults) -> Iterator[str]:
-    if not results.cells:
-        return
     heads = [Lines([name, words.metrics_of(results, name)]) for name in results.evaluations]
     rows = [
         [target, *(_value(results.cell(target, name)) for name in results.evaluations)] for target in results.targets
     ]
     yield from in_markdown(Table(["model", *heads], rows, len(heads)))
-    yield ""
-    yield "Each value with its 95 % interval and the instances that it is of (n)."
+    yield from ("", "Each value with its 95 % interval and the instances that it is of (n).")
     yield from _listed("Not reportable:", ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)))
 
 
@@ -243,15 +212,15 @@ def _doubted(results: SuiteResults) -> list[CellResult]:
     return [cell for cell in results.cells if cell.value is not None and not cell.reportable]
 
 
-def _listed(title: str, told: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _listed(title: str, reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
     """A list of names, each with a reason; nothing without one."""
-    items = [f"- {prose(name)}: {prose(reason)}" for name, reason in told]
+    items = [f"- {prose(name)}: {prose(reason)}" for name, reason in reasons]
     if items:
         yield from ("", title, "", *items)
 
 
 def _win_rates(results: SuiteResults) -> Iterator[str]:
-    if words.has_win_rates(results):
+    if results.has_win_rates:
         yield from (*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES)
     else:
         yield NO_WIN_RATES
@@ -272,32 +241,19 @@ def _groups(results: SuiteResults) -> Iterator[str]:
 
 
 def _comparisons(results: SuiteResults) -> Iterator[str]:
-    rows = [row for one in results.benchmarks for row in words.pair_rows(one)]
-    compared = words.pair_table(rows)
+    compared = words.pair_table(results.benchmarks)
     lines = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
-    refused = ((f"{row.evaluation}, {row.a} and {row.b}", "; ".join(row.reasons)) for row in rows if row.reasons)
-    told = [*lines, *_listed("Not compared:", refused)]
-    yield from told if lines else told[1:]
+    refused = (
+        (f"{benchmark.evaluation}, {models}", "; ".join(reasons))
+        for benchmark in results.benchmarks
+        for models, reasons in words.refused_pairs(benchmark)
+    )
+    lines += _listed("Not compared:", refused)
+    yield from lines if compared.rows else lines[1:]
 
 
-def _missing(results: SuiteResults) -> Iterator[str]:
-    if results.missing:
-        yield from in_markdown(words.missing_table(results))
-
-
-def _runs(results: SuiteResults, root: Path) -> Iterator[str]:
-    head = [
-        "model",
-        "benchmark",
-        "status",
-        "folder",
-        "n",
-        "failed",
-        "coverage",
-        "prompt tokens",
-        "answer tokens",
-        "cost",
-    ]
+def _runs(results: SuiteResults, root: Path) -> Table:
+    head = ["model", "benchmark", "status", "folder", "n", "failed", "coverage", *_PAID]
     rows = [
         [
             cell.target if cell.model is None else f"{cell.target} ({cell.model})",
@@ -310,14 +266,16 @@ def _runs(results: SuiteResults, root: Path) -> Iterator[str]:
         ]
         for cell in results.cells
     ]
-    if rows:
-        yield from in_markdown(Table(head, rows, 6))
+    return Table(head, rows, 6)
+
+
+_PAID = ("prompt tokens", "answer tokens", "cost")
+"""Heads of `suite_words.paid`."""
 
 
 def _runs_of_page(results: SuiteResults, root: Path) -> Table:
     """With times and requests, which are others each time."""
-    head = ["model", "benchmark", "status", "scored", "failed", "prompt tokens", "answer tokens", "cost", "requests",
-            "tried again", "median s", "run s"]  # fmt: skip
+    head = ["model", "benchmark", "status", "scored", "failed", *_PAID, "requests", "tried again", "median s", "run s"]
     rows: list[list[TableCell]] = []
     for cell in results.cells:
         model = cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
@@ -333,7 +291,7 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
-    """The whole page.
+    """The page.
 
     Args:
         root: the suite's folder, where the page will be: links to the runs' reports are relative to it.
@@ -344,9 +302,11 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         "win_rates": words.win_rate_table(results.win_rates),
         "runs": _runs_of_page(results, root),
     }
+    # the cells of models that none is shown to be better than
+    top = {(one.model.label, each.evaluation) for each in results.benchmarks for one in each.ranks if one.best == 1}
     text = page_environment().get_template("suite.html.j2").render(
         results=results, words=words, policy=policy(style, ""), style=Markup(STYLE), version=__version__,  # noqa: S704
-        link=lambda cell: link(cell, root), top=set(_top(results)), win_rates=words.has_win_rates(results),
+        link=lambda cell: link(cell, root), top=top, win_rates=results.has_win_rates,
         no_win_rates=NO_WIN_RATES, tables={name: _in_html(table) for name, table in tables.items()},
         groups=_groups_of_page(results), comparisons=list(_comparisons_of_page(results)), doubted=_doubted(results),
     )  # fmt: skip
@@ -357,12 +317,6 @@ def link(cell: CellResult, root: Path) -> str:
     """To the report of a run. It begins with `./` or `../`: whatever a folder is called, it is no address."""
     path = f"{folder_of(cell, root)}/{RunDir(cell.folder).report_html.name}"
     return quote(path if path.startswith("../") else f"./{path}", errors="surrogateescape")
-
-
-def _top(results: SuiteResults) -> Iterator[tuple[str, str]]:
-    """The cells of models that none is shown to be better than."""
-    for benchmark in results.benchmarks:
-        yield from ((one.model.label, benchmark.evaluation) for one in benchmark.ranks if one.best == 1)
 
 
 def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
@@ -377,25 +331,17 @@ def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
     return found
 
 
-@dataclass(frozen=True)
-class _PairsOfPage:
-    benchmark: ComparedBenchmark
-    table: Markup
-    compared: int
-    shown: int
-    """Differences."""
-    refused: Sequence[words.PairRow]
-
-
-def _comparisons_of_page(results: SuiteResults) -> Iterator[_PairsOfPage]:
+def _comparisons_of_page(results: SuiteResults) -> Iterator[dict[str, Any]]:
     for benchmark in results.benchmarks:
-        rows = list(words.pair_rows(benchmark))
-        refused = [row for row in rows if row.reasons]
-        shown = sum(one.comparison is not None and one.comparison.significant for one in benchmark.pairs)
-        if rows:
-            table = words.pair_table(rows)
-            table = replace(table, head=table.head[1:], rows=[row[1:] for row in table.rows])  # the benchmark is above
-            yield _PairsOfPage(benchmark, _in_html(table), len(rows) - len(refused), shown, refused)
+        if benchmark.pairs:
+            table = words.pair_table([benchmark], "benchmark")
+            yield {
+                "benchmark": benchmark,
+                "table": _in_html(table),
+                "compared": len(table.rows),
+                "shown": sum(one.significant for one in benchmark.comparisons),
+                "refused": words.refused_pairs(benchmark),
+            }
 
 
 def _in_html(table: Table) -> Markup:
@@ -411,11 +357,11 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir 
     Raises:
         OSError: the folder cannot be written.
     """
-    whole = results_document(results, folder.root)
-    documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
+    document = results_document(results, folder.root)
+    documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder
     write_atomic(into.results_csv, csv_text(result_rows(results, folder.root)))
     write_atomic(into.results_md, suite_markdown(results, folder.root))
     write_atomic(into.results_html, suite_page(results, folder.root))
     write_atomic(into.usage_yaml, to_yaml(usage_document(results)))
-    write_atomic(into.results_yaml, to_yaml(whole))
+    write_atomic(into.results_yaml, to_yaml(document))

@@ -6,11 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from eval_factory.analysis.comparison import Pair, Ranked, compare_pairs, corrected
+from eval_factory.analysis.comparison import (
+    Comparison,
+    Pair,
+    Ranked,
+    better_and_worse,
+    compare_pairs,
+    corrected,
+    ranked,
+)
 from eval_factory.analysis.comparison_reasons import Side, values_of
-from eval_factory.analysis.paired import ALPHA, rank_intervals
+from eval_factory.analysis.paired import ALPHA
 from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, GroupScore, WinRate, group_scores, win_rates
 from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
@@ -125,6 +132,10 @@ class ComparedBenchmark:
     ranks: tuple[Ranked, ...]
     """Of the models that could be compared with another."""
 
+    @property
+    def comparisons(self) -> list[Comparison]:
+        return [pair.comparison for pair in self.pairs if pair.comparison is not None]
+
 
 @dataclass(frozen=True)
 class GroupWinRates:
@@ -159,12 +170,16 @@ class SuiteResults:
     benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
+    @property
+    def has_win_rates(self) -> bool:
+        return any(one.win_rate is not None for one in self.win_rates)
+
     def cell(self, target: str, evaluation: str) -> CellResult | None:
         """None where the suite leaves it out."""
         return next((one for one in self.cells if (one.target, one.evaluation) == (target, evaluation)), None)
 
 
-_LONGEST_REASON = 2_000
+_MAX_REASON = 2_000
 """Characters."""
 _NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading a document can lead to that somebody changed by hand, where it still has the shape of a result."""
@@ -174,15 +189,16 @@ NO_TEST = frozenset({"no_pairs"})
 
 def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     """The results of all cells, in the order of the suite. A result that cannot be read counts as failed."""
-    given = list(cells)
-    targets, evaluations = (tuple(dict.fromkeys(getattr(one, name) for one in given)) for name in _AXES)
+    runs = list(cells)
+    targets = tuple(dict.fromkeys(one.target for one in runs))
+    evaluations = tuple(dict.fromkeys(one.evaluation for one in runs))
     found: dict[tuple[str, str], CellResult] = {}
     benchmarks = []
-    for evaluation in evaluations:  # one benchmark's values are held at a time
-        read = [_read(cell) for cell in given if cell.evaluation == evaluation]
-        found |= {(one.cell.target, evaluation): one.cell for one in read}
-        benchmarks.append(_benchmark(evaluation, [one.side for one in read if one.side is not None]))
-    results = [found[cell.target, cell.evaluation] for cell in given]
+    for evaluation in evaluations:  # the values of one benchmark at a time are in memory
+        read = [_read(run) for run in runs if run.evaluation == evaluation]
+        found |= {(cell.target, evaluation): cell for cell, _ in read}
+        benchmarks.append(_benchmark(evaluation, [side for _, side in read if side is not None]))
+    results = [found[run.target, run.evaluation] for run in runs]
     columns, left_out = _columns(results, benchmarks)
     complete = results and all(cell.status == RunStatus.COMPLETE for cell in results)
     return SuiteResults(
@@ -198,38 +214,25 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     )
 
 
-_AXES = ("target", "evaluation")
-
-
-@dataclass(frozen=True)
-class _Read:
-    cell: CellResult
-    side: Side | None
-    """None without a value."""
-
-
-def _read(cell: FinishedCell) -> _Read:
-    reason = None if cell.reason is None else one_line(cell.reason, _LONGEST_REASON)
+def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
+    """With the values by instance; None where there is no main score."""
+    reason = None if cell.reason is None else one_line(cell.reason, _MAX_REASON)
     bare = CellResult(cell.target, cell.evaluation, cell.status, cell.folder, reason)
     if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
-        return _Read(bare, None)
+        return bare, None
     try:
-        stored = load_result(cell.folder)
-        result, main = stored.result, stored.result.scores.get(stored.result.main_metric)
-        cell_result = replace(_of_result(bare, result), took=_took(cell, result))
-        return _Read(cell_result, None) if main is None else _with_values(cell_result, stored, main)
+        return _of_result(bare, load_result(cell.folder), cell.attempts)
     except PrerequisiteError as error:
-        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(str(error), _LONGEST_REASON)), None)
+        why = str(error)
     except _NOT_OURS as error:
         why = f"{cell.folder}: its result is not as eval-factory writes it ({type(error).__name__}: {error})"
-        return _Read(replace(bare, status=RunStatus.FAILED, reason=one_line(why, _LONGEST_REASON)), None)
+    return replace(bare, status=RunStatus.FAILED, reason=one_line(why, _MAX_REASON)), None
 
 
-def _of_result(bare: CellResult, result: TaskResult) -> CellResult:
-    """With all that the result itself says."""
-    paid, validity = result.usage.all_runs.total, result.validity
-    cost, unpriced = _cost(result)
-    return replace(
+def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[CellResult, Side | None]:
+    result = stored.result
+    paid, this_run, validity = result.usage.all_runs.total, result.usage.this_run.total, result.validity
+    found = replace(
         bare,
         model=result.provenance.target,
         task=result.task,
@@ -239,64 +242,30 @@ def _of_result(bare: CellResult, result: TaskResult) -> CellResult:
         requested=validity.instances.requested,
         failed=validity.instances.failed,
         coverage=validity.coverage,
-        cost=cost,
-        unpriced=unpriced,
+        cost=None if paid.cost is None else float(paid.cost.value),
+        unpriced=0 if paid.cost is None else paid.cost.unpriced_requests,
         prompt_tokens=paid.prompt_tokens,
         completion_tokens=paid.completion_tokens,
         group_scores=tuple(group_scores(result)),
         collected_by=result.provenance.eval_factory,
     )
+    side, times = None, list[float]()
+    if (main := result.scores.get(result.main_metric)) is not None:
+        side = Side(bare.target, stored, values_of(_timed(result.instances, main, times), main))
+        ends = {"ci_low": main.stats.ci_low, "ci_high": main.stats.ci_high, "n": main.stats.count}
+        direction = {"higher_is_better": main.higher_is_better, "scale": main.scale, "unit": main.unit}
+        found = replace(found, value=main.value, **ends, **direction)  # type: ignore[arg-type]
+    runtime = fmean(times) if times else None
+    latencies = (paid.latency_p50_s, paid.latency_p95_s)
+    took = Took(attempts, paid.requests, paid.retries, this_run.cached, result.usage.wall_s, *latencies, runtime)
+    return replace(found, took=took), side
 
 
 def _why_not(result: TaskResult) -> Iterator[str]:
     yield from result.validity.short_reasons
     if not result.validity.not_reportable:
-        has_score = result.main_metric in result.scores
-        yield (
-            f"only {formats.percent(result.validity.coverage)} of what was asked is scored"
-            if has_score
-            else "it has no main score"
-        )
-
-
-def _cost(result: TaskResult) -> tuple[float | None, int]:
-    """(US dollars of all runs in the folder, answers whose price is not known). None where no price is."""
-    known: Any = getattr(result.usage.all_runs.total, "cost", None)
-    return (None, 0) if known is None else (float(known.value), int(known.unpriced_requests))
-
-
-def _took(cell: FinishedCell, result: TaskResult) -> Took:
-    usage = result.usage
-    paid = usage.all_runs.total
-    return Took(
-        attempts=cell.attempts,
-        requests=paid.requests,
-        retries=paid.retries,
-        cached=usage.this_run.total.cached,
-        wall_s=usage.wall_s,
-        latency_p50_s=paid.latency_p50_s,
-        latency_p95_s=paid.latency_p95_s,
-        inference_runtime_s=None,
-    )
-
-
-def _with_values(cell: CellResult, stored: StoredResult, main: Score) -> _Read:
-    """With the main score, its values by instance, and the mean time of an answer."""
-    times: list[float] = []
-    values = values_of(_timed(stored.result.instances, main, times), main)
-    stats = main.stats
-    whole = replace(
-        cell,
-        value=main.value,
-        ci_low=stats.ci_low,
-        ci_high=stats.ci_high,
-        n=stats.count,
-        higher_is_better=main.higher_is_better,
-        scale=main.scale,
-        unit=main.unit,
-        took=None if cell.took is None else replace(cell.took, inference_runtime_s=fmean(times) if times else None),
-    )
-    return _Read(whole, Side(cell.target, stored, values))
+        scored = f"only {formats.percent(result.validity.coverage)} of what was asked is scored"
+        yield scored if result.main_metric in result.scores else "it has no main score"
 
 
 def _timed(records: Iterable[InstanceRecord], main: Score, times: list[float]) -> Iterator[InstanceRecord]:
@@ -308,20 +277,8 @@ def _timed(records: Iterable[InstanceRecord], main: Score, times: list[float]) -
 
 def _benchmark(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
     pairs = compare_pairs(sides)
-    compared = {model.label: model for pair in pairs if pair.comparison for model in (pair.a, pair.b)}
-    names = list(compared)
-    shown = [(names.index(better), names.index(worse)) for better, worse in _shown(pairs)]
-    ranks = [Ranked(compared[name], *ends) for name, ends in zip(names, rank_intervals(len(names), shown), strict=True)]
-    return ComparedBenchmark(evaluation, pairs, tuple(ranks))
-
-
-def _shown(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tuple[str, str]]:
-    """(better, worse) of the pairs whose corrected test shows a difference at this level."""
-    for pair in pairs:
-        one = pair.comparison
-        if one is not None and one.significant and one.p_holm is not None and one.p_holm < below:
-            better, worse = (pair.b, pair.a) if one.advantage > 0 else (pair.a, pair.b)
-            yield better.label, worse.label
+    models = list(dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b)))
+    return ComparedBenchmark(evaluation, pairs, ranked(models, pairs))
 
 
 def _columns(
@@ -363,9 +320,12 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
 def _column(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult], certain: Iterable[Pair]) -> Column:
     """`certain`: the pairs with p values corrected for those of all benchmarks, of which win rates are made."""
     values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
-    lower = next(iter(entering.values())).higher_is_better is False
-    shown, surely = frozenset(_shown(benchmark.pairs)), frozenset(_shown(certain, ALPHA_OF_EACH))
-    return Column(benchmark.evaluation, values, lower, shown, surely, next(iter(entering.values())).task)
+    first = next(iter(entering.values()))
+    shown, surely = (
+        frozenset((better.label, worse.label) for better, worse in better_and_worse(pairs, below))
+        for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
+    )
+    return Column(benchmark.evaluation, values, first.higher_is_better is False, shown, surely, first.task)
 
 
 def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> Iterator[GroupWinRates]:
@@ -383,15 +343,19 @@ def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> I
 
 
 def _missing(cell: CellResult) -> Missing:
-    if cell.status == RunStatus.WAITING:
-        return Missing(cell, cell.reason or "it goes on", "run the suite again: it takes over what has ended")
-    if cell.status == RunStatus.MISSING:
-        return Missing(cell, cell.reason or "it was not begun", "run the suite again: it begins what is missing")
-    if cell.status == RunStatus.FAILED:
-        return Missing(
-            cell,
-            cell.reason or "it has no result",
-            "correct what the reason names, then run the suite again: it begins what failed",
-        )
-    why = "; ".join(cell.not_reportable) or "its main score could not be computed"
-    return Missing(cell, cell.reason or why, "read the notes in its report; a partial run is continued by the suite")
+    no_score = "; ".join(cell.not_reportable) or "its main score could not be computed"
+    reason, what_to_do = _WITHOUT_RESULT.get(
+        cell.status, (no_score, "read the notes in its report; a partial run is continued by the suite")
+    )
+    return Missing(cell, cell.reason or reason, what_to_do)
+
+
+_WITHOUT_RESULT = {
+    RunStatus.WAITING: ("it goes on", "run the suite again: it takes over what has ended"),
+    RunStatus.MISSING: ("it was not begun", "run the suite again: it begins what is missing"),
+    RunStatus.FAILED: (
+        "it has no result",
+        "correct what the reason names, then run the suite again: it begins what failed",
+    ),
+}
+"""Status -> the usual reason, and what to do."""

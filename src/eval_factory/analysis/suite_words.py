@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
-from eval_factory.analysis.comparison import Comparison, Pair, difference
+from eval_factory.analysis.comparison import Comparison, difference
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
 from eval_factory.analysis.win_rates import GROUPS, WinRate
 from eval_factory.core import formats
@@ -78,9 +77,7 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
 
 def cost(cell: CellResult) -> str:
     """US dollars; of what has a known price."""
-    if cell.cost is None:
-        return NOTHING
-    return ("at least " if cell.unpriced else "") + formats.money(cell.cost)
+    return NOTHING if cell.cost is None else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
 
 
 def total_cost(results: SuiteResults) -> str:
@@ -92,56 +89,53 @@ def total_cost(results: SuiteResults) -> str:
     return f"All that was paid for cost {'at least ' if least else ''}{formats.money(sum(known))}."
 
 
-def rank(best: int | None, worst: int | None) -> str:
-    if best is None or worst is None:
-        return NOTHING
-    return str(best) if best == worst else f"{best} to {worst}"
+def ranks(results: SuiteResults) -> dict[tuple[str, str], str]:
+    """(evaluation, target) -> the ranks that it may have."""
+    return {
+        (benchmark.evaluation, one.model.label): str(one) for benchmark in results.benchmarks for one in benchmark.ranks
+    }
 
 
-@dataclass(frozen=True)
-class PairRow:
-    """A comparison as a row of a table; of two that cannot be compared there is a reason alone."""
-
-    evaluation: str
-    a: str
-    b: str
-    n: str = NOTHING
-    difference: str = NOTHING
-    interval: str = NOTHING
-    p: str = NOTHING
-    said: str = ""
-    reasons: tuple[str, ...] = ()
+PAIR_HEAD = ("benchmark", "a", "b", "result", "n", "b - a", "95 % interval", "p")
 
 
-def pair_rows(benchmark: ComparedBenchmark) -> Iterator[PairRow]:
-    for pair in benchmark.pairs:
-        yield _pair_row(benchmark.evaluation, pair)
+def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
+    """The cells below `PAIR_HEAD` of each pair that was compared."""
+    found = []
+    for benchmark in benchmarks:
+        for one in benchmark.comparisons:
+            ends = (one.paired.ci_low, one.paired.ci_high)
+            interval = (
+                NOTHING if None in ends else " to ".join(_difference(end, one) for end in ends if end is not None)
+            )
+            better = one.b if one.advantage > 0 else one.a
+            result = f"{better.label} is better" if one.significant else "no difference is shown"
+            numbers = [formats.count(one.paired.n), _difference(one.paired.difference, one), interval]
+            p_value = formats.p_value(one.p_holm, missing=NOTHING)
+            found.append([benchmark.evaluation, one.a.label, one.b.label, result, *numbers, p_value])
+    return found
 
 
-def _pair_row(evaluation: str, pair: Pair) -> PairRow:
-    a, b, one = pair.a.label, pair.b.label, pair.comparison
-    if one is None:
-        return PairRow(evaluation, a, b, reasons=tuple(reason.message for reason in pair.reasons))
-    found = one.paired
-    ends = (found.ci_low, found.ci_high)
-    between = NOTHING if None in ends else " to ".join(_difference(end, one) for end in ends if end is not None)
-    better = b if one.advantage > 0 else a
-    return PairRow(
-        evaluation,
-        a,
-        b,
-        n=formats.count(found.n),
-        difference=_difference(found.difference, one),
-        interval=between,
-        p=formats.p_value(one.p_holm, missing=NOTHING),
-        said=f"{better} is better" if one.significant else "no difference is shown",
-    )
+def pair_table(benchmarks: Iterable[ComparedBenchmark], without: str = "") -> Table:
+    """Without the column of that name."""
+    head = [name for name in PAIR_HEAD if name != without]
+    shown = [PAIR_HEAD.index(name) for name in head]
+    return Table(head, [[row[place] for place in shown] for row in pair_rows(benchmarks)], 4)
+
+
+def refused_pairs(benchmark: ComparedBenchmark) -> list[tuple[str, list[str]]]:
+    """(the two models, why they cannot be compared)."""
+    return [
+        (f"{pair.a.label} and {pair.b.label}", [reason.message for reason in pair.reasons])
+        for pair in benchmark.pairs
+        if pair.comparison is None
+    ]
 
 
 def _difference(points: float, one: Comparison) -> str:
     """A share as points of 100; zero has no sign."""
-    told = difference(formats.rounded(points), one.scale, sign="+")
-    return told if float(told) else told[1:]
+    shown = difference(formats.rounded(points), one.scale, sign="+")
+    return shown if float(shown) else shown[1:]
 
 
 def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
@@ -150,28 +144,16 @@ def win_rate_table(rates: Iterable[WinRate], *, tested: bool = True) -> Table:
     rows = []
     for one in sorted(rates, key=lambda one: (one.win_rate is None, -(one.win_rate or 0))):
         decided = NOTHING if one.won is None else f"{one.won} won, {one.lost} lost, {one.undecided} open"
-        ranks = rank(one.best_rank, one.worst_rank)
-        rows.append([one.model, _win_rate(one), ranks, *([decided] if tested else []), str(one.columns)])
+        rank = str(one.best_rank) if one.best_rank == one.worst_rank else f"{one.best_rank} to {one.worst_rank}"
+        rows.append([
+            one.model, _win_rate(one), NOTHING if one.best_rank is None else rank,
+            *([decided] if tested else []), str(one.columns),
+        ])  # fmt: skip
     return Table(head, rows, len(head) - 1)
 
 
 def _win_rate(one: WinRate) -> str:
     return formats.coefficient(one.win_rate, missing=NOTHING)
-
-
-def has_win_rates(results: SuiteResults) -> bool:
-    return any(one.win_rate is not None for one in results.win_rates)
-
-
-def pair_table(rows: Iterable[PairRow], *, said: bool = True) -> Table:
-    """Those that were compared. `said`: with the result in words."""
-    head = ["benchmark", "a", "b", *(["result"] if said else []), "n", "b - a", "95 % interval", "p"]
-    found = [
-        [row.evaluation, row.a, row.b, *([row.said] if said else []), row.n, row.difference, row.interval, row.p]
-        for row in rows
-        if not row.reasons
-    ]
-    return Table(head, found, 4)
 
 
 def group_tables(results: SuiteResults) -> dict[str, Table]:
@@ -196,7 +178,7 @@ def _group_rows(results: SuiteResults, group: str, evaluation: str) -> Iterator[
 
 
 def efficiency_table(results: SuiteResults) -> Table | None:
-    """HELM's seventh group. It has no place among the results: no two runs have the same times."""
+    """HELM's seventh group. It is not among the results: no two runs have the same times."""
     rows: list[list[TableCell]] = []
     for evaluation in results.evaluations:
         cells = [results.cell(target, evaluation) for target in results.targets]

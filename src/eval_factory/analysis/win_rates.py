@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, permutations
 from statistics import mean
 
 from eval_factory.analysis.paired import ALPHA, rank_intervals, sign_flip_p
@@ -145,7 +145,10 @@ def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool)
         tested: whether the columns say what is shown; else there are no ranks.
     """
     counted = [column for column in columns if column.counts]
-    found = [WinRate(model, _mean_win_rate(model, counted), len(_of(model, counted))) for model in models]
+    found = []
+    for model in models:
+        rates = [_wins(model, column) / (len(column.values) - 1) for column in _of(model, counted)]
+        found.append(WinRate(model, mean(rates) if rates else None, len(rates)))
     if not tested:
         return tuple(found)
     ranked = [one.model for one in found if one.win_rate is not None]
@@ -158,11 +161,6 @@ def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool)
 
 def _of(model: str, columns: Iterable[Column]) -> list[Column]:
     return [column for column in columns if model in column.values]
-
-
-def _mean_win_rate(model: str, columns: Sequence[Column]) -> float | None:
-    rates = [_wins(model, column) / (len(column.values) - 1) for column in _of(model, columns)]
-    return mean(rates) if rates else None
 
 
 def _wins(model: str, column: Column) -> float:
@@ -213,22 +211,16 @@ def _by_instances(models: Sequence[str], columns: Sequence[Column]) -> Iterator[
     A model that is shown to be better than others has so many wins at the least; one that is shown to be worse lacks
     so many at the least. Of two of which one is shown to be better, it has a win more than the other there.
     """
-    for one in models:
-        for other in models:
-            if one != other and _is_better(one, other, columns):
-                yield one, other
+    yield from ((one, other) for one, other in permutations(models, 2) if _is_better(one, other, columns))
 
 
 def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
     """Fractions: a sum of rounded numbers that ought to be 0 may be above it."""
     own, others = _of(one, columns), _of(other, columns)
-    if own != others:
-        return _average([_least(one, each) for each in own]) > _average([_most(other, each) for each in others])
-    return sum(_least_difference(one, other, column) for column in own) > 0
-
-
-def _average(shares: Sequence[Fraction]) -> Fraction:
-    return sum(shares, Fraction(0)) / len(shares)
+    if own == others:
+        return sum(_least_difference(one, other, column) for column in own) > 0
+    least, most = ([_least(one, each) for each in own], [_most(other, each) for each in others])
+    return sum(least) * len(most) > sum(most) * len(least)
 
 
 def _least(model: str, column: Column) -> Fraction:

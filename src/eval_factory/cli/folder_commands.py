@@ -274,8 +274,8 @@ def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_t
     runs = [mlflow_runs.run_of(stored, with_texts=with_texts) for stored in _results(folders)]
     client = mlflow_runs.connect(tracking_uri)
     for run in runs:
-        logged = mlflow_runs.log_run(run, client, experiment)
-        click.echo(f"{run.name}: run {logged.run_id}" + (" (was there already)" if logged.was_there else ""))
+        run_id, was_there = mlflow_runs.log_run(run, client, experiment)
+        click.echo(f"{run.name}: run {run_id}" + (" (was there already)" if was_there else ""))
 
 
 def _results(folders: Sequence[Path]) -> list[StoredResult]:

@@ -141,7 +141,7 @@ def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
 
     if jury and kind not in (None, "jury"):
         raise click.UsageError(f"--jury is --kind jury, and --kind is {kind}; give one of them")
-    for path in write_example(folder, jury=jury, kind=kind):
+    for path in write_example(folder, kind or ("jury" if jury else "choice")):
         click.echo(str(path))
     click.echo(f"\nrun it: {PROGRAM} run_eval --run_config {shlex.quote(str(folder / 'run_config.yml'))}")
 

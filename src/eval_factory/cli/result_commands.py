@@ -202,7 +202,7 @@ def report(
         click.echo(paper if output is None else str(output), nl=output is not None)
         return
     if plots is not None:
-        from eval_factory.report.plot_files import write_plot_files
+        from eval_factory.report.drawing import write_plot_files
 
         for path in write_plot_files(drawings_of(run_folders(folders)), plots):
             click.echo(str(path))

@@ -82,7 +82,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
             return
         if given["estimate"]:
-            from eval_factory.workflows.suite.suite_estimate import estimate_suite
+            from eval_factory.workflows.suite.suite_preview import estimate_suite
 
             found = estimate_suite(suite_, os.environ, lambda text: output.screen().write(f"{text}\n"))
             click.echo(json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text()))
@@ -204,6 +204,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     to write is there.
     """
     from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
+    from eval_factory.config.suite import load_as_a_run
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.tasks.framework import load_framework
 
@@ -212,7 +213,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
             raise ConfigError(f"{output}: is the file that is translated; name another one")
         if not force:
             raise ConfigError(f"{output}: is there already; name another file, or give --force")
-    translation = translated(file, load_framework())
+    translation = translated(file, load_framework(), load_as_a_run)
     screen = lasting(sys.stderr)
     screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
     if translation.unchanged:

@@ -1,4 +1,4 @@
-"""Everything a user said, in every way it can be said, as one validated evaluation.
+"""All layers of a user's configuration as one validated evaluation.
 
 All mistakes are collected and shown at once, each with where it was written and what was probably meant.
 """
@@ -6,16 +6,16 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from eval_factory.config import foreign_keys, run_executor
+from eval_factory.config import foreign_configs, run_executor
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
-from eval_factory.config.merge import Source, ValueSources, merge
+from eval_factory.config.merge import Source, ValueSources, leaves, merge, put
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.run_executor import RunExecutor
@@ -37,9 +37,7 @@ def find_benchmark(given: str, beside: Path | None, where: str, problems: list[s
         beside: the folder of the file that names it; None where no file does.
         where: the key that names it.
     """
-    folders = [Path.cwd()]
-    if beside is not None:
-        folders.append(Path(os.path.abspath(beside)))
+    folders = [Path.cwd(), *([] if beside is None else [Path(os.path.abspath(beside))])]
     paths = list(dict.fromkeys(Path(os.path.abspath(folder / os.path.expanduser(given))) for folder in folders))
     there = [path for path in paths if path.exists()]
     if not there:
@@ -58,20 +56,24 @@ OAUTH_SECRETS = ("CLIENT_ID", "CLIENT_SECRET")
 OAUTH_SETTINGS = ("TOKEN_URL", "SCOPE")
 """A service's variables that no log may show; the others are <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE."""
 
+_FLAGS = {
+    "config.output_dir": "--output_dir",
+    "target.api_endpoint.url": "--model_url",
+    "target.api_endpoint.model_id": "--model_id",
+}
 NEVER_LEFT_OUT = frozenset(
     {"config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id",
      "target.api_endpoint.type"}
 )  # fmt: skip
-"""Of a configuration that is shown without its defaults."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line said: the file, the flags that were given, the overrides."""
+    """What the command line has: the file, the flags that were given, the overrides."""
 
     run_config: Path | None = None
     document: Mapping[str, Any] | None = None
-    """What a run config would hold, of a program that has it at hand: in the place of the file's content."""
+    """What a run config would hold, given by a program instead of a file."""
     flags: Mapping[str, Any] = field(default_factory=dict)
     """Dotted path of the value -> value."""
     overrides: tuple[str, ...] = ()
@@ -90,7 +92,6 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     """What of the configuration has no effect."""
     executor: RunExecutor = field(default_factory=RunExecutor)
-    """Where it is done."""
 
     @property
     def output_dir(self) -> Path:
@@ -119,7 +120,6 @@ class Evaluation:
         return [variable_of(service, name) for service in self.oauth_services() for name in OAUTH_SETTINGS]
 
     def oauth_services(self) -> list[str]:
-        """The services whose tokens the configuration asks for."""
         judges = self.run.config.params.extra.judges or []
         services = [self.run.target.api_endpoint.oauth, *(judge.oauth for judge in judges)]
         return [service for service in dict.fromkeys(services) if service]
@@ -131,7 +131,11 @@ class Evaluation:
     def as_given(self) -> dict[str, Any]:
         """The same without the defaults, but for what no run is without."""
         given = {path for path, source in self.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)}
-        return _part_of(self.run.model_dump(mode="json", exclude_unset=True), given | NEVER_LEFT_OUT, "")
+        tree: dict[str, Any] = {}
+        for path, value in leaves(self.run.model_dump(mode="json", exclude_unset=True)).items():
+            if ".".join(path) in given | NEVER_LEFT_OUT:
+                put(tree, path, value)
+        return tree
 
 
 def build_evaluation(
@@ -152,16 +156,16 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    foreign = foreign_keys.take_keys(user_layers)
+    foreign = foreign_configs.take_keys(user_layers)
     executor = run_executor.take_executor(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     layers = [(Source.FRAMEWORK, defaults), (Source.TASK, _task_layer(task)), *user_layers]
     for _, tree in layers:
         canonical_names(tree, problems)
-    problems += foreign_keys.problems_of(foreign, task, framework)
+    problems += foreign_configs.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
-    foreign_keys.without_unused_prompt(merged, foreign)
+    foreign_configs.without_unused_prompt(merged, foreign)
     run = _validated(merged, sources, request, problems)
     if run is not None and task is not None:
         if BENCHMARK_KEY in task.helm.parameters:
@@ -173,7 +177,7 @@ def build_evaluation(
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
     task = without_examples(task, run.config.params.extra)
-    warning = foreign_keys.warning_of(foreign)
+    warning = foreign_configs.warning_of(foreign)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
 
 
@@ -205,20 +209,18 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
 def _task_layer(task: Task | None) -> dict[str, Any]:
     if task is None:
         return {}
-    config = {key: value for key, value in task.defaults["config"].items() if key != "supported_endpoint_types"}
-    return {"config": config}
+    return {
+        "config": {key: value for key, value in task.defaults["config"].items() if key != "supported_endpoint_types"}
+    }
 
 
 def _chosen_name(layers: list[tuple[Source, dict[str, Any]]], problems: list[str]) -> str | None:
-    name: Any = None
-    for _, tree in layers:
+    for _, tree in reversed(layers):
         config = tree.get("config")
         if isinstance(config, dict) and config.get("type") is not None:
-            name = config["type"]
-    if name is None:
-        problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
-        return None
-    return name if isinstance(name, str) else None  # the shape check says so
+            return config["type"] if isinstance(config["type"], str) else None  # the shape check reports it
+    problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
+    return None
 
 
 def task_named(name: str | None, framework: Framework, problems: list[str]) -> Task | None:
@@ -252,26 +254,14 @@ def _validated(
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
     where = _origin(path, sources, request)
     if detail["type"] == "missing":
-        return f"{path}: is missing{_how_to_give(path)}"
+        return f"{path}: is missing{f'; write it in the run config or give {_FLAGS[path]}' if path in _FLAGS else ''}"
     if detail["type"] != "extra_forbidden":
         return f"{where}{path}: {wrong_value(detail)}"
     if path in run_executor.SERVED:
         return f"{where}{UNKNOWN_KEY}{path}{run_executor.OF_A_SUITE}"
     parent, _, name = path.rpartition(".")
     known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *run_executor.KEYS]
-    return f"{where}{unknown_key(path, name, known, foreign_keys.known_in(parent))}"
-
-
-def _part_of(tree: Mapping[str, Any], paths: Collection[str], prefix: str) -> dict[str, Any]:
-    """What stands at these dotted paths, and the mappings that hold it."""
-    found = {}
-    for name, value in tree.items():
-        path = f"{prefix}{name}"
-        if path in paths:
-            found[name] = value
-        elif isinstance(value, dict) and (part := _part_of(value, paths, f"{path}.")):
-            found[name] = part
-    return found
+    return f"{where}{unknown_key(path, name, known, foreign_configs.known_in(parent))}"
 
 
 def _origin(path: str, sources: ValueSources, request: Request) -> str:
@@ -283,19 +273,9 @@ def _origin(path: str, sources: ValueSources, request: Request) -> str:
     return ""
 
 
-def _how_to_give(path: str) -> str:
-    flag = {
-        "config.output_dir": "--output_dir",
-        "target.api_endpoint.url": "--model_url",
-        "target.api_endpoint.model_id": "--model_id",
-    }.get(path)
-    return f"; write it in the run config or give {flag}" if flag else ""
-
-
 def _with_benchmark(
     run: RunConfig, sources: ValueSources, request: Request, problems: list[str]
 ) -> tuple[RunConfig, Benchmark | None]:
-    """The run with the benchmark's absolute path, and the benchmark itself where it is one."""
     given = run.config.params.extra.benchmark
     if given is None:
         return run, None

@@ -1,14 +1,18 @@
-"""`import_config`: configurations of nemo-evaluator-launcher and of EvalFactory as run configs and suites of ours.
+"""Configurations of nemo-evaluator-launcher and EvalFactory: read as ours (`run_eval`), made ours (`import_config`).
 
-A file becomes plain values, then `config` and `target` of each task, key by key, then one document, which our own
-loader checks. `foreign_configs.yml` has the tables. What has no counterpart is listed, never dropped in silence.
+`run_eval` accepts keys that change no result. What would change one, were it followed, is a mistake: a score of other
+requests than the configuration speaks of is worse than none.
+
+For `import_config` a file becomes plain values, then `config` and `target` of each task, key by key, then one document,
+which our own loader checks. What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the
+tables of both.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -16,13 +20,10 @@ from typing import Any
 
 import yaml
 
-from eval_factory.config.evaluation import Request, build_evaluation
-from eval_factory.config.foreign_keys import ADAPTER, HARMLESS_INTERCEPTORS, NO_EFFECT, ONLY
 from eval_factory.config.load import nested
-from eval_factory.config.merge import Source, is_credential, merge
+from eval_factory.config.merge import Layer, Source, is_credential, merge
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
-from eval_factory.config.suite import build_suite
 from eval_factory.config.suite_model import OF_THE_SUITE, OWN_OPTIONS
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
@@ -33,12 +34,16 @@ from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 _Tree = dict[str, Any]
+_Load = Callable[[Mapping[str, Any], Framework], object]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
 _TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
 _ADVICE, _SAID, _LAUNCHER = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"]
 LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
 _KNOWN = _TABLE["known"]
+ADAPTER = "target.api_endpoint.adapter_config"
+NO_EFFECT: Mapping[str, Sequence[str]] = _TABLE["no_effect"]
+ONLY: Mapping[str, Mapping[str, Any]] = {f"{ADAPTER}.{name}": only for name, only in _TABLE["only"].items()}
 ENDPOINT, PARAMS, EXTRA, THEIRS = "target.api_endpoint", "config.params", "config.params.extra", "nemo_evaluator_config"
 _READ: Mapping[str, tuple[str, ...]] = {
     "config": ("type", "output_dir", "params"),
@@ -53,6 +58,85 @@ _MISSING, _VARIABLE = "???", re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _INTERPOLATION = re.compile(r"\$\{((?:[^${}]|\$\{[^${}]*\})*)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(?:,([^${}]*))?\}?\s*\Z")
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
+
+
+_INTERCEPTORS, _TASK = f"{ADAPTER}.interceptors", "config.params.task"
+_COMMAND, _FRAMEWORK = "command", "framework_name"
+_OTHERS = (_INTERCEPTORS, _TASK, _COMMAND, _FRAMEWORK)
+_PATHS = (*(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys), *ONLY, *_OTHERS)
+Foreign = dict[str, Any]
+"""Dotted path of such a key -> what the configuration says of it."""
+
+
+def known_in(section: str) -> list[str]:
+    """The names of such keys in a section."""
+    return [path.rpartition(".")[2] for path in _PATHS if path.rpartition(".")[0] == section]
+
+
+def take_keys(layers: Sequence[Layer]) -> Foreign:
+    """Remove these keys from the layers; what the last of them says holds, and a null takes it back."""
+    found: Foreign = {}
+    for _, tree in layers:
+        for path in _PATHS:
+            *parents, name = path.split(".")
+            section: Any = tree
+            for parent in parents:
+                section = section.get(parent) if isinstance(section, dict) else None
+            if isinstance(section, dict) and name in section:
+                found[path] = section.pop(name)
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> Iterator[str]:
+    """What the configuration asks for and does not get."""
+    for path, value in foreign.items():
+        only = ONLY.get(path, {"values": [value]})
+        if not any(value is one or (value == one and isinstance(value, str)) for one in only["values"]):
+            yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
+    yield from _interceptor_problems(foreign.get(_INTERCEPTORS, []))
+    names = () if task is None else (task.name, f"{framework.framework.name}.{task.name}", task.helm.run_spec)
+    if names and foreign.get(_TASK, names[0]) not in names:
+        yield f"{_TASK}: is not the task that config.type names, {names[0]}; give one of them"
+    name = framework.framework.name
+    if foreign.get(_FRAMEWORK, name) != name:
+        yield f"{_FRAMEWORK}: is not {name!r}: the configuration is of another framework"
+    ours = framework.framework.pkg_name
+    if _COMMAND in foreign and ours not in str(foreign[_COMMAND]):
+        yield f"{_COMMAND}: would change what is run and is not followed; leave it out"
+
+
+def _interceptor_problems(interceptors: Any) -> Iterator[str]:
+    if not isinstance(interceptors, list):
+        yield f"{_INTERCEPTORS}: must be a list"
+        return
+    for entry in interceptors:
+        one = entry if isinstance(entry, Mapping) else {"name": entry}
+        name = str(one.get("name"))
+        if one.get("enabled") is False or name in _TABLE["harmless"]:
+            continue
+        ours = _TABLE["interceptors"].get(name, {}).get("ours")
+        instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"
+        yield f"{_INTERCEPTORS}: {name!r} would change the results and is not followed; {instead}"
+
+
+def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
+    """`use_system_prompt: false` turns a system prompt off that stands in the configuration all the same."""
+    section: Any = merged
+    for name in ADAPTER.split("."):
+        section = section.get(name) if isinstance(section, dict) else None
+    if isinstance(section, dict) and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
+        section["custom_system_prompt"] = None
+
+
+def warning_of(foreign: Foreign) -> str | None:
+    """One line that names all that has no effect."""
+    sections: dict[str, list[str]] = {}
+    for path in foreign:
+        section, _, name = path.rpartition(".")
+        if path not in ONLY:
+            sections.setdefault(section, []).append(name)
+    named = "; ".join(f"{f'{section}: ' if section else ''}{', '.join(keys)}" for section, keys in sections.items())
+    return f"keys without an effect here: {named}" if named else None
 
 
 @dataclass(frozen=True)
@@ -79,8 +163,11 @@ class Translation:
         return "\n".join([*lines, *(f"# - {finding}" for finding in self.findings), body])
 
 
-def translated(path: Path, framework: Framework) -> Translation:
+def translated(path: Path, framework: Framework, load: _Load) -> Translation:
     """Translate a file.
+
+    Args:
+        load: checks a run config or a suite as a run would, and raises ConfigError.
 
     Raises:
         ConfigError: it cannot be read, is of no known form, is a suite already, holds a key, names no task that there
@@ -92,7 +179,7 @@ def translated(path: Path, framework: Framework) -> Translation:
     for refused in _TABLE["refused"]:
         if set(document).issuperset(refused["sections"]):
             raise ConfigError(f"{path}: {refused['why'].format(path=path, known=_KNOWN)}")
-    work = _Import(path, framework, document)
+    work = _Import(path, framework, document, load)
     if {"evaluation", "execution", "deployment"} & set(document):
         program, written = LAUNCHER, work.of_launcher()
     elif {"config", "target"} & set(document):
@@ -112,6 +199,7 @@ class _Import:
     path: Path
     framework: Framework
     document: Mapping[str, Any]
+    load: _Load
     findings: list[str] = field(default_factory=list)
     serve: _Tree | None = None
     """The server of every target."""
@@ -129,12 +217,13 @@ class _Import:
             return {}
         said = {name: value for name, value in given.items() if value is not None or is_credential(name)}
         for name, value in said.items():
-            allowed, done = ONLY.get(f"{section}.{name}", ((), ""))
-            if name in known or value in ("", {}, []) or (done and value in allowed):
+            only = ONLY.get(f"{section}.{name}")
+            if name in known or value in ("", {}, []) or (only is not None and value in only["values"]):
                 continue
             of_all = _ADVICE["caching"] if name in NO_EFFECT.get(section, ()) else _ADVICE.get(f"{section}.*")
             why = _ADVICE.get(name) or of_all or f"has no counterpart; leave it out{did_you_mean(name, sorted(known))}"
-            why = f"would change the results and is not followed: {done}; leave it out" if done else why
+            if only is not None:
+                why = f"would change the results and is not followed: {only['done']}; leave it out"
             self.note(f"{prefix}{section}.{name}".lstrip("."), why)
         return {name: value for name, value in said.items() if name in known}
 
@@ -327,11 +416,9 @@ class _Import:
         """Load a run config, or without a task a suite, as a run would, whatever its variables hold."""
         tree = _with_samples(document, task)
         try:
-            if task is None:
-                build_suite(None, document=tree, env={})
-            else:
+            if task is not None:
                 tree["target"]["api_endpoint"].setdefault("url", _sample("url"))  # of a server that is yet to start
-                build_evaluation(Request(document=tree), self.framework, {})
+            self.load(tree, self.framework)
         except ConfigError as error:
             head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
             raise ConfigError([head, *(f"  {problem}" for problem in error.problems)]) from None
@@ -460,7 +547,7 @@ class _Run:
             if one.get("enabled") is False:
                 continue
             if known is None:
-                harmless = f"{name}: {_ADVICE['caching']}" if name in HARMLESS_INTERCEPTORS else None
+                harmless = f"{name}: {_ADVICE['caching']}" if name in _TABLE["harmless"] else None
                 self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
                 continue
             config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)

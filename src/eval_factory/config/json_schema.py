@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from eval_factory.config import foreign_keys
+from eval_factory.config import foreign_configs
 from eval_factory.config.model import DEMO_URLS, RunConfig
-from eval_factory.config.run_executor import EXECUTOR, KEYS, SLURM
+from eval_factory.config.run_executor import KEYS, SLURM
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SuiteSection
 from eval_factory.core.nouns import MODEL_ROLE
@@ -51,11 +51,13 @@ DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".
 
 
 def run_config_schema(framework: Framework) -> _Schema:
-    """What a run config may hold."""
-    whole = RunConfig.model_json_schema()
+    run = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
-    schema = _mapping(whole, "", whole["$defs"], defaults)
-    schema["properties"] |= _executor(framework)
+    schema = _mapping(run, "", run["$defs"], defaults)
+    places = RunExecutorSection.model_json_schema()
+    for name in KEYS:
+        default = framework.defaults.suite[name]
+        schema["properties"][name] = _field(places["properties"][name], name, places["$defs"], default)
     params = schema["properties"]["config"]["properties"]
     params["type"] = {**params["type"], **_types(framework)}
     extra: _Schema = params["params"]["properties"]["extra"]["properties"]
@@ -69,14 +71,7 @@ def run_config_schema(framework: Framework) -> _Schema:
     }
 
 
-def _executor(framework: Framework) -> _Schema:
-    whole = RunExecutorSection.model_json_schema()
-    defaults = {name: framework.defaults.suite[name] for name in (EXECUTOR, SLURM)}
-    return {name: _field(whole["properties"][name], name, whole["$defs"], defaults[name]) for name in KEYS}
-
-
 def _types(framework: Framework) -> _Schema:
-    """Names of tasks, `helm.` before them or not, and run entries."""
     names = [task.name for task in framework.evaluations]
     name = framework.framework.name
     known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}
@@ -85,7 +80,6 @@ def _types(framework: Framework) -> _Schema:
 
 
 def _of_tasks(framework: Framework) -> dict[str, str]:
-    """A parameter of scenarios -> the tasks that have it, with what it may be."""
     found: dict[str, list[str]] = {}
     for task in framework.evaluations:
         for name, rule in task.helm.parameters.items():
@@ -107,7 +101,7 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
         properties[name] = _field(field, where, models, default, needed=name in required)
         if name == "api_key":
             properties["api_key_name"] = {**properties[name], "description": "The same as api_key."}
-    for name in foreign_keys.known_in(path):
+    for name in foreign_configs.known_in(path):
         properties[name] = {"description": "Accepted, without an effect here."}
     needed = {"required": required} if _in_suite(path) else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
@@ -154,15 +148,14 @@ def _holds_no_variable(option: _Schema) -> bool:
 
 
 def suite_schema(framework: Framework) -> _Schema:
-    """What a suite's file may hold."""
-    whole = SuiteSection.model_json_schema()
+    of_model = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
     shared = {
         "params": run["config"]["properties"]["params"],
         "api_endpoint": run["target"]["properties"]["api_endpoint"],
         "type": run["config"]["properties"]["type"],
     }
-    section = _mapping(whole, TOP, whole["$defs"], framework.defaults.suite)
+    section = _mapping(of_model, TOP, of_model["$defs"], framework.defaults.suite)
     properties = section["properties"]
     for name in HANDED:
         extra = shared["params"]["properties"]["extra"]["properties"]

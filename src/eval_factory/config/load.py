@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.merge import put
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MAX_LEVELS, YamlError, YamlSyntaxError, load_mapping, not_finite, parse
 from eval_factory.core.secrets import field_before, field_names_a_secret, names_a_secret
@@ -112,7 +113,7 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
             except YamlError as error:
                 problems.append(f"--overrides: {key.strip()}: {error}")
                 continue
-            _put(tree, names, parsed)
+            put(tree, names, parsed)
     if problems:
         raise ConfigError(problems)
     return tree
@@ -142,14 +143,8 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """`{config.params.top_p: 1}` as `{config: {params: {top_p: 1}}}`."""
     tree: dict[str, Any] = {}
     for path, value in flat.items():
-        _put(tree, path.split("."), value)
+        put(tree, path.split("."), value)
     return tree
-
-
-def _put(tree: dict[str, Any], names: list[str], value: Any) -> None:
-    for name in names[:-1]:
-        tree[name] = tree = tree[name] if isinstance(tree.get(name), dict) else {}
-    tree[names[-1]] = value
 
 
 def plain_document(given: Mapping[Any, Any]) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 
@@ -19,6 +20,8 @@ class Source(str, enum.Enum):
 
 ValueSources = dict[str, Source]
 Layer = tuple[Source, dict[str, Any]]
+Path = tuple[Any, ...]
+_Leaves = dict[Path, tuple[Any, Source | None]]
 
 
 def is_credential(name: str) -> bool:
@@ -26,78 +29,59 @@ def is_credential(name: str) -> bool:
     return name.removesuffix("_name").endswith("api_key")
 
 
+def leaves(tree: Mapping[Any, Any], above: Path = ()) -> dict[Path, Any]:
+    """The path of each value that is no mapping, or an empty one -> the value."""
+    found: dict[Path, Any] = {}
+    for name, value in tree.items():
+        path = (*above, name)
+        found |= leaves(value, path) if isinstance(value, Mapping) and value else {path: value}
+    return found
+
+
+def put(tree: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
+    """Write a value at its path; what is no mapping on the way is replaced by one."""
+    for name in path[:-1]:
+        if not isinstance(tree.get(name), dict):
+            tree[name] = {}
+        tree = tree[name]
+    tree[path[-1]] = value
+
+
+def with_defaults(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Every key with its value: the sections, the strongest last, over the defaults. A null leaves the default."""
+    given: dict[str, Any] = {}
+    for section in sections:
+        given |= section or {}
+    return {**defaults, **{key: value for key, value in given.items() if value is not None}}
+
+
 def merge(layers: Sequence[Layer]) -> tuple[dict[str, Any], ValueSources]:
     """Merge mappings, the later over the earlier.
 
-    A null means 'the default': it takes back what weaker layers of the user said and leaves the framework's value.
+    A null means 'the default': it takes back what weaker layers of the user wrote and leaves the framework's value.
     That of a credential stays: the default would send a key to a host that the user wants to send none to.
     Returns the merged tree and, for each leaf's dotted path, the layer that decided it.
     """
-    merged: dict[str, Any] = {}
-    sources: ValueSources = {}
-    defaults: dict[str, Any] = {}
-    default_sources: ValueSources = {}
+    merged: _Leaves = {}
+    defaults: _Leaves = {}
     for source, tree in layers:
         is_default = source in (Source.FRAMEWORK, Source.TASK)
-        _merge_into(merged, sources, tree, source, "", defaults, default_sources)
+        for path, value in leaves(tree).items():
+            new: _Leaves = {path: (value, source)}
+            if value is None and not is_default and not is_credential(str(path[-1])):
+                new = _below(defaults, path) or {path: (None, None)}
+            elif value == {} and merged.get(path, (value,))[0] == {}:
+                new = _below(merged, path) or new  # an empty mapping adds nothing to a mapping
+            for known in [known for known in merged if known not in new and known[: len(path)] == path[: len(known)]]:
+                del merged[known]  # above the path or below it
+            merged |= new
         if is_default:
-            _merge_into(defaults, default_sources, tree, source, "", {}, {})
-    return merged, sources
+            defaults = dict(merged)
+    complete: dict[str, Any] = {}
+    for path, (value, _) in merged.items():
+        put(complete, path, deepcopy(value))
+    return complete, {".".join(map(str, path)): source for path, (_, source) in merged.items() if source is not None}
 
 
-def _merge_into(
-    target: dict[str, Any],
-    sources: ValueSources,
-    tree: dict[str, Any],
-    source: Source,
-    prefix: str,
-    defaults: dict[str, Any],
-    default_sources: ValueSources,
-) -> None:
-    for key, value in tree.items():
-        path = f"{prefix}.{key}" if prefix else str(key)
-        default = defaults.get(key) if isinstance(defaults, dict) else None
-        if value is None and source not in (Source.FRAMEWORK, Source.TASK) and not is_credential(str(key)):
-            _restore(target, sources, key, path, default, default_sources, known=key in defaults)
-        elif isinstance(value, dict) and value:
-            if not isinstance(target.get(key), dict):
-                _forget(sources, path)
-                target[key] = {}
-            sources.pop(path, None)  # an empty mapping had one; now its leaves have
-            child: dict[str, Any] = target[key]
-            child_defaults = default if isinstance(default, dict) else {}
-            _merge_into(child, sources, value, source, path, child_defaults, default_sources)
-        elif value != {} or not isinstance(target.get(key), dict):
-            _forget(sources, path)
-            target[key] = _copied(value)
-            sources[path] = source
-
-
-def _restore(
-    target: dict[str, Any],
-    sources: ValueSources,
-    key: str,
-    path: str,
-    default: Any,
-    default_sources: ValueSources,
-    *,
-    known: bool,
-) -> None:
-    _forget(sources, path)
-    target[key] = _copied(default) if known else None
-    for known_path, source in default_sources.items():
-        if known_path == path or known_path.startswith(f"{path}."):
-            sources[known_path] = source
-
-
-def _forget(sources: ValueSources, path: str) -> None:
-    for known in [known for known in sources if known == path or known.startswith(f"{path}.")]:
-        del sources[known]
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    return value
+def _below(found: _Leaves, path: Path) -> _Leaves:
+    return {known: leaf for known, leaf in found.items() if known[: len(path)] == path}

@@ -24,8 +24,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.secrets import Redactor, is_variable_name, looks_like_key, secret_field_of, secret_field_of_url
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.core.urls import SERVED_SCHEME
-from eval_factory.endpoint.openai_api import base_of, kind_of
+from eval_factory.core.urls import SERVED_SCHEME, base_of, kind_of
 from eval_factory.tasks.choice_question import MAX_ORDERS
 
 DEMO_SCHEME = "demo"
@@ -181,7 +180,7 @@ class Judge(StrictModel):
 
     @model_serializer(mode="wrap")
     def _as_said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What nobody said of the key is left out, so that a null always is one that somebody wrote."""
+        """A key that nobody wrote is left out, so that a null always is one that somebody wrote."""
         judge: dict[str, Any] = written(self)
         return {name: value for name, value in judge.items() if name != "api_key" or value or self.sends_no_key}
 
@@ -240,12 +239,9 @@ NO_SHARDS = (
 
 
 ExecutorName = Literal["local", "slurm"]
-"""Where a run happens."""
 
 
 class Extra(StrictModel):
-    """`config.params.extra`."""
-
     data_path: PathText | None
     benchmark: PathText | None
     data_dir: PathText | None
@@ -281,7 +277,7 @@ class Extra(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _no_shards(cls, given: Any) -> Any:
-        """A null of earlier versions says nothing, as every null."""
+        """A null of earlier versions means the default, as every null."""
         if not isinstance(given, dict) or "shards" not in given:
             return given
         if given["shards"] is not None:
@@ -290,8 +286,6 @@ class Extra(StrictModel):
 
 
 class Params(StrictModel):
-    """`config.params`."""
-
     limit_samples: Positive | None
     parallelism: Parallelism
     max_new_tokens: Positive | None
@@ -303,8 +297,6 @@ class Params(StrictModel):
 
 
 class RunSection(StrictModel):
-    """`config`."""
-
     type: OneLineText
     output_dir: PathText
     params: Params
@@ -351,7 +343,6 @@ class ApiEndpoint(StrictModel):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Of each server."""
         return urls_in(self.url)
 
     @property
@@ -360,13 +351,11 @@ class ApiEndpoint(StrictModel):
 
 
 class TargetSection(StrictModel):
-    """`target`."""
-
     api_endpoint: ApiEndpoint
 
 
 class RunConfig(StrictModel):
-    """A whole run config, merged."""
+    """A complete run config, merged."""
 
     config: RunSection
     target: TargetSection

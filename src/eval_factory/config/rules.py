@@ -23,7 +23,6 @@ BY_PLACE = "by place"
 
 
 def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
-    """What is wrong with asking for several orders of the choices, if it was asked for."""
     if extra.shuffle_choices is None:
         return
     choices, arguments = option_texts_of(task), task.helm.arguments
@@ -41,7 +40,7 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
 
 
 def option_texts_of(task: Task) -> str | None:
-    """What the letters of a task's options say; None where it has no such."""
+    """What the letters of a task's options stand for; None: it has no options."""
     if task.helm.choices is not None:
         return task.helm.choices
     spec = load_index().run_specs.get(task.helm.run_spec)
@@ -79,7 +78,6 @@ def with_extra(run: RunConfig, update: Mapping[str, Any]) -> RunConfig:
 
 
 def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfig:
-    """What depends on the task: endpoint types and the parameters of its scenario."""
     endpoint = run.target.api_endpoint
     if endpoint.type not in task.endpoint_types:
         problems.append(
@@ -163,7 +161,6 @@ def _not_its_judges(task: Task, names: Sequence[str]) -> list[str]:
 
 
 def _by_first_name(task: Task, extra: Extra, problems: list[str]) -> dict[str, str | None]:
-    """What was given under a parameter's other name, under its first one."""
     update: dict[str, str | None] = {}
     for name, rule in task.helm.parameters.items():
         if rule.other_name is None or getattr(extra, rule.other_name) is None:
@@ -233,7 +230,6 @@ class OwnData:
     path: Path
     layout: tuple[FileLayout, ...]
     values: Mapping[str, str | None]
-    """Of the parameters that the layout speaks of."""
 
 
 def own_data_of(task: Task, extra: Extra) -> OwnData | None:

@@ -1,6 +1,6 @@
 """Where one run happens: `executor` and `slurm` at the top of a run config. No part of what is evaluated.
 
-So they are taken out of what the user said before the rest is merged: neither the identity nor a result knows them.
+So they are taken out of the user's layers before the rest is merged: neither the identity nor a result knows them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from pydantic import ValidationError
-
-from eval_factory.config.merge import Layer
+from eval_factory.config.merge import Layer, with_defaults
 from eval_factory.config.model import ExecutorName
-from eval_factory.config.wrong_values import explained_finding, shown_value
+from eval_factory.config.wrong_values import problems_with, shown_value
 from eval_factory.tasks.framework import Framework
 
 EXECUTOR, SLURM = "executor", "slurm"
@@ -27,8 +25,6 @@ OF_A_SUITE = (
 
 @dataclass(frozen=True)
 class RunExecutor:
-    """What was chosen."""
-
     name: str = "local"
     slurm: Mapping[str, Any] = field(default_factory=dict)
     """Every key of `SlurmSection`."""
@@ -39,7 +35,7 @@ class RunExecutor:
 
 
 def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
-    """Remove the keys from the layers. Of `slurm` the strongest layer that says a key counts; a null says nothing."""
+    """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null is the default."""
     defaults = framework.defaults.suite
     name, sections = defaults[EXECUTOR], []
     for source, tree in layers:
@@ -49,24 +45,14 @@ def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[
         if not found:
             name = name if chosen is None else chosen
             sections.append(section)
-    return RunExecutor(name, slurm_of(defaults[SLURM], *sections))
-
-
-def slurm_of(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Every key with its value: the sections, the strongest last, over the defaults. A null leaves the default."""
-    said: dict[str, Any] = {}
-    for section in sections:
-        said |= section or {}
-    return {**defaults, **{key: value for key, value in said.items() if value is not None}}
+    return RunExecutor(name, with_defaults(defaults[SLURM], *sections))
 
 
 def _wrong_name(name: Any) -> list[str]:
     known = get_args(ExecutorName)
-    return (
-        []
-        if name is None or name in known
-        else [f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(name)}"]
-    )
+    if name is None or name in known:
+        return []
+    return [f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(name)}"]
 
 
 def _wrong_section(section: Any) -> list[str]:
@@ -74,8 +60,4 @@ def _wrong_section(section: Any) -> list[str]:
         return []
     from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few run configs have one
 
-    try:
-        SlurmSection.model_validate(section)
-    except ValidationError as error:
-        return [explained_finding(SLURM, detail, SlurmSection) for detail in error.errors(include_url=False)]
-    return []
+    return list(problems_with(section, SLURM, SlurmSection))

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from eval_factory.config.evaluation import Request, task_named
+from eval_factory.config.evaluation import Request, build_evaluation, task_named
+from eval_factory.config.merge import leaves, with_defaults
 from eval_factory.config.model import DEMO_URLS, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
-from eval_factory.config.run_executor import slurm_of
 from eval_factory.config.suite_layers import (
     DEFAULT_VARIANT,
     HANDED,
     TOP,
     SuiteLayer,
-    leaves,
     merged,
     name_with_variant,
     normal_form,
@@ -29,17 +28,16 @@ from eval_factory.config.suite_layers import (
     problems_of_values,
     read_layers,
 )
-from eval_factory.config.suite_model import problems_of_serve, serve_of, served_target
+from eval_factory.config.suite_model import problems_of_serve, served_target
 from eval_factory.config.wrong_values import UNKNOWN_KEY
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
-from eval_factory.endpoint.openai_api import API_PATHS
+from eval_factory.core.urls import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, Task, load_framework
 
 _MAX_NAMED = 8
-"""Names that a message has."""
 _ANY = "*"
 _PATTERN = frozenset("*?[")
 _NAMELESS_VARIANT = {"name": DEFAULT_VARIANT}
@@ -55,7 +53,6 @@ class Combination:
 
     @property
     def name(self) -> str:
-        """Of the evaluation's cells."""
         return name_with_variant(self.evaluation["name"], self.variant)
 
     def fits(self, pattern: Mapping[str, Any]) -> bool:
@@ -116,7 +113,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _same_folder(left: Sequence[Combination]) -> list[str]:
-    """Of the clashes of each target the same is said once."""
+    """The same clash of several targets is one problem."""
     first: dict[tuple[str, str], Combination] = {}
     found = []
     for one in left:
@@ -161,7 +158,7 @@ def _has_jury(task: Task, params: Mapping[str, Any]) -> bool:
     try:
         return load_benchmark(Path(path)).has_jury
     except ConfigError:
-        return False  # what is wrong with it is said when the cell is checked
+        return False  # what is wrong with it is reported when the cell is checked
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
@@ -175,17 +172,12 @@ def group_of_url(url: str) -> str:
     """One name for all ways to write an endpoint's URL: base or full, with or without a query or a slash."""
     if url in DEMO_URLS:
         return url
-    parts = urlsplit(url)
-    path = parts.path.rstrip("/")
-    for ending in sorted(API_PATHS.values(), key=len, reverse=True):
-        if path.endswith(ending):
-            path = path.removesuffix(ending)
-            break
-    return f"{parts.netloc.lower()}{path}"
+    parts = urlsplit(base_of(url))
+    return f"{parts.netloc.lower()}{parts.path}"
 
 
 def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Dotted path of each of a cell's parameters -> who says it, and the value."""
+    """Dotted path of each of a cell's parameters -> the entry that it is written in, and the value."""
     found: dict[str, tuple[str, Any]] = {}
     strongest_last = [
         ("suite", section),
@@ -194,12 +186,8 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
         (f"variant {one.variant['name']}", one.variant),
     ]
     for who, entry in strongest_last:
-        for path in leaves(entry.get("params") or {}):
-            value: Any = entry["params"]
-            for name in path:
-                value = value[name]
-            found[".".join(path)] = (who, value)
-    return {path: said for path, said in found.items() if said[1] is not None}
+        found |= {".".join(path): (who, value) for path, value in leaves(entry.get("params") or {}).items()}
+    return {path: origin for path, origin in found.items() if origin[1] is not None}
 
 
 MAX_DEFAULT_PROCESSES = 8
@@ -208,8 +196,6 @@ MAX_DEFAULT_PROCESSES = 8
 
 @dataclass(frozen=True)
 class Cell:
-    """One evaluation of one target."""
-
     target: str
     evaluation: str
     document: Mapping[str, Any]
@@ -232,19 +218,17 @@ class Suite:
     folder: SuiteDir
     cells: tuple[Cell, ...]
     budget: Budget
-    """Of all cells together."""
     max_processes: int
     """Cells that run at once: bounds memory, for each is a helm-run."""
     max_attempts: int
-    """How often a cell is begun in one invocation where another attempt can help."""
+    """Attempts of a cell in one invocation, where another attempt can help."""
     max_outage_s: float
-    """How long the cells of an endpoint that is gone are kept waiting."""
+    """Seconds that cells wait for an endpoint that is gone."""
     limit_groups: Mapping[str, str]
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
     document: Mapping[str, Any]
     """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
     executor: str
-    """`local` or `slurm`."""
     slurm: Mapping[str, Mapping[str, Any]]
     """Target -> what its cells ask of Slurm: every key of `SlurmSection`."""
     serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -252,7 +236,7 @@ class Suite:
 
 
 def usual_processes() -> int:
-    """Of a suite that does not say: while some ask, which costs little, others load data and score."""
+    """The default: while some ask, which costs little, others load data and score."""
     return min(2 * (os.cpu_count() or 1), MAX_DEFAULT_PROCESSES)
 
 
@@ -264,12 +248,12 @@ def build_suite(
     overrides: Sequence[str] = (),
     env: Mapping[str, str],
 ) -> Suite:
-    """Merge preset, extended files, the file, flags and overrides; check what is said; make the cells.
+    """Merge preset, extended files, the file, flags and overrides; check all values; make the cells.
 
-    What a cell's task has to say to its run config, `workflows/suite/planned_cells.py` finds.
+    Each cell's run config is checked by `workflows/suite/planned_cells.py`.
 
     Args:
-        path: the YAML file; None where flags say it all.
+        path: the YAML file; None where flags are all.
         document: what a file would hold, in its place.
         flags: dotted path (`suite.params.limit_samples`) -> value.
 
@@ -296,14 +280,13 @@ def build_suite(
 
 
 def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
-    """Whether nothing more can be said about a layer: unknown keys keep no other mistake from being found."""
+    """Whether a layer cannot be checked any further; unknown keys do not prevent it."""
     found = list(problems_of_shape(layer.tree))
     problems += [f"{layer.begin}{problem}" for problem in found]
     return any(not problem.startswith(UNKNOWN_KEY) for problem in found)
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
-    """What all layers together do not say."""
     if not section.get("output_dir"):
         yield f"{TOP}.output_dir: is missing; write it in the suite or give --output_dir"
     if not section.get("evaluations"):
@@ -328,23 +311,35 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     for one in left:
         own = folder.cell(one.target["name"], one.name)
         cells.append(Cell(one.target["name"], one.name, _document_of(one, section, own, framework), own))
-    said = {key: value for key, value in section.items() if value is not None}
-    whole = {**framework.defaults.suite, **said}
-    whole["slurm"] = slurm_of(framework.defaults.suite["slurm"], section.get("slurm"))
+    given = {key: value for key, value in section.items() if value is not None}
+    settings = {**framework.defaults.suite, **given}
+    settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
     return Suite(
         folder=folder,
         cells=tuple(cells),
-        budget=Budget(**{one.name: whole[one.name] for one in fields(Budget)}),
-        max_processes=whole["max_processes"] or usual_processes(),
-        max_attempts=whole["max_attempts"],
-        max_outage_s=float(whole["max_outage_s"]),
+        budget=Budget(**{one.name: settings[one.name] for one in fields(Budget)}),
+        max_processes=settings["max_processes"] or usual_processes(),
+        max_attempts=settings["max_attempts"],
+        max_outage_s=float(settings["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},
         serve={
-            target["name"]: serve_of(framework.defaults.serve, target["serve"])
+            target["name"]: with_defaults(framework.defaults.serve, target["serve"])
             for target in section["targets"]
             if target.get("serve")
         },
-        executor=whole["executor"],
-        slurm={target["name"]: slurm_of(whole["slurm"], target.get("slurm")) for target in section["targets"]},
-        document={TOP: whole},
+        executor=settings["executor"],
+        slurm={target["name"]: with_defaults(settings["slurm"], target.get("slurm")) for target in section["targets"]},
+        document={TOP: settings},
     )
+
+
+def load_as_a_run(document: Mapping[str, Any], framework: Framework) -> None:
+    """Load a run config or a suite that was translated.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
+    if TOP in document:
+        build_suite(None, document=document, env={})
+    else:
+        build_evaluation(Request(document=document), framework, {})

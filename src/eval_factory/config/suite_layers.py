@@ -1,9 +1,9 @@
-"""All that says something about a suite, weakest first: preset, `extends`, the file, flags, `--overrides`.
+"""The layers of a suite, weakest first: preset, `extends`, the file, flags, `--overrides`.
 
 Each layer is checked and brought into one form: every evaluation has a name and a task that is known, selections stand
 for what they select, and paths are absolute. Then mappings are merged and lists replaced; but of `evaluations`,
 `targets` and `variants` entries with the same name are merged, and new ones are put behind. A null takes back what a
-weaker layer says and leaves the default.
+weaker layer has and leaves the default.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from eval_factory.config import foreign_keys
+from eval_factory.config import foreign_configs
 from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
 from eval_factory.config.load import interpolate, nested, parse_overrides
-from eval_factory.config.merge import Source, merge
+from eval_factory.config.merge import Source, leaves, merge
 from eval_factory.config.model import ApiEndpoint, Extra, Params
 from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.wrong_values import explained_finding
+from eval_factory.config.wrong_values import problems_with
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
@@ -39,15 +39,12 @@ HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
 """Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
 knows what of its answers has to be counted."""
 _GIVEN_ELSEWHERE = (("url",), ("model_id",))
-"""What an endpoint needs and another file may say: looked for when all files are merged."""
+"""What an endpoint needs and another file may have: looked for when all files are merged."""
 
 
 def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the section itself; what stands in `params` and endpoints is not looked at."""
-    try:
-        SuiteSection.model_validate(tree)
-    except ValidationError as error:
-        yield from (explained_finding(TOP, detail, SuiteSection) for detail in error.errors(include_url=False))
+    yield from problems_with(tree, TOP, SuiteSection)
 
 
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
@@ -83,20 +80,15 @@ def _problems_of(
     """`place`: where a run config has what stands at `where` in the suite."""
     tree = nested({place: deepcopy(dict(given))})
     canonical_names(tree, [])  # two different ones are found where layers are brought into one form
-    foreign_keys.take_keys([(Source.FILE, tree)])
+    foreign_configs.take_keys([(Source.FILE, tree)])
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
-    whole: Any = merge([(Source.FRAMEWORK, defaults), (Source.FILE, tree)])[0]
+    completed: Any = merge([(Source.FRAMEWORK, defaults), (Source.FILE, tree)])[0]
     for name in place.split("."):
-        whole = whole[name]
+        completed = completed[name]
     for (name,) in _GIVEN_ELSEWHERE if model is ApiEndpoint else ():
-        if whole.get(name) is None:
-            whole.pop(name, None)
-    try:
-        model.model_validate(whole)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            if detail["type"] != "missing" or detail["loc"] not in _GIVEN_ELSEWHERE:
-                yield explained_finding(where, detail, model)
+        if completed.get(name) is None:
+            completed.pop(name, None)
+    yield from problems_with(completed, where, model, _GIVEN_ELSEWHERE)
 
 
 NEEDS = "`suite:` with `output_dir`, `evaluations` and `targets`, or with a `preset`"
@@ -110,21 +102,19 @@ NO_PRESET = (None, "none")
 
 @dataclass(frozen=True)
 class SuiteLayer:
-    """What one file, or one other source, says of a suite."""
+    """A suite's section in one file or other source."""
 
     origin: str
-    """The file, or what else says it; nothing for what another program says."""
+    """The file or other source; empty for a program's mapping."""
     tree: dict[str, Any]
     """What stands under `suite`, variables filled in."""
     folder: Path | None = None
-    """Of its file."""
     is_preset: bool = False
     wins: bool = False
     """A flag or an override: its lists replace those of files, its `params` hold for every cell."""
 
     @property
     def begin(self) -> str:
-        """What stands before a problem of it."""
         return f"{self.origin}: " if self.origin else ""
 
 
@@ -144,26 +134,25 @@ def read_layers(
     Raises:
         ConfigError: a file cannot be read, or extends itself; an override is none.
     """
-    said = [
+    own = [
         *_files(given, env, problems),
         _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),
         _layer(Source.OVERRIDE.value, parse_overrides(overrides), env, problems, wins=True),
     ]
-    chosen = next((layer for layer in reversed(said) if "preset" in layer.tree), None)
+    chosen = next((layer for layer in reversed(own) if "preset" in layer.tree), None)
     wanted = chosen is not None and chosen.tree["preset"] not in NO_PRESET
     base = _preset(chosen, env, problems) if chosen is not None and wanted else []
-    return [layer for layer in [*base, *said] if layer.tree]
+    return [layer for layer in [*base, *own] if layer.tree]
 
 
 def preset_names() -> list[str]:
-    """The suites that come with eval-factory."""
     return sorted(path.stem for path in _PRESETS.glob("*.yml"))
 
 
 def _preset(chosen: SuiteLayer, env: Mapping[str, str], problems: list[str]) -> list[SuiteLayer]:
     known, name = preset_names(), chosen.tree["preset"]
     if not isinstance(name, str):
-        return []  # the shape check says so
+        return []  # the shape check reports it
     if name not in known:
         shown = REDACTED if looks_like_key(name) else repr(name)
         hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
@@ -183,8 +172,11 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
     base = found[0].folder or Path.cwd()
     while (extended := found[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
-            break  # the shape check says so
-        path = Path(os.path.normpath((found[-1].folder or Path()) / _home_filled_in(extended, found[-1])))
+            break  # the shape check reports it
+        try:
+            path = Path(os.path.normpath((found[-1].folder or Path()) / expanded(extended)))
+        except ValueError as error:
+            raise ConfigError(f"{found[-1].begin}{TOP}.extends: {error}") from None
         seen.append(path)
         if os.path.realpath(path) in [os.path.realpath(known) for known in seen[:-1]]:
             way = " extends ".join(map(str, seen))
@@ -200,28 +192,21 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
     return reversed(found)
 
 
-def _home_filled_in(text: str, layer: SuiteLayer) -> str:
-    try:
-        return expanded(text)
-    except ValueError as error:
-        raise ConfigError(f"{layer.begin}{TOP}.extends: {error}") from None
-
-
 def _file(path: Path, env: Mapping[str, str], problems: list[str], inside: Path | None = None) -> SuiteLayer:
     folder = Path(os.path.abspath(path)).parent
     return _layer(str(path), load_mapping(path, NEEDS, inside), env, problems, folder=folder)
 
 
 def _layer(
-    origin: str, whole: dict[str, Any], env: Mapping[str, str], problems: list[str], **what_it_is: Any
+    origin: str, document: dict[str, Any], env: Mapping[str, str], problems: list[str], **what_it_is: Any
 ) -> SuiteLayer:
     where = f"{origin}: " if origin else ""
-    for key in whole:
+    for key in document:
         if key != TOP:
             problems.append(f"{where}{_unknown_top_key(key)}")
-    tree = whole.get(TOP)
+    tree = document.get(TOP)
     if tree is None:
-        if not what_it_is.get("wins") and not any(key in whole for key in _OF_RUN_CONFIGS):
+        if not what_it_is.get("wins") and not any(key in document for key in _OF_RUN_CONFIGS):
             problems.append(f"{where}{TOP}: is missing; a suite needs {NEEDS}")
         tree = {}
     elif not isinstance(tree, dict):
@@ -255,7 +240,6 @@ def name_of_type(task_type: str, framework: Framework) -> str:
 
 
 def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:
-    """The name of the evaluation's cells."""
     plain = variant["name"] == DEFAULT_VARIANT or not variant.get("params")
     return evaluation if plain else f"{evaluation}_{variant['name']}"
 
@@ -360,14 +344,14 @@ def _twice(kind: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:
     """All layers in normal form, weakest first, as one section."""
-    whole: dict[str, Any] = {}
+    section: dict[str, Any] = {}
     for layer, tree in layers:
         if layer.wins:
-            _take_back(whole, leaves(tree.get("params") or {}))
+            _take_back(section, leaves(tree.get("params") or {}))
         for key, value in tree.items():
             by_name = key in NAMED and not layer.wins and value is not None
-            whole[key] = _by_name(whole.get(key) or [], value) if by_name else over(whole.get(key), value)
-    return whole
+            section[key] = _by_name(section.get(key) or [], value) if by_name else over(section.get(key), value)
+    return section
 
 
 def over(base: Any, tree: Any) -> Any:
@@ -385,18 +369,10 @@ def _by_name(base: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, A
     return list(known.values())
 
 
-def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The way to each value that is no mapping."""
-    found: list[tuple[str, ...]] = []
-    for name, value in tree.items():
-        found += leaves(value, (*above, name)) if isinstance(value, Mapping) and value else [(*above, name)]
-    return found
-
-
-def _take_back(whole: Mapping[str, Any], paths: Sequence[tuple[str, ...]]) -> None:
-    """What stands nearer to a cell than the suite's `params`, and is said for every cell now."""
+def _take_back(section: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> None:
+    """What stands nearer to a cell than the suite's `params`, and holds for every cell now."""
     for kind in NAMED:
-        for entry in whole.get(kind) or []:
+        for entry in section.get(kind) or []:
             for path in paths:
                 tree = entry.get("params")
                 for name in path[:-1]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
+from eval_factory.config.merge import with_defaults
 from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, VariableName
 from eval_factory.core.rundir import RESERVED_NAMES
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
@@ -46,12 +47,12 @@ def _like(pattern: str, must: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _without_key(said: str, between: str | None = None) -> AfterValidator:
+def _without_key(message: str, between: str | None = None) -> AfterValidator:
     """`between`: what parts a text into the words that may be keys; None: it is one word."""
 
     def check(text: str) -> str:
         if any(map(looks_like_key, [text] if between is None else re.split(between, text))):
-            raise ValueError(said)
+            raise ValueError(message)
         return text
 
     return AfterValidator(check)
@@ -177,8 +178,6 @@ class RunExecutorSection(StrictModel):
 
 
 class ServeSection(StrictModel):
-    """A target's `serve`."""
-
     command: CommandWords | None = None
     replicas: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
     machine_options: CommandWords | None = None
@@ -201,8 +200,6 @@ class Selection(StrictModel):
 
 
 class EvaluationEntry(StrictModel):
-    """One of `evaluations`."""
-
     type: OneLineText | None = None
     select: Selection | None = None
     name: FolderName | None = None
@@ -218,8 +215,6 @@ class EvaluationEntry(StrictModel):
 
 
 class TargetEntry(StrictModel):
-    """One of `targets`."""
-
     name: TargetName
     api_endpoint: _Tree | None = None
     params: _Tree | None = None
@@ -229,8 +224,6 @@ class TargetEntry(StrictModel):
 
 
 class VariantEntry(StrictModel):
-    """One of `variants`."""
-
     name: FolderName
     params: _Tree | None = None
 
@@ -255,7 +248,7 @@ def _entry(value: object) -> object:
 
 
 class SuiteSection(StrictModel):
-    """`suite`, as one file says it: all of it may stand elsewhere."""
+    """`suite`, as one file has it: each key may be in another layer."""
 
     output_dir: PathText | None = None
     preset: OneLineText | None = None
@@ -279,11 +272,6 @@ class SuiteSection(StrictModel):
     max_wall_s: UpToAYear | None = None
 
 
-def serve_of(defaults: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
-    """Every key with its value. A null leaves the default."""
-    return {**defaults, **{key: value for key, value in section.items() if value is not None}}
-
-
 def problems_of_serve(target: Mapping[str, Any], where: str, env: Mapping[str, str]) -> Iterator[str]:
     """What is wrong with a target that is served, when all files are merged."""
     serve = target["serve"]
@@ -304,7 +292,7 @@ def served_target(target: Mapping[str, Any], defaults: Mapping[str, Any]) -> dic
     """The target with the URL of what its command serves; another target as it is."""
     if not target.get("serve"):
         return dict(target)
-    serve = serve_of(defaults, target["serve"])
+    serve = with_defaults(defaults, target["serve"])
     endpoint = {"api_key": None, **(target.get("api_endpoint") or {})}  # it gets a key only where one is named
     endpoint["url"] = served_url(serve["command"], serve["base_path"].rstrip("/"))
     return {**target, "api_endpoint": endpoint}
@@ -317,12 +305,11 @@ def words_of(serve: Mapping[str, Any]) -> tuple[str, ...]:
 
 def health_url(serve: Mapping[str, Any]) -> str:
     """`{port}` stands in it."""
-    said = str(serve["health"])
-    return said if said.startswith("http") else f"http://127.0.0.1:{PORT}{said}"
+    health = str(serve["health"])
+    return health if health.startswith("http") else f"http://127.0.0.1:{PORT}{health}"
 
 
 def variables_of(serve: Mapping[str, Any]) -> list[str]:
-    """Names of the variables that a server gets from who starts it."""
     return [entry for entry in serve["env"] if "=" not in entry]
 
 

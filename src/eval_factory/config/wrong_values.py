@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from eval_factory.config.model import LIST_FORMS
 from eval_factory.core.errors import did_you_mean, expectation
 from eval_factory.core.secrets import REDACTED, Redactor, looks_like_key
 
 UNKNOWN_KEY = "unknown key "
-"""What a problem begins with that says no more of what stands beside it."""
+"""The beginning of a problem that does not prevent other checks."""
 MAX_SHOWN = 200
 """Characters of a wrong value."""
 
 
-def explained_finding(where: str, detail: Any, model: type[BaseModel]) -> str:
-    """One of pydantic's findings about `model`, which stands at `where`."""
+def problems_with(
+    tree: Any, where: str, model: type[BaseModel], elsewhere: Collection[tuple[str, ...]] = ()
+) -> Iterator[str]:
+    """What pydantic finds in a tree that stands at `where`; `elsewhere`: what another layer may add is not missing."""
+    try:
+        model.model_validate(tree)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            if detail["type"] != "missing" or detail["loc"] not in elsewhere:
+                yield _explained(where, detail, model)
+
+
+def _explained(where: str, detail: Any, model: type[BaseModel]) -> str:
     place = [part for part in detail["loc"] if isinstance(part, int) or "[" not in part]
     path = where + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     if detail["type"] == "extra_forbidden":

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.errors import PrerequisiteError
 
@@ -48,6 +48,38 @@ def host_of(name: object) -> str:
         return idna.encode(text, uts46=True).decode("ascii").rstrip(".")
     except idna.IDNAError:
         return text
+
+
+API_PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+"""The longer one first: it ends as the other does."""
+
+
+def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
+    """The address to POST to, from a base URL or a full one, with or without a trailing slash; a query is kept.
+
+    A cloud function's URL is used as given, without its trailing slash.
+    """
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if not use_nvcf:
+        path = path.removesuffix(API_PATHS.get(kind_of(url) or "", "")) + API_PATHS[endpoint_type]
+    return urlunsplit(parts._replace(path=path))
+
+
+def kind_of(url: str) -> str | None:
+    """What a full URL says that is asked there: chat or completions. None: it is a base URL."""
+    path = urlsplit(url).path.rstrip("/")
+    return next((kind for kind, ending in API_PATHS.items() if path.endswith(ending)), None)
+
+
+def base_of(url: str) -> str:
+    """The same for each way to write an address: as a base, with what is asked under it, with a slash at its end.
+
+    Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
+    """
+    parts = urlsplit(request_url(url, "chat"))
+    host = parts.netloc if "$" in parts.netloc else parts.netloc.lower()
+    return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(API_PATHS["chat"])))
 
 
 SERVED_SCHEME = "served"

@@ -27,6 +27,7 @@ from urllib3.util.retry import Retry
 
 from eval_factory import __version__
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.proxies import certificates, certificates_hint, proxy_from_environment
 from eval_factory.data.bundle import (
     FILE_LISTS,
     LIST_LIMIT,
@@ -41,7 +42,6 @@ from eval_factory.data.bundle import (
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import looked_through
 from eval_factory.data.sources import HubDataset, Listing, Nltk, Sources, relative_path
-from eval_factory.endpoint.http_wire import certificates, certificates_hint, proxy_from_environment
 
 SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")

@@ -13,33 +13,24 @@ KINDS = ("choice", "jury", "rubric")
 """Folders of the examples."""
 
 
-def write_example(folder: Path, *, jury: bool = False, kind: str | None = None) -> list[Path]:
-    """Write the files of the example into `folder`, which is made where it is not there.
-
-    Args:
-        kind: one of `KINDS`; where it is not given, `jury` says whether it is the jury's or the choice.
+def write_example(folder: Path, kind: str = "choice") -> list[Path]:
+    """Write the files of one of the examples, `KINDS`, into `folder`, which is made where it is not there.
 
     Raises:
         ConfigError: the folder holds something, or is none.
         PrerequisiteError: it cannot be written to.
     """
-    import shutil
-    from importlib import resources
-
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; name a folder that is new or empty")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise ConfigError(f"{folder}: is not empty, and nothing is overwritten; name a folder that is new or empty")
-        written = []
-        packaged = resources.files(__package__) / _FOLDER / (kind or ("jury" if jury else "choice"))
-        for source in sorted(packaged.iterdir(), key=lambda item: item.name):
-            target = folder / source.name
-            with source.open("rb") as read, target.open("xb") as write:
-                shutil.copyfileobj(read, write)
-            written.append(target)
-        return written
+        packaged = (resources.files(__package__) / _FOLDER / kind).iterdir()
+        written = {folder / source.name: source.read_bytes() for source in sorted(packaged, key=lambda item: item.name)}
+        for target, content in written.items():
+            target.write_bytes(content)
+        return list(written)
     except OSError as error:
         raise PrerequisiteError(f"{folder}: cannot be written to: {error.strerror or error}") from error
 

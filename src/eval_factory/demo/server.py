@@ -146,10 +146,8 @@ def answer_chat(body: dict[str, Any]) -> dict[str, Any]:
     contents = [message.get("content") if isinstance(message, dict) else None for message in messages]
     if not all(isinstance(content, str) for content in contents):
         raise _BadRequest("every message needs a 'content' of text")
-    prompt = str(contents[-1])
-    text, reason, usage = _completion(prompt, body)
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+    text, reason, usage = _completion(str(contents[-1]), body)
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason, "logprobs": None}
     return _answer("chat.completion", "chatcmpl", body, choice, usage)
 
 
@@ -169,12 +167,8 @@ def _completion(prompt: str, body: dict[str, Any]) -> tuple[str, str, dict[str, 
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     cut = isinstance(limit, int) and len(words) > limit
     words = words[:limit] if cut else words
-    prompt_tokens = len(prompt.split())
-    usage = {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": len(words),
-        "total_tokens": prompt_tokens + len(words),
-    }
+    asked, answered = len(prompt.split()), len(words)
+    usage = {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
     return " ".join(words), "length" if cut else "stop", usage
 
 

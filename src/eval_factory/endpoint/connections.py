@@ -16,35 +16,22 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from typing_extensions import Self
 from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
-from eval_factory.endpoint import bridge
-from eval_factory.endpoint.http_wire import (
-    CUT,
-    WANTS_TLS,
-    Hold,
-    Reply,
-    TransportError,
-    Wire,
-    certificates,
-    proxy_for,
-    tls_context,
-    tls_failed,
-)
+from eval_factory.core import bridge
+from eval_factory.core.proxies import certificates, proxy_for, tls_context
+from eval_factory.endpoint.http_wire import CUT, WANTS_TLS, Hold, Reply, TransportError, Wire, tls_failed
 from eval_factory.endpoint.openai_api import json_text
 
 CONNECT_TIMEOUT_S = 10.0
 OTHER_ADDRESS_S = 0.25
 """A host's next address is tried beside the one before after so long (RFC 8305)."""
 TLS_TRIED_S = 1.0
-MAX_ANSWERS = 100
-"""Of one connection: where an answer that nobody asked for got past all checks, no more than these are shifted."""
-MAX_IDS = 10_000
-"""An answer that comes late comes soon: so many of the last ids are known."""
+MAX_ANSWERS, MAX_IDS = 100, 10_000
+"""Of one connection: where an answer that nobody asked for got past all checks, no more are shifted; of the last ids
+so many are known: an answer that comes late comes soon."""
 PROXY_LOGIN = 407
-
 TOO_LATE = "no whole answer within {:g} s"
 NOT_IN_TIME = "no connection in time"
 STRAY = "an answer came that was given before, to another question"
@@ -127,7 +114,7 @@ class _Origin:
     idle: list[Wire] = field(default_factory=list)
 
     @classmethod
-    def of(cls, url: str) -> Self:
+    def of(cls, url: str) -> _Origin:
         """Raises PrerequisiteError: the variables name no usable proxy."""
         parts, proxy = parse_url(url), proxy_for(url)
         return cls(*_address(parts), parse_url(proxy) if proxy else None)
@@ -162,15 +149,11 @@ class Transport:
     """Asks one endpoint, over as many connections as requests go on at once."""
 
     def __init__(self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None) -> None:
-        """
-        Args:
-            say: gets a message of what is odd about the answers, but no hindrance.
+        """`say`: gets a message of what is odd about the answers, but no hindrance.
 
-        Raises:
-            PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
+        Raises PrerequisiteError: the variables name no usable proxy, or certificates that are not there.
         """
         self.timeout_s = timeout_s
-        """Of one attempt."""
         certificates()
         first = _Origin.of(url)
         self._origins = {(first.scheme, first.host, first.port): first}
@@ -244,11 +227,10 @@ class Transport:
                 self._on_new.add(hash(question))
             raise
         finally:
-            if wire is not None:
-                if wire.is_open and wire.answers < MAX_ANSWERS:
-                    origin.idle.append(wire)
-                else:
-                    wire.close()
+            if wire is not None and wire.is_open and wire.answers < MAX_ANSWERS:
+                origin.idle.append(wire)
+            elif wire is not None:
+                wire.close()
 
     async def _connected(self, origin: _Origin) -> Wire:
         wire = Wire()
@@ -303,10 +285,9 @@ class _LoginWantedError(Exception):
 
 
 async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
+    loop = asyncio.get_running_loop()
     try:
-        await asyncio.get_running_loop().create_connection(
-            lambda: wire, host, port, happy_eyeballs_delay=OTHER_ADDRESS_S
-        )
+        await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=OTHER_ADDRESS_S)
     except (OSError, UnicodeError) as error:
         raise TransportError("no connection could be made", unreachable=True) from error
 
@@ -315,21 +296,16 @@ async def _speaks_tls(origin: _Origin) -> bool:
     """Most servers of TLS hang up on whoever speaks plain HTTP."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
-    wire = Wire()
     try:
         with _Deadline(TLS_TRIED_S, lambda: TransportError(NOT_IN_TIME)):
-            await _connect(wire, origin.host, origin.port)
-            await wire.speak_tls(context, origin.host)
-            return True
-    except (OSError, TransportError):
+            _, writer = await asyncio.open_connection(origin.host, origin.port, ssl=context)
+        writer.transport.abort()
+    except (OSError, UnicodeError, TransportError):
         return False
-    finally:
-        wire.close()
+    return True
 
 
-@lru_cache(64)
-def _parsed(url: str) -> Url:
-    return parse_url(url)
+_parsed = lru_cache(64)(parse_url)
 
 
 @lru_cache(64)

@@ -1,27 +1,17 @@
 """Everything that says how one endpoint is asked in one role: one record, from the plan to the client.
 
-In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_args`). Runs share a limit that ask one
-address as their model, or one judge at one address (`limits_of`).
+In model_deployments.yaml it stands as the client's arguments (`to_args`, `from_args`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
-from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import filled, variables_in
+from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint import openai_api
-
-
-@dataclass(frozen=True)
-class OAuthSettings:
-    """Which service gives tokens, and where it is when the environment does not say."""
-
-    service: str
-    token_url: str | None
-    scope: str | None
 
 
 @dataclass(frozen=True)
@@ -44,14 +34,12 @@ class EndpointSettings:
     """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's keys are made with it."""
     model_id: str
     endpoint_type: str
-    """chat or completions."""
     key_names: tuple[str, ...]
     """Environment variables to read the API key from; the first that is set counts."""
     request_timeout: float
     """Seconds of one attempt."""
     max_retries: int
     parallelism: int
-    """So many requests at once."""
     top_p: float | None = None
     use_nvcf: bool = False
     requests_per_minute: int | None = None
@@ -59,14 +47,12 @@ class EndpointSettings:
     stop_after_failures: int = 0
     """So many first requests that all fail stop the run, or the judge; 0: they never do."""
     oauth: OAuthSettings | None = None
-    """Signs in with tokens in place of an API key."""
     servers: tuple[str, ...] = ()
     """URLs of all servers, where several serve this model; `url` is the name that they have together."""
     adapter: openai_api.Adapter
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Where requests go."""
         return self.servers or (self.url,)
 
     @property
@@ -79,10 +65,7 @@ class EndpointSettings:
         return variables_in([self.urls, self.adapter.params_to_add])
 
     def secret_fields(self, env: Mapping[str, str]) -> dict[str, Any]:
-        """The fields of every request that hold secrets, filled in: they are sent, and stored nowhere.
-
-        Raises PrerequisiteError: a variable is not set, or holds what cannot be sent.
-        """
+        """Of every request: they are sent, and stored nowhere. Raises PrerequisiteError: one is not set."""
         added = self.adapter.params_to_add
         return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
 
@@ -98,22 +81,16 @@ class EndpointSettings:
 
     def to_args(self) -> dict[str, Any]:
         """As plain values for YAML, in the order of the fields."""
-        args: dict[str, Any] = {}
-        for field in fields(EndpointSettings):
-            value = getattr(self, field.name)
-            if field.name == "servers" and not value:
-                continue  # one server, as before there were several
-            if isinstance(value, (OAuthSettings, openai_api.Adapter)):
-                value = dict(vars(value))
-            args[field.name] = list(value) if isinstance(value, tuple) else value
-        return args
+        args = {field.name: getattr(self, field.name) for field in fields(EndpointSettings)}
+        if not self.servers:
+            del args["servers"]  # one server, as before there were several
+        records = (OAuthSettings, openai_api.Adapter)
+        args |= {name: dict(vars(value)) for name, value in args.items() if isinstance(value, records)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in args.items()}
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any]) -> EndpointSettings:
-        """The record that `to_args` wrote, of this version or of one that did not know all the fields.
-
-        Raises TypeError: a field without a default is missing, or one is not known.
-        """
+        """The record that `to_args` wrote, of this version or of one that did not know all the fields."""
         oauth = args.get("oauth")
         parts = {
             "key_names": tuple(args["key_names"]),
@@ -124,57 +101,6 @@ class EndpointSettings:
         return EndpointSettings(**{**args, **parts})
 
 
-@dataclass(frozen=True)
-class RunEndpoints:
-    """Whom one run asks."""
-
-    endpoints: Sequence[EndpointSettings]
-    model_group: str | None = None
-    """The name of the limits that its model shares; None: the address names them."""
-
-
-@dataclass(frozen=True)
-class LimitGroups:
-    """The limits of several runs together."""
-
-    limits: dict[str, LimitOf]
-    of_runs: tuple[dict[str, str], ...]
-    """For each run, in their order: role -> name of its limits."""
-
-
-def limits_of(runs: Iterable[RunEndpoints]) -> LimitGroups:
-    """Where runs state different numbers for the same limit, the smallest counts."""
-    limits: dict[str, LimitOf] = {}
-    of_runs = []
-    for run in runs:
-        groups = {}
-        for endpoint in run.endpoints:
-            for role, name, limit in _limits_of(endpoint, run):
-                groups[role] = name
-                limits[name] = _smaller(limits[name], limit) if name in limits else limit
-        of_runs.append(groups)
-    return LimitGroups(limits, tuple(of_runs))
-
-
 def limit_names(role: str, servers: int) -> list[str]:
     """What the limits of an endpoint are called: of all its servers together, then of each where it has several."""
     return [role, *(f"{role} at server {number}" for number in range(1, servers + 1) if servers > 1)]
-
-
-def _limits_of(endpoint: EndpointSettings, run: RunEndpoints) -> Iterator[tuple[str, str, LimitOf]]:
-    """`limit_names` -> the name of the group, and its limits: `parallelism` is that of all servers together, what is
-    allowed a minute that of each."""
-    is_model = endpoint.role == MODEL_ROLE
-    whose = "" if is_model else f"judge {endpoint.model_id} at "
-    bases = [f"{whose}{openai_api.base_of(url)}" for url in endpoint.urls]
-    group = (run.model_group if is_model else None) or ", ".join(sorted(bases))
-    together, *each = limit_names(endpoint.role, len(bases))
-    own = endpoint.limit
-    yield together, group, replace(own, requests_per_minute=None, tokens_per_minute=None) if each else own
-    yield from ((name, base, own) for name, base in zip(each, bases, strict=bool(each)))
-
-
-def _smaller(one: LimitOf, other: LimitOf) -> LimitOf:
-    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
-    least: list[Any] = [min((number for number in pair if number is not None), default=None) for pair in pairs]
-    return LimitOf(*least)

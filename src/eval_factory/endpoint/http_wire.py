@@ -1,7 +1,7 @@
 """One connection over asyncio, and whole HTTP answers, which llhttp (`httptools`) finds in what comes.
 
 An answer belongs to its request whatever comes: a connection that brings more than its answer, or brings something
-while nothing is asked, is not used again. Proxies and certificates come from the environment by requests' rules.
+while nothing is asked, is not used again.
 """
 
 from __future__ import annotations
@@ -14,95 +14,15 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar, cast
-from urllib.parse import urlsplit
+from typing import Any, ClassVar
 
 import httptools
 import urllib3
-from certifi import where
-from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
 from urllib3.util.wait import wait_for_read
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core import bridge
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.urls import is_at_a_server
-from eval_factory.endpoint import bridge
-
-CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
-"""The first that is set counts, for everything that this program asks."""
-PROXY_SCHEMES = ("http", "https")
-
-
-def proxy_for(url: str) -> str | None:
-    """The proxy that leads to an endpoint. Where helm-run is told of proxies, the usual variables are not looked at."""
-    configured = HelmRunSettings.from_environment(os.environ).proxies
-    if configured is None:
-        return proxy_from_environment(url)
-    parts = urlsplit(url)
-    return configured.get(f"{parts.scheme}://{parts.netloc}")
-
-
-def proxy_variable(url: str) -> str:
-    """The variable that names the proxy, by requests' rules; the usual one where none is set."""
-    scheme = urlsplit(url).scheme
-    names = (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY")
-    return next((name for name in names if os.environ.get(name)), names[1])
-
-
-def proxy_from_environment(url: str) -> str | None:
-    """By requests' rules; what has no scheme is an HTTP proxy.
-
-    Raises PrerequisiteError: it is another kind of proxy.
-    """
-    if is_at_a_server(url, os.environ):
-        return None
-    named: str | None = select_proxy(url, get_environ_proxies(url))
-    if not named:
-        return None
-    proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
-    scheme = urlsplit(proxy).scheme
-    if scheme not in PROXY_SCHEMES:
-        names = [name for name, value in os.environ.items() if value == named and name.lower().endswith("_proxy")]
-        raise PrerequisiteError(
-            f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"
-            f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} goes past it"
-        )
-    return proxy
-
-
-def certificates() -> tuple[str, str]:
-    """The file or folder of the certificates that are trusted, and who named it.
-
-    Raises PrerequisiteError: it is not there.
-    """
-    name = next((name for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None)
-    if name is None:
-        return where(), "certifi"
-    bundle = os.environ[name]
-    if not os.path.exists(bundle):  # noqa: PTH110 - a variable's text
-        raise PrerequisiteError(f"{name}: there is no file {bundle}; it has to hold the certificates to trust (PEM)")
-    return bundle, name
-
-
-def certificates_hint() -> str:
-    """What to do where TLS fails, as a line of an error."""
-    bundle, origin = certificates()
-    *first, last = CERTIFICATE_VARIABLES
-    return (
-        f"  the certificates to trust are those of {bundle} ({origin}); to trust your own authority's, name their file"
-        f" (PEM) in {', '.join(first)} or {last}: the first of these that is set counts"
-    )
-
-
-def tls_context() -> ssl.SSLContext:
-    """Trusts those certificates. Raises OSError: they cannot be read, or are none."""
-    bundle, _ = certificates()
-    is_folder = os.path.isdir(bundle)  # noqa: PTH112 - a variable's text
-    context = ssl.create_default_context(capath=bundle if is_folder else None, cafile=None if is_folder else bundle)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
+from eval_factory.core.proxies import certificates_hint
 
 READ_SIZE = 1 << 16
 MAX_HEAD = 1 << 18
@@ -180,10 +100,6 @@ class Reply:
     """Names in small letters; of lines with the same name the last."""
     data: bytes
     hold: Hold = field(default_factory=Hold, compare=False)
-    """Ended by whoever has read it."""
-
-    def text(self) -> str:
-        return self.data.decode("utf-8", "replace")
 
 
 class Wire(asyncio.Protocol):
@@ -192,10 +108,9 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.is_open = True
         self.answers = 0
-        """So many came."""
         self.has_begun = False
         """Whether the status of an answer came."""
-        self._transport: asyncio.Transport | None = None
+        self._transport: Any = None
         self._came: asyncio.Future[None] | None = None
         """Of the request that is asked: something has to be done."""
 
@@ -206,32 +121,29 @@ class Wire(asyncio.Protocol):
         """
         loop = asyncio.get_running_loop()
         self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
-        self._names: set[bytes] = set()
+        self._names, self._is_tunnel = set[bytes](), tunnel
         self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
-        self._error: tuple[str, dict[str, bool]] | None = None
-        self._is_tunnel = tunnel
+        self._error: TransportError | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_LENIENT)
         self._came = loop.create_future()
         try:
-            if self._transport is not None:
-                self._transport.write(request)
+            self._transport.write(request)
             await self._came
-            if not self._is_over and self._transport is not None:  # it is large
+            if not self._is_over:  # it is large
                 await hold.take()
-                self._may_be_large = True
-                self._came = loop.create_future()
+                self._may_be_large, self._came = True, loop.create_future()
                 self._transport.resume_reading()
                 if not self._is_over:
                     await self._came
             if self._error is not None:
-                raise TransportError(self._error[0], **self._error[1])
+                raise self._error
             self.answers += 1
         finally:
             self.has_begun = bool(self._parser.get_status_code())
-            self._came = None
-            del self._parser  # which refers to this: none of them has to wait for the garbage collector
-            if not self._is_whole or self._transport is None or self._transport.get_write_buffer_size():
+            self._came = self._error = None
+            del self._parser  # which refers to this, as the error does: none has to wait for the garbage collector
+            if not self._is_whole or self._transport.get_write_buffer_size():
                 self.is_open = False
 
     async def body(self, hold: Hold) -> bytes:
@@ -261,14 +173,14 @@ class Wire(asyncio.Protocol):
 
     async def speak_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Raises OSError: the other end does not, or cannot be trusted."""
-        loop, transport = asyncio.get_running_loop(), cast(asyncio.Transport, self._transport)
-        if isinstance(transport.get_extra_info("ssl_object"), ssl.SSLObject):
-            vars(transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so
-        self._transport = await loop.start_tls(transport, self, context, server_hostname=host)
+        if isinstance(self._transport.get_extra_info("ssl_object"), ssl.SSLObject):
+            vars(self._transport)["_start_tls_compatible"] = True  # Python 3.10 is, and does not say so
+        loop = asyncio.get_running_loop()
+        self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
 
     def is_usable(self) -> bool:
         """Whether the other end neither closed it nor said anything that nobody asked for."""
-        return self.is_open and not wait_for_read(self._transport.get_extra_info("socket"), timeout=0.0)  # type: ignore[union-attr]
+        return self.is_open and not wait_for_read(self._transport.get_extra_info("socket"), timeout=0.0)
 
     def close(self) -> None:
         self.is_open = False
@@ -278,7 +190,7 @@ class Wire(asyncio.Protocol):
     # asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         if self._came is None or self._is_over:  # nothing was asked that this would answer
@@ -303,16 +215,15 @@ class Wire(asyncio.Protocol):
         if self._is_over:
             self._tell()
         elif self.size > FREE_BODY and not self._may_be_large:
-            cast(asyncio.Transport, self._transport).pause_reading()
+            self._transport.pause_reading()
             self._tell()
 
     def eof_received(self) -> None:
         """An answer that says nowhere how long it is ends with its connection; llhttp does not learn of that end."""
         self.is_open = False
         if self._came is not None and not self._is_over:
-            if self._has_head and not self._names & _LENGTHS:
-                self._is_whole = True
-            else:
+            self._is_whole = self._has_head and not self._names & _LENGTHS
+            if not self._is_whole:
                 self._fail(CUT, silent=not self._parser.get_status_code())
             self._tell()
 
@@ -321,11 +232,8 @@ class Wire(asyncio.Protocol):
         if isinstance(error, ConnectionError):
             self._read_the_rest()
         if self._came is not None and not self._is_over:
-            silent = not self._parser.get_status_code()
-            if isinstance(error, ssl.SSLError):
-                self._fail(tls_failed(error), unreachable=silent)
-            else:
-                self._fail(CUT, silent=silent)
+            silent, of_tls = not self._parser.get_status_code(), isinstance(error, ssl.SSLError)
+            self._fail(tls_failed(error) if of_tls else CUT, unreachable=silent and of_tls, silent=silent)
             self._tell()
 
     # llhttp calls these.
@@ -365,8 +273,7 @@ class Wire(asyncio.Protocol):
 
     def _fail(self, message: str, **kind: bool) -> None:
         self.is_open = False
-        if self._error is None:
-            self._error = message, kind
+        self._error = self._error or TransportError(message, **kind)
 
     def _tell(self) -> None:
         if self._came is not None and not self._came.done():
@@ -375,12 +282,10 @@ class Wire(asyncio.Protocol):
     def _read_the_rest(self) -> None:
         """Whoever hangs up while we send may have answered; asyncio does not look then."""
         with contextlib.suppress(OSError):
-            while self._came is not None and not self._is_over:
-                piece = os.read(cast(asyncio.Transport, self._transport).get_extra_info("socket").fileno(), READ_SIZE)
-                if not piece:
-                    return
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            while self._came is not None and not self._is_over and (piece := os.read(descriptor, READ_SIZE)):
                 self.data_received(piece)
 
 
-def tls_failed(error: Exception) -> str:
+def tls_failed(error: Exception | None) -> str:
     return f"TLS failed: {one_line(str(error))}\n{certificates_hint()}"

@@ -1,7 +1,7 @@
 """What an endpoint may be asked: so many requests at once, so many requests and tokens a minute, none during a pause.
 
-`Limit` knows whose turn it is. A `Hub` holds limits and grants what its clients ask for; an `Admission` asks for one
-endpoint. A run of its own has its own hub; runs of a suite share one (`eval_factory.endpoint.shared_limits`).
+`Limit` knows whose turn it is; `LiveLimit` tells them as time goes on. A client asks through an `Admission`: of limits
+of its own (`LocalAdmission`), or of those that several processes share (`eval_factory.endpoint.shared_limits`).
 
 Headers: RFC 9110 `Retry-After`; OpenAI's and Azure's `retry-after-ms` and `x-ratelimit-*`; Anthropic's
 `anthropic-ratelimit-*`; LiteLLM repeats a provider's own under `llm_provider-`.
@@ -16,17 +16,15 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from email.utils import parsedate_to_datetime
+from typing import Any, Generic, Protocol, TypeVar
 
-from urllib3.exceptions import InvalidHeader
-from urllib3.util.retry import Retry
-
-from eval_factory.core.budget import BYTES_PER_TOKEN, AnyPurse
-from eval_factory.endpoint import bridge
+from eval_factory.core import bridge
+from eval_factory.core.budget import BYTES_PER_TOKEN
 from eval_factory.endpoint.endpoint_settings import LimitOf
 
 MINUTE_S = 60.5
@@ -55,9 +53,7 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     known = {name.lower(): value for name, value in headers.items() if len(value) <= _MAX_LENGTH}
     for prefix in _PREFIXES:
         milliseconds = _number(known.get(f"{prefix}retry-after-ms"))
-        if milliseconds is not None:
-            return milliseconds / 1000
-        pause = _retry_after(known.get(f"{prefix}retry-after"))
+        pause = _until(known.get(f"{prefix}retry-after")) if milliseconds is None else milliseconds / 1000
         if pause is not None:
             return pause
     for prefix in _PREFIXES:
@@ -68,36 +64,22 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def _retry_after(value: str | None) -> float | None:
-    """Seconds, or a date."""
-    seconds = _number(value)
-    if seconds is not None or value is None:
-        return seconds
-    try:
-        return float(Retry().parse_retry_after(value))
-    except (InvalidHeader, ValueError, OverflowError):  # no date, or one after the last
-        return None
-
-
 def _until(value: str | None) -> float | None:
-    """Seconds until the end of a limit: a number, a duration, or a point in time (RFC 3339)."""
+    """Seconds until a point in time: a number, a duration, or a date (RFC 3339, RFC 9110)."""
     if not value:
         return None
     number = _number(value)
     if number is not None:
-        if number >= _EPOCH_MS:
-            return max(0.0, number / 1000 - time.time())
-        return max(0.0, number - time.time()) if number >= _EPOCH_S else number
-    found = _DURATION.match(value)
-    if found:
+        seconds = number / 1000 if number >= _EPOCH_MS else number
+        return max(0.0, seconds - time.time()) if seconds >= _EPOCH_S else seconds
+    if found := _DURATION.match(value):
         parts = zip(found.groups(), _DURATION_UNITS_S, strict=True)
         return sum(float(part) * unit for part, unit in parts if part is not None)
-    try:
-        end = datetime.fromisoformat(value.replace("Z", "+00:00").replace("z", "+00:00"))
-    except ValueError:
-        return None
-    end = end if end.tzinfo else end.replace(tzinfo=timezone.utc)
-    return max(0.0, end.timestamp() - time.time())
+    for dated in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError, OverflowError):
+            end = dated(re.sub("[zZ]$", "+00:00", value))
+            return max(0.0, (end if end.tzinfo else end.replace(tzinfo=timezone.utc)).timestamp() - time.time())
+    return None
 
 
 def _number(value: str | None) -> float | None:
@@ -122,8 +104,7 @@ def prompt_size(body: Mapping[str, Any]) -> int:
 
 def granted_tokens(body: Mapping[str, Any]) -> int:
     """The most tokens that an answer to this body may have; 0 where it does not say."""
-    granted = [body.get(name) for name in ("max_tokens", "max_completion_tokens")]
-    copies = body.get("n")
+    granted, copies = [body.get(name) for name in ("max_tokens", "max_completion_tokens")], body.get("n")
     each = max((number for number in granted if type(number) is int and number > 0), default=0)
     return each * (copies if type(copies) is int and copies > 0 else 1)
 
@@ -138,7 +119,7 @@ class AdaptiveLimit:
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self.allowed, self._last_decrease = most, float(most), 0.0
+        self._most, self.allowed, self._last_decrease = float(most), float(most), 0.0
 
     @property
     def slots(self) -> int:
@@ -152,7 +133,7 @@ class AdaptiveLimit:
 
     def answered(self) -> None:
         """One slot more for each round of answers."""
-        self.allowed = min(float(self._most), self.allowed + 1.0 / self.allowed)
+        self.allowed = min(self._most, self.allowed + 1.0 / self.allowed)
 
 
 class _Window:
@@ -191,23 +172,25 @@ class Limit(Generic[_Key]):
         self._clock, self._at_once = clock, AdaptiveLimit(most.parallelism)
         self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
         self._coming = itertools.count()
+        self._waiting = set[_Key]()
         self._queue: list[tuple[int, int, _Key]] = []
         """A heap of priority, number of its coming, key; those that wait no more may still be in it."""
-        self._waiting: set[_Key] = set()
         self._since: dict[_Key, float] = {}
-        """Key with a slot -> since when, by this process's clock: others may have another one."""
+        """Key with a slot -> since when."""
         self._minutes: dict[_Key, int] = {}
         """Key that waits for its minute -> its tokens; in the order of coming."""
         self._closed_until = -math.inf
 
-    def acquire(self, key: _Key, priority: int = 0) -> None:
-        """Wait for a slot. A lower priority goes first; within one, who came first."""
+    def acquire(self, key: _Key, tokens: int | None = None, priority: int = 0) -> None:
+        """Wait for a slot: a lower priority goes first; within one, who came first.
+
+        With `tokens`, wait until one more request, and its tokens, are within what is allowed a minute.
+        """
+        if tokens is not None:
+            self._minutes[key] = tokens
+            return
         self._waiting.add(key)
         heapq.heappush(self._queue, (priority, next(self._coming), key))
-
-    def acquire_minute(self, key: _Key, tokens: int) -> None:
-        """Wait until one more request, and its tokens, are within what is allowed a minute."""
-        self._minutes[key] = tokens
 
     def release(self, key: _Key, *, answered: bool = False) -> None:
         """Give back the slot, or wait no more. `answered`: the endpoint did."""
@@ -218,13 +201,10 @@ class Limit(Generic[_Key]):
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
-        since = self._since.get(key)
-        if since is None:
-            return
-        now = self._clock()
-        self._at_once.too_many(since, now)
-        if pause is not None:
-            self._closed_until = max(self._closed_until, now + pause)
+        if key in self._since:
+            now = self._clock()
+            self._at_once.too_many(self._since[key], now)
+            self._closed_until = max(self._closed_until, now + (pause or 0.0))
 
     def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""
@@ -246,10 +226,8 @@ class Limit(Generic[_Key]):
 
     def seconds_to_next(self) -> float | None:
         """Until the next turn though nothing happens meanwhile; None: there is none."""
-        if not self._minutes and not self._waiting:
-            return None
         now = self._clock()
-        turns = [self._seconds_to_minute(tokens, now) for tokens in list(self._minutes.values())[:1]]
+        turns = [self._seconds_to_minute(tokens, now) for tokens in itertools.islice(self._minutes.values(), 1)]
         if self._waiting and now < self._closed_until:
             turns.append(self._closed_until - now)
         return min(turns, default=None)
@@ -258,190 +236,111 @@ class Limit(Generic[_Key]):
         return max(self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now))
 
 
-_Asked: TypeAlias = "tuple[HubClient, int]"
-"""A request at a hub: who asks, and the number of it there."""
+class Ticket(Future[Any]):
+    """Of one request that waits: done once it is its turn, or nobody gives turns any more. The first answer counts."""
+
+    def give(self, value: Any = None) -> None:
+        with suppress(InvalidStateError):
+            self.set_result(value)
+
+    def fail(self, error: Exception) -> None:
+        with suppress(InvalidStateError):
+            self.set_exception(error)
 
 
-class HubClient(Protocol):
-    """Who asks a hub: one process."""
+class LiveLimit:
+    """A limit that gives turns as it becomes possible; safe among threads."""
 
-    priority: int
-    """A lower one has its slots first."""
-    limits: dict[int, Limit[_Asked]]
-    """Of each of its requests that waits or has a slot, by number."""
+    def __init__(self, most: LimitOf) -> None:
+        self._limit, self._lock, self._due = Limit[Ticket](most), threading.Lock(), math.inf
 
-    def send(self, message: Mapping[str, Any]) -> None: ...
+    def acquire(self, ticket: Ticket, tokens: int | None, priority: int = 0) -> None:
+        with self._changed() as limit:
+            limit.acquire(ticket, tokens, priority)
 
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:
+        with self._changed() as limit:
+            limit.too_many(ticket, pause)
 
-class Hub:
-    """Limits by the name of the group that shares them, and the budget of all; safe among threads.
+    def release(self, ticket: Ticket, *, answered: bool = False) -> None:
+        with self._changed() as limit:
+            limit.release(ticket, answered=answered)
 
-    Takes messages as `eval_factory.endpoint.shared_limits` lists them.
-    """
-
-    def __init__(self, limits: Mapping[str, LimitOf], budget: AnyPurse | None = None) -> None:
-        self._limits: dict[str, Limit[_Asked]] = {name: Limit(most) for name, most in limits.items()}
-        self._budget, self._lock = budget, threading.Lock()
-        self._due: dict[Limit[_Asked], float] = {}
-        """When time alone brings the next turn."""
-
-    def take(self, client: HubClient, message: Mapping[str, Any]) -> None:
-        """Raises ValueError, TypeError or KeyError where it is no message of ours."""
+    @contextmanager
+    def _changed(self) -> Iterator[Limit[Ticket]]:
+        """Whoever has a turn then gets it; whoever gets one by time alone, later."""
         with self._lock:
-            what = message["do"]
-            if what == "begin":
-                reached = None if self._budget is None else self._budget.begin()
-                client.send({"id": message["id"], "reached": reached})
-            elif what == "spend" and self._budget is not None:
-                self._budget.spend(tokens=message["tokens"], cost=message["cost"])
-            elif what in ("slot", "rate"):
-                limit = client.limits[message["id"]] = self._limits[message["group"]]
-                if what == "slot":
-                    limit.acquire((client, message["id"]), client.priority)
-                else:
-                    limit.acquire_minute((client, message["id"]), message["tokens"])
-                self._grant(limit)
-            elif what == "too_many" and (known := client.limits.get(message["id"])) is not None:
-                known.too_many((client, message["id"]), message["pause"])
-            elif what == "leave" and (known := client.limits.pop(message["id"], None)) is not None:
-                known.release((client, message["id"]), answered=message["answered"])
-                self._grant(known)
-            elif what not in ("spend", "too_many", "leave"):
-                raise ValueError(what)
+            yield self._limit
+            for ticket in self._limit.granted():
+                ticket.give()
+            seconds = self._limit.seconds_to_next()
+            if seconds is not None and (due := time.monotonic() + seconds) < self._due:
+                self._due = due
+                loop = bridge.the_loop()
+                loop.call_soon_threadsafe(loop.call_later, seconds, self._look)
 
-    def forget(self, client: HubClient) -> None:
-        """It is gone, or has all it wanted."""
-        with self._lock:
-            for number, limit in client.limits.items():
-                limit.release((client, number))
-            for limit in set(client.limits.values()):
-                self._grant(limit)
-            client.limits.clear()
-
-    def _grant(self, limit: Limit[_Asked]) -> None:
-        """Tell whoever has a turn, and look again when time alone brings the next."""
-        for client, number in limit.granted():
-            client.send({"id": number})
-        seconds = limit.seconds_to_next()
-        if seconds is not None and (due := time.monotonic() + seconds) < self._due.get(limit, math.inf):
-            self._due[limit] = due
-            loop = bridge.the_loop()
-            loop.call_soon_threadsafe(loop.call_later, seconds, self._look, limit)
-
-    def _look(self, limit: Limit[_Asked]) -> None:
-        with self._lock:
-            self._due.pop(limit, None)
-            self._grant(limit)
+    def _look(self) -> None:
+        with self._changed():
+            self._due = math.inf
 
 
-class LimitClient:
-    """What the threads of one process ask a hub, and what it answers."""
+class AnyLimit(Protocol):
+    """What an admission asks: a `LiveLimit`, here or in another process."""
 
-    is_shared = True
-    """Whether other processes ask the same hub."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-        self._waiting: dict[int, tuple[threading.Event, Future[Mapping[str, Any] | None]]] = {}
-        self._lock = threading.Lock()
-
-    def number(self) -> int:
-        """One that no other request of this process has."""
-        return next(self._numbers)
-
-    def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
-        """The answer; None where `stop` was set first."""
-        answer: Future[Mapping[str, Any] | None] = Future()
-        self._waiting[message["id"]] = stop, answer
-        try:
-            if stop.is_set():  # nobody would wake this one
-                return None
-            self.tell(message)
-            return bridge.wait_for(answer)
-        finally:
-            del self._waiting[message["id"]]
-
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Say what is not answered at once."""
-        raise NotImplementedError
-
-    def received(self, message: Mapping[str, Any]) -> None:
-        """The hub's answer."""
-        waiting = self._waiting.get(message["id"])
-        if waiting is not None:  # else it was interrupted meanwhile
-            self._wake([waiting[1]], message)
-
-    def let_go(self, stop: threading.Event | None = None) -> None:
-        """Wake those whom this event stops; None: all."""
-        self._wake([answer for event, answer in list(self._waiting.values()) if stop is None or event is stop], None)
-
-    def _wake(self, answers: Sequence[Future[Mapping[str, Any] | None]], message: Mapping[str, Any] | None) -> None:
-        with self._lock:  # the first answer counts
-            for answer in answers:
-                if not answer.done():
-                    answer.set_result(message)
+    def acquire(self, ticket: Ticket, tokens: int | None) -> None: ...
+    def too_many(self, ticket: Ticket, pause: float | None) -> None: ...
+    def release(self, ticket: Ticket, *, answered: bool) -> None: ...
 
 
 class Admission:
     """Lets the requests to one endpoint through; safe among threads."""
 
-    def __init__(self, client: LimitClient, group: str, most: LimitOf) -> None:
-        self._client, self._group, self._stop = client, group, threading.Event()
+    def __init__(self, limit: AnyLimit, most: LimitOf) -> None:
+        self._limit = limit
         self._counts_tokens = most.tokens_per_minute is not None
         self._has_rate = self._counts_tokens or most.requests_per_minute is not None
+        self._is_stopped, self._waiting = False, set[Ticket]()
 
-    def slot(self) -> AbstractContextManager[int]:
-        """Waits for a slot among those that ask; gives what `too_many` wants to know of it.
-
-        To leave it without an exception says that the endpoint answered.
-        """
-        return self._granted("slot")
+    def slot(self) -> AbstractContextManager[Ticket]:
+        """Waits for a slot. To leave it without an exception says that the endpoint answered."""
+        return self._granted(None)
 
     def wait_for_rate(self, body: Mapping[str, Any]) -> None:
         """Waits until this request is within the limits a minute."""
         if self._has_rate:
-            with self._granted("rate", tokens=estimated_tokens(body) if self._counts_tokens else 0):
+            with self._granted(estimated_tokens(body) if self._counts_tokens else 0):
                 pass
 
-    def too_many(self, slot: int, pause: float | None) -> None:
-        """The endpoint refused the request of this slot: it has too many.
-
-        `pause`: seconds that it asks to wait; None: it does not say. In a process alone each request waits its own.
-        """
-        self._client.tell({"do": "too_many", "id": slot, "pause": pause if self._client.is_shared else None})
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:
+        """The endpoint refused the request of this slot, and asks to wait for so many seconds, or does not say."""
+        self._limit.too_many(ticket, pause)
 
     def stop(self) -> None:
         """No request will be sent any more: whoever waits is let go on, and finds out."""
-        self._stop.set()
-        self._client.let_go(self._stop)
+        self._is_stopped = True
+        for ticket in list(self._waiting):
+            ticket.give()
 
     @contextmanager
-    def _granted(self, what: str, **more: Any) -> Iterator[int]:
-        number, answered = self._client.number(), False
+    def _granted(self, tokens: int | None) -> Iterator[Ticket]:
+        ticket, answered = Ticket(), False
+        self._waiting.add(ticket)
         try:
-            self._client.ask({"do": what, "id": number, "group": self._group, **more}, self._stop)
-            yield number
+            if not self._is_stopped:
+                self._limit.acquire(ticket, tokens)
+                bridge.wait_for(ticket)
+            yield ticket
             answered = True
         finally:
-            self._client.tell({"do": "leave", "id": number, "answered": answered})
-
-
-class _OwnHub(LimitClient):
-    """A hub in this process, for this process alone."""
-
-    is_shared, priority = False, 0
-
-    def __init__(self, most: LimitOf) -> None:
-        super().__init__()
-        self.limits: dict[int, Limit[_Asked]] = {}
-        self._hub, self.send = Hub({"": most}), self.received
-
-    def tell(self, message: Mapping[str, Any]) -> None:
-        self._hub.take(self, message)
+            self._waiting.discard(ticket)
+            self._limit.release(ticket, answered=answered)
 
 
 class LocalAdmission(Admission):
     """Within limits of one client alone."""
 
     def __init__(self, most: LimitOf) -> None:
-        super().__init__(_OwnHub(most), "", most)
+        super().__init__(LiveLimit(most), most)
+
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:  # noqa: ARG002 - each request waits its own
+        super().too_many(ticket, None)

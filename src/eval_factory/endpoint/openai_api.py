@@ -9,125 +9,21 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import said_in
-
-_KNOWN = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("[THINK]", "[/THINK]"),
-    ("<seed:think>", "</seed:think>"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
-)
-"""Markers around what a model thinks; the last are the channels of gpt-oss (harmony). The first are the default of a
-run config: where it holds others, these alone are meant."""
-_HARMONY = re.compile(r"<\|start\|>assistant|<\|channel\|>\w*|<\|(?:end|return|message)\|>")
-
-
-@dataclass(frozen=True)
-class Split:
-    """One answer, taken apart: what is scored, and what the model thought (None: no marker was found)."""
-
-    answer: str
-    thought: str | None
-    unfinished: bool = False
-    """Whether the text ends in the middle of the thinking."""
-
-
-def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
-    """Take an answer apart, by these markers, or by all that are known where these are the default.
-
-    A start without an end is thinking that was cut off: nothing after it is an answer. An end without a start
-    belongs to a template that starts the thinking itself. `cut_off`: the text ends because no more tokens were granted:
-    it may end inside a marker then.
-    """
-    if (start, end) != _KNOWN[0]:
-        return _split(text, start, end, cut_off=cut_off)
-    split = Split(text, None)
-    for markers in _KNOWN:
-        part = _split(split.answer, *markers, cut_off=cut_off and not split.unfinished)
-        if part.thought is not None:
-            thought = "\n\n".join(filter(None, (split.thought, part.thought)))
-            split = Split(part.answer, thought, unfinished=part.unfinished or split.unfinished)
-    if split.thought is None or "<|" not in text:
-        return split
-    return Split(_HARMONY.sub("", split.answer).strip(), _HARMONY.sub("", split.thought).strip(), split.unfinished)
-
-
-def _split(text: str, start: str, end: str, *, cut_off: bool) -> Split:
-    before, found_end, after = text.rpartition(end)
-    if found_end:
-        head, found_start, thought = before.partition(start)
-        return Split((head + after if found_start else after).strip(), thought if found_start else head)
-    head, found_start, thought = text.partition(start)
-    if not found_start and cut_off:
-        stripped = text.rstrip()
-        found_start = _part_of_marker(stripped, start)
-        head = stripped.removesuffix(found_start)
-    return Split(head.strip(), thought, unfinished=True) if found_start else Split(text, None)
-
-
-def _part_of_marker(text: str, marker: str) -> str:
-    """The first part of a marker that a text ends with; empty where there is none.
-
-    After other words it has to be more than half of the marker, for an answer may end in `<` or `<t`. Alone a
-    single sign of it is enough, but no letter or digit, which is an answer.
-    """
-    for length in range(min(len(marker) - 1, len(text)), 0, -1):
-        part = marker[:length]
-        if text.endswith(part):
-            alone = text.strip() == part and not (length == 1 and part.isalnum())
-            return part if alone or 2 * length > len(marker) else ""
-    return ""
-
+from eval_factory.core.thinking import Split, split_thinking
 
 KEY_VERSION = 1
 CHAT = "chat"
-API_PATHS = {"chat": "/chat/completions", "completions": "/completions"}
-"""The longer one first: it ends as the other does."""
-
-_NO_SAMPLING = frozenset({"model", "messages", "prompt"})
-
-FILTERED = "content_filter"
-_FAILED = "error"
-CUT_OFF = "length"
+FILTERED, CUT_OFF = "content_filter", "length"
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
     " that this benchmark grants; set config.params.extra.num_output_tokens, 4096 for example"
 )
 FILTERED_MESSAGE = "the endpoint's content filter withheld the answer"
-
-
-def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
-    """The address to POST to, from a base URL or a full one, with or without a trailing slash; a query is kept.
-
-    A cloud function's URL is used as given, without its trailing slash.
-    """
-    parts = urlsplit(url)
-    path = parts.path.rstrip("/")
-    if not use_nvcf:
-        path = path.removesuffix(API_PATHS.get(kind_of(url) or "", "")) + API_PATHS[endpoint_type]
-    return urlunsplit(parts._replace(path=path))
-
-
-def kind_of(url: str) -> str | None:
-    """What a full URL says that is asked there: chat or completions. None: it is a base URL."""
-    path = urlsplit(url).path.rstrip("/")
-    return next((kind for kind, ending in API_PATHS.items() if path.endswith(ending)), None)
-
-
-def base_of(url: str) -> str:
-    """The same for each way to write an address: as a base, with what is asked under it, with a slash at its end.
-
-    Capitals in a host's name say nothing; in the name of a variable (`${HOST}`) they do.
-    """
-    parts = urlsplit(request_url(url, CHAT))
-    host = parts.netloc if "$" in parts.netloc else parts.netloc.lower()
-    return urlunsplit(parts._replace(netloc=host, path=parts.path.removesuffix(API_PATHS[CHAT])))
 
 
 @dataclass(frozen=True)
@@ -155,13 +51,9 @@ class Adapter:
 
 
 def request_body(
-    request: Mapping[str, Any],
-    *,
-    model_id: str,
-    endpoint_type: str,
-    top_p: float | None,
+    request: Mapping[str, Any], *, model_id: str, endpoint_type: str, top_p: float | None,
     adapter: Adapter | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """The JSON body for one request (its fields by name: prompt or messages, max_tokens, temperature and others).
 
     Sampling is always spelled out: a server's own default for a field that is absent may be anything. What is off
@@ -190,8 +82,7 @@ def request_body(
 
 def changed(body: Mapping[str, Any], changes: Mapping[str, str | None]) -> dict[str, Any]:
     """A body with fields renamed, or left out (None), as an endpoint takes it."""
-    names = {name: changes.get(name, name) for name in body}
-    return {new: value for name, value in body.items() if (new := names[name]) is not None}
+    return {new: value for name, value in body.items() if (new := changes.get(name, name)) is not None}
 
 
 _sorted_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -204,20 +95,6 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
     """
     text = _sorted_json({"v": KEY_VERSION, "url": url, "body": body, "random": random})
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def request_keys(
-    url: str, body: Mapping[str, Any], random: str | None, variants: Iterable[Mapping[str, str | None]]
-) -> Iterator[str]:
-    """The keys under which an answer to this request may be cached: that of the request itself comes first.
-
-    `variants`: the changes with which requests to this endpoint were answered that it refused as they were. They are
-    part of an answer's key, because they change what is sampled.
-    """
-    yield request_key(url, body, random)
-    for changes in variants:
-        if changes.keys() <= body.keys():
-            yield request_key(url, changed(body, changes), random)
 
 
 class UnusableAnswer(Exception):
@@ -243,30 +120,22 @@ def parse_answer(data: bytes) -> Any:
     """
     try:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
-        answer = _STRICT_JSON.decode(text)
+        answer = parse_cached(text)
         is_plain = text.isascii() or not re.search(_SURROGATE, text)
         return answer if is_plain and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
 
 
-def parse_cached(text: str) -> Any:
-    """An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
-    return _STRICT_JSON.decode(text)
-
-
-def _refuse_constant(_name: str) -> float:
-    raise UnusableAnswer(NOT_FINITE)
-
-
 def _finite(digits: str) -> float:
     number = float(digits)
-    if math.isinf(number):  # 1e999
+    if not math.isfinite(number):  # NaN, Infinity, 1e999
         raise UnusableAnswer(NOT_FINITE)
     return number
 
 
-_STRICT_JSON = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)  # made once: it takes time
+parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).decode  # made once: it takes time
+"""An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -306,39 +175,29 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
 
 def _in_order(choices: list[Any]) -> list[Any]:
     """By their indices, which need not be the order in which they stand; as they stand where these say nothing."""
-    if len(choices) == 1:
-        return choices
-    indices = [choice.get("index") for choice in choices]
-    if any(type(index) is not int for index in indices) or len(set(indices)) < len(indices):
-        return choices
-    return sorted(choices, key=lambda choice: choice["index"])
+    indices = {index for choice in choices if type(index := choice.get("index")) is int}
+    return choices if len(indices) < len(choices) else sorted(choices, key=lambda choice: choice["index"])
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     """Raises UnusableAnswer where the provider failed half-way: it says so inside the choice, or leaves it bare."""
     field = "message" if endpoint_type == CHAT else "text"
-    if choice.get("error") or choice.get("finish_reason") == _FAILED:
+    if choice.get("error") or choice.get("finish_reason") == "error":
         raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
     if choice.get(field) is None and choice.get("finish_reason") != FILTERED:  # a filter may withhold the whole field
         raise UnusableAnswer(f"a choice holds no {field}")
-    if endpoint_type == CHAT:
-        message = choice.get("message") or {}
-        text = _text_of(message.get("content"))
-        reasoning = message.get("reasoning_content") or message.get("reasoning")
-        tokens: tuple[tuple[str, float], ...] = ()
-    else:
-        text = _text_of(choice.get("text"))
-        reasoning = None
-        tokens = _tokens_of(choice.get("logprobs"))
-    return Choice(text, choice.get("finish_reason"), reasoning if isinstance(reasoning, str) else None, tokens)
+    is_chat = endpoint_type == CHAT
+    said = choice.get("message") or {} if is_chat else {"content": choice.get("text")}
+    reasoning = said.get("reasoning_content") or said.get("reasoning")
+    tokens = () if is_chat else _tokens_of(choice.get("logprobs"))
+    text, reason = _text_of(said.get("content")), choice.get("finish_reason")
+    return Choice(text, reason, reasoning if isinstance(reasoning, str) else None, tokens)
 
 
 def _text_of(content: Any) -> str:
     """Text, null (empty), or a list of parts of which the text ones count."""
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
+    if content is None or isinstance(content, str):
+        return content or ""
     return "".join(part.get("text") or "" for part in content)
 
 
@@ -364,7 +223,7 @@ class Completion:
     body: dict[str, Any]
     choices: tuple[Choice, ...]
     tokens: tuple[int | None, int | None]
-    """As `usage_of` gives them."""
+    """As `tokens_of` gives them."""
 
     @property
     def size(self) -> int:
@@ -375,18 +234,6 @@ class Completion:
 def completion_of(answer: Any, endpoint_type: str) -> Completion:
     """The answer with all that is read of it. Raises UnusableAnswer, as `read_answer` does."""
     return Completion(answer, read_answer(answer, endpoint_type), tokens_of(answer))
-
-
-def stated_model(answer: Any) -> str | None:
-    """The model that an answer says it is of; None where it does not say."""
-    stated = answer.get("model") if isinstance(answer, Mapping) else None
-    return stated.strip() or None if isinstance(stated, str) else None
-
-
-def sampling_of(body: Any) -> dict[str, Any]:
-    """What a request's body says beside the model and its question."""
-    fields = body.items() if isinstance(body, Mapping) else ()
-    return {name: value for name, value in fields if name not in _NO_SAMPLING}
 
 
 def tokens_of(answer: Any) -> tuple[int | None, int | None]:
@@ -401,21 +248,5 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None  # a boolean is an int too
 
 
-_compact_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-class JsonBody(dict[str, Any]):
-    """A body that nobody changes any more: its JSON is written once, for the wire and for the cache."""
-
-    _text: str | None = None
-
-    def text(self) -> str:
-        """As `json_text` has it."""
-        if self._text is None:
-            self._text = _compact_json(self)
-        return self._text
-
-
-def json_text(body: Mapping[str, Any]) -> str:
-    """Without white space; half a surrogate pair stays what it is."""
-    return body.text() if isinstance(body, JsonBody) else _compact_json(body)
+json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Of a request's body: without white space; half a surrogate pair stays what it is."""

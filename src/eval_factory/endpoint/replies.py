@@ -1,29 +1,34 @@
-"""What a reply says: its answer, its error in words that may be shown, and why a request has no answer."""
+"""What a reply says, in words that may be shown, and what a user reads when an endpoint cannot be asked."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core import foreign_text
-from eval_factory.core.secrets import Redactor
+from eval_factory.core.failure_causes import Causes, line_of
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.proxies import proxy_variable
+from eval_factory.core.secrets import Redactor, secret_in
+from eval_factory.core.urls import base_of
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
 
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
-MAX_TOKEN = 256
-"""Bytes of one token of an answer; letters that JSON writes as escapes, and white space, take the most."""
-MAX_TOKEN_WITH_LOGPROBS = 2 << 10
-"""The same with its log probability, and those of its rivals."""
+MAX_TOKEN, MAX_TOKEN_WITH_LOGPROBS = 256, 2 << 10
+"""Bytes of one token of an answer, where JSON writes it with escapes; with its log probability, and its rivals'."""
 MAX_REST = 4 << 20
 """Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
 MAX_ERROR = 1 << 20
 """Bytes of an error that is looked into."""
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
-"""The last is in ASCII that is written as UTF-16 or UTF-32."""
+"""Without these each text stands in a document letter for letter; the last is in ASCII that is written as UTF-16."""
 
 
 class ReplyReader:
@@ -42,7 +47,8 @@ class ReplyReader:
             # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else is changed:
             # what looks like a key may be the model's answer.
             answer = openai_api.parse_answer(reply.data)
-            if not _is_plain(reply.data) or self._redactor.finds(reply.data.decode("ascii")):
+            is_plain = reply.data.isascii() and not any(mark in reply.data for mark in _OF_ESCAPES)
+            if not is_plain or self._redactor.finds(reply.data.decode("ascii")):
                 answer = self._redactor.tree(answer, known_only=True)
             return openai_api.completion_of(answer, self._type)
         except RecursionError as error:
@@ -57,11 +63,7 @@ class ReplyReader:
             safe = self._redactor.tree(said)
             if safe != said:
                 return json.dumps(safe, ensure_ascii=False)
-        return self._redactor.text(reply.text())
-
-    def changes_wanted(self, reply: Reply, sent: Mapping[str, Any]) -> dict[str, str | None]:
-        """The change of the request `sent` that an error asks for, if any."""
-        return changes_asked_for(self.shown(reply)[:ERROR_TEXT_LIMIT], sent)
+        return self._redactor.text(reply.data.decode("utf-8", "replace"))
 
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
@@ -71,13 +73,8 @@ class ReplyReader:
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))
         if said is None:
-            said = foreign_text.plain(self._redactor.text(reply.text()))
+            said = foreign_text.plain(self._redactor.text(reply.data.decode("utf-8", "replace")))
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
-
-
-def _is_plain(data: bytes) -> bool:
-    """Whether each text in a JSON document stands there letter for letter, and none has an escape of any kind."""
-    return data.isascii() and not any(mark in data for mark in _OF_ESCAPES)
 
 
 def largest_answer(body: Mapping[str, Any]) -> int:
@@ -102,16 +99,6 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | No
         return {}
     quoted = [name for name in OPTIONAL_PARAMS if f"'{name}'" in error or f'"{name}"' in error]
     return dict.fromkeys([name for name in quoted if name in sent][:1])
-
-
-def described_changes(changes: Changes) -> tuple[str, ...]:
-    """The changes in words."""
-    return tuple(
-        f"the endpoint refuses {name}: it was left out, the model's own default was used"
-        if new is None
-        else f"the endpoint takes {new} in place of {name}"
-        for name, new in changes.items()
-    )
 
 
 class RequestFailed(Exception):
@@ -150,3 +137,114 @@ class TransientFailure(TransportError):
     def __init__(self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "") -> None:
         super().__init__(message)
         self.status, self.headers, self.said = status, headers, said
+
+
+SHOWN_CAUSES = 3
+
+
+@dataclass(frozen=True)
+class StopMessages:
+    """Of one endpoint in one role."""
+
+    settings: EndpointSettings
+    url: str
+    """The address that is asked, redacted."""
+    key_name: str | None
+    """The variable whose key is sent."""
+
+    @classmethod
+    def of(cls, settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:
+        return cls(settings, url, next((name for name in settings.key_names if secret_in(env, name)), None))
+
+    def of_all(self, urls: Sequence[str]) -> StopMessages:
+        """About all servers of the endpoint."""
+        return replace(self, url=_listed(urls))
+
+    def refused(self, status: int, said: str) -> str:
+        """Of the key (401, 403), or of the address or the model (404)."""
+        if status == 404:
+            model = repr(self.settings.model_id)
+            return self.of_role(
+                f"{self.url} answers 404: there is no such address, or no model {model}{_it_says(said)}\n"
+                f"  check {self._settings('url', 'model_id')}{self._with_v1()}"
+            )
+        asked = f"Authentication error detected: {self.url} answers {status}{_it_says(said)}"
+        return self.of_role(f"{asked}\n  {self._key_advice()}")
+
+    def refused_probe(self, status: int, said: str) -> str:
+        return self.of_role(
+            f"{self.url} refuses a first short request: HTTP {status}{_it_says(said)}\n"
+            f"  check {self._settings('model_id', 'url', 'api_key')}; --no_preflight starts without asking this"
+        )
+
+    def none_answered(self, number: int, errors: Iterable[str]) -> str:
+        causes = Causes()
+        for error in errors:
+            causes.add(self.settings.role, error)
+        known = causes.listed()
+        rest = sum(cause.count for cause in known[SHOWN_CAUSES:])
+        lines = [
+            f"the first {number} requests to {self.url} all failed:",
+            *map(line_of, known[:SHOWN_CAUSES]),
+            *([f"{rest} x something else"] if rest else []),
+            f"check {self._settings('url', 'model_id')}, and the server; then run the same command again",
+            "to ask on regardless: --overrides config.params.extra.stop_after_failures=0",
+        ]
+        return self.of_role("\n  ".join(lines))
+
+    def moved(self, status: int) -> str:
+        return self.of_role(f"{self.url} answers {status}, it has moved\n  check {self._settings('url')}")
+
+    def proxy_login(self, status: int, url: str) -> str:
+        return self.of_role(
+            f"the proxy on the way to {self.url} answers {status}: it wants a user name and password\n"
+            f"  check the variable {proxy_variable(url)}"
+        )
+
+    def unreachable(self, error: str) -> str:
+        return self.of_role(f"cannot reach {self.url}: {error}\n  check {self._settings('url')} and the network")
+
+    def outage(self, error: str) -> str:
+        answers = "answer" if len(self.settings.urls) > 1 else "answers"
+        said = f"{self.url} no longer {answers}: {error}"
+        return self.of_role(f"{said}\n  what was answered is kept: the same command goes on")
+
+    def of_role(self, message: str) -> str:
+        return message if self.settings.role == MODEL_ROLE else f"judge {self.settings.role}: {message}"
+
+    def _settings(self, *names: str) -> str:
+        """Where the configuration says this."""
+        if self.settings.role == MODEL_ROLE:
+            return f"target.api_endpoint: {_listed(names)}"
+        own = f"the entry {self.settings.role} of config.params.extra.judges"
+        return f"{_listed(names)} of this judge ({own}; without one, it is asked at the target's url)"
+
+    def _key_advice(self) -> str:
+        if self.settings.oauth is not None:
+            return f"check that the client whose {self.settings.oauth.service} OAuth token was sent may use this model"
+        if self.key_name is not None:
+            sent = f"check the variable {self.key_name}: its key was sent, and has to be allowed to use this model"
+        else:
+            names = " or ".join(self.settings.key_names)
+            sent = f"no key was sent: set {names}" if names else "no key was sent"
+        if self.settings.role == MODEL_ROLE:
+            return f"{sent} (target.api_endpoint.api_key names the variable)"
+        own, role = next(iter(self.settings.key_names), None), self.settings.role
+        set_own = f"set this judge's own, {own}, or " if own not in (None, self.key_name) and self.key_name else ""
+        return f"{sent}; {set_own}name a variable as api_key in the entry {role} of config.params.extra.judges"
+
+    def _with_v1(self) -> str:
+        """Most servers answer under /v1, and print their address without it."""
+        parts = urlsplit(self.url)
+        if urlsplit(base_of(self.url)).path.strip("/"):
+            return ""
+        return f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _it_says(said: str) -> str:
+    return f"\n  it says: {said}" if said else ""

@@ -9,35 +9,34 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from eval_factory.endpoint import bridge, openai_api
-from eval_factory.endpoint.openai_api import JsonBody
+from eval_factory.core import bridge
+from eval_factory.endpoint import openai_api
 
 Statement = tuple[str, tuple[Any, ...]]
 """SQL, and what its placeholders stand for."""
+Changed = tuple[str, Mapping[str, str | None]]
+"""URL of an endpoint, and how a request to it was changed before it was answered."""
 
 
-@dataclass
 class _Job:
-    statements: Sequence[Statement]
-    written: bool = False
-    error: Exception | None = None
+    def __init__(self, statements: Sequence[Statement]) -> None:
+        self.statements, self.is_done = statements, False
+        self.error: Exception | None = sqlite3.OperationalError("whoever was to write it was interrupted")
 
 
 class GroupCommit:
     """Writes over one connection; safe among threads."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._waiting: deque[_Job] = deque()
-        self._writing = threading.Lock()
+        self._connection, self._waiting, self._writing = connection, deque[_Job](), threading.Lock()
 
     def commit(self, statements: Sequence[Statement]) -> None:
         """Returns when they are committed, together with others'.
@@ -49,12 +48,10 @@ class GroupCommit:
         self._waiting.append(job)
         bridge.give_way()
         with self._writing:
-            if not job.written and job.error is None:
+            if not job.is_done:
                 self._write_all_that_waits()
         if job.error is not None:
             raise job.error
-        if not job.written:
-            raise sqlite3.OperationalError("whoever was to write it was interrupted")
 
     def close(self) -> None:
         with self._writing:
@@ -69,15 +66,12 @@ class GroupCommit:
             # Where another program locks the file each try waits for long.
             is_locked = isinstance(together, sqlite3.OperationalError) and "locked" in str(together)
             for job in jobs:
-                job.error = together if is_locked else self._write_alone(job)
-
-    def _write_alone(self, job: _Job) -> Exception | None:
-        """Why it could not be written."""
-        try:
-            self._write([job])
-        except Exception as error:
-            return error
-        return None
+                job.is_done, job.error = True, together
+                if not is_locked:
+                    try:
+                        self._write([job])
+                    except Exception as alone:
+                        job.error = alone
 
     def _write(self, jobs: list[_Job]) -> None:
         try:
@@ -88,7 +82,7 @@ class GroupCommit:
             self._connection.rollback()  # where the commit failed, Python 3.10 leaves the transaction open
             raise
         for job in jobs:
-            job.written = True
+            job.is_done, job.error = True, None
 
 
 APPLICATION_ID = 0x45464143
@@ -130,14 +124,13 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused a
 """
 
 _SECONDS_BEFORE = """
-SELECT COALESCE(SUM(seconds), 0) FROM (
-    SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) AS seconds
-    FROM attempts WHERE run_id != ? GROUP BY run_id
-)
+SELECT COALESCE(SUM(seconds), 0) FROM (SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) AS seconds
+FROM attempts WHERE run_id != ? GROUP BY run_id)
 """
 _SERVERS = "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 """Only in the file of a run that asked several servers of one model."""
 
+_MARKS = ("application_id", "user_version")
 _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
 
@@ -168,22 +161,12 @@ class Answer:
     response: Any
     """JSON bodies; as text where Python cannot take them apart: they are too deep, or hold numbers too long."""
     created: float
-    """Seconds since the epoch."""
     latency_s: float
 
     @property
     def tokens(self) -> tuple[int | None, int | None]:
         """(prompt tokens, completion tokens) as the endpoint counted them."""
         return openai_api.tokens_of(self.response)
-
-
-@dataclass(frozen=True)
-class RequestChanges:
-    """How requests to one endpoint and model were changed before they were answered."""
-
-    url: str
-    model_id: str
-    changes: Mapping[str, str | None]
 
 
 class DamagedCacheError(Exception):
@@ -194,10 +177,8 @@ class ResponseCache:
     """Any thread may read and write; the folder's lock keeps other processes out."""
 
     def __init__(self, path: Path, run_id: str) -> None:
-        self.path = path
-        self._run_id = run_id
+        self.path, self._run_id, self._readers = path, run_id, threading.local()
         create_or_check(path)
-        self._readers = threading.local()
         writer = _connect(path, check_same_thread=False)
         self._keys = {row[0] for row in writer.execute("SELECT key FROM responses")}
         self._writer = GroupCommit(writer)
@@ -206,11 +187,7 @@ class ResponseCache:
         return key in self._keys
 
     def get(self, key: str) -> tuple[dict[str, Any], float, float] | None:
-        """(response, latency in seconds, time of creation) of an answered request.
-
-        Raises:
-            openai_api.UnusableAnswer: an older version stored what is no JSON.
-        """
+        """(response, latency in seconds, time of creation). Raises UnusableAnswer: an older version stored no JSON."""
         if key not in self._keys:
             return None
         query = "SELECT response, latency_s, created FROM responses WHERE key = ?"
@@ -226,18 +203,17 @@ class ResponseCache:
         """How long the earlier runs asked, each from its first request to its last answer."""
         return float(self._reader().execute(_SECONDS_BEFORE, (self._run_id,)).fetchone()[0])
 
-    def save(
-        self, answer: Answer, attempt: Attempt, changed: RequestChanges | None = None, server: str | None = None
-    ) -> None:
-        """Store an answer, and with which changes its request was answered; returns when it is committed.
+    def save(self, answer: Answer, attempt: Attempt, changed: Changed | None = None, server: str | None = None) -> None:
+        """Store an answer, and how its request was changed; returns when it is committed.
 
         `server`: the URL of the one that answered, where there are several.
         """
-        columns = {**vars(answer), "request": _as_json(answer.request), "response": _as_json(answer.response)}
+        request = _as_json(answer.request, openai_api.json_text)
+        columns = {**vars(answer), "request": request, "response": _as_json(answer.response, _spaced_json)}
         insert = "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)"
         statements = [(insert, tuple(columns.values())), self._attempt(attempt)]
         if changed is not None:
-            row = (changed.url, changed.model_id, json.dumps(dict(changed.changes), sort_keys=True))
+            row = (changed[0], answer.model_id, json.dumps(dict(changed[1]), sort_keys=True))
             statements.append(("INSERT OR IGNORE INTO request_changes VALUES (?, ?, ?)", row))
         if server is not None:
             statements += [(_SERVERS, ()), ("INSERT OR REPLACE INTO answered_at VALUES (?, ?)", (answer.key, server))]
@@ -262,17 +238,18 @@ class ResponseCache:
         return "INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
 
     def _reader(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._readers, "connection", None)
-        if connection is None:
-            connection = self._readers.connection = _connect(self.path)
+        """One for each thread."""
+        if not hasattr(self._readers, "connection"):
+            self._readers.connection = _connect(self.path)
+        connection: sqlite3.Connection = self._readers.connection
         return connection
 
 
 _spaced_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it takes time
 
 
-def _as_json(value: dict[str, Any]) -> str:
-    text = value.text() if isinstance(value, JsonBody) else _spaced_json(value)
+def _as_json(value: Any, encode: Callable[[Any], str]) -> str:
+    text = encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair in a prompt: only its escape can be kept
@@ -288,15 +265,10 @@ def _connect(path: Path, *, check_same_thread: bool = True) -> sqlite3.Connectio
 
 
 def create_or_check(path: Path) -> None:
-    """Make the file, or make sure that it is ours.
-
-    Raises DamagedCacheError: it is another program's database, another version's, or no database.
-    """
+    """Raises DamagedCacheError: it is another program's database, another version's, or no database."""
     try:
-        connection = sqlite3.connect(path, timeout=30)
-        try:
-            owner = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+        with closing(sqlite3.connect(path, timeout=30)) as connection:
+            owner, version = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if tables and (owner, version) != (APPLICATION_ID, _SCHEMA_VERSION):
                 raise DamagedCacheError("the file was not written by this version of eval-factory")
@@ -305,119 +277,27 @@ def create_or_check(path: Path) -> None:
             if not tables >= _TABLES:  # a file that is whole keeps every byte: its checksum is part of a result
                 connection.executescript(_SCHEMA)
             connection.execute("PRAGMA journal_mode = WAL")
-        finally:
-            connection.close()
+    except sqlite3.OperationalError:
+        raise
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise
         raise DamagedCacheError("the file is not a database") from error
     path.chmod(0o600)
 
 
-def is_our_cache(path: Path) -> bool:
-    """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
-    at = 68  # the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
-    try:
-        with path.open("rb") as file:
-            return file.read(at + 4)[at:] == APPLICATION_ID.to_bytes(4, "big")
-    except OSError:
-        return False
-
-
-def archive(path: Path) -> Path:
-    """Rename a file that is not our cache, so that it is neither used nor lost. Returns its new path."""
-    target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
-    path.rename(target)
-    for suffix in ("-wal", "-shm"):
-        side = path.with_name(path.name + suffix)
-        if side.exists():
-            side.rename(target.with_name(target.name + suffix))
-    return target
-
-
-def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
-    """Every attempt in the order of the journal: column -> value."""
-    return _rows(path, "SELECT * FROM attempts ORDER BY id")
-
-
-def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]]:
-    """Every answer (of one role), oldest first; `request` and `response` are JSON text.
-
-    Their row ids are sorted, and each is read in its turn: SQLite would sort them with their texts, on disk if need be.
-    """
-    ids = "SELECT rowid FROM responses WHERE :role IS NULL OR role = :role ORDER BY created, key"
-    return _rows(path, ids, "SELECT * FROM responses WHERE rowid = ?", role=role)
-
-
-def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
-    """Every answer (of one role), oldest first; each is read once, whatever is then taken from it."""
-    return map(_typed, read_answers(path, role))
-
-
-def read_cached_answer(path: Path, key: str) -> Answer | None:
-    rows = _rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
-    return next(map(_typed, rows), None)
-
-
-def used_keys(path: Path, run_id: str) -> frozenset[str]:
-    """Of the answers that one run got or took from the cache; others in the file may be of another endpoint's.
-
-    The key of one that was archived since still stands here.
-    """
-    query = "SELECT DISTINCT key FROM attempts WHERE run_id = :run_id AND outcome IN ('answered', 'cached')"
-    return frozenset(row["key"] for row in _rows(path, query, run_id=run_id))
-
-
-def _typed(row: Mapping[str, Any]) -> Answer:
-    try:
-        bodies = {name: json.loads(row[name]) for name in ("request", "response")}
-    except (RecursionError, ValueError):
-        bodies = {}
-    return Answer(**{**row, **bodies})
-
-
 def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | None]]:
-    """Each way in which requests to this endpoint and model were changed, as `openai_api.request_keys` takes them."""
+    """Each way in which requests to this endpoint and model were changed."""
     query = "SELECT changes FROM request_changes WHERE url = :url AND model_id = :model_id ORDER BY rowid"
-    return [json.loads(row["changes"]) for row in _rows(path, query, url=url, model_id=model_id)]
+    return [json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)]
 
 
-def read_servers(path: Path) -> dict[str, str]:
-    """Key of an answer -> URL of the server that gave it, where there were several."""
-    if next(_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answered_at'"), None) is None:
-        return {}
-    return {row["key"]: row["server"] for row in _rows(path, "SELECT key, server FROM answered_at")}
+def read_rows(path: Path, query: str, then: str | None = None, **values: str | None) -> Iterator[dict[str, Any]]:
+    """None where there is no file.
 
-
-def read_answers_by_role(path: Path) -> dict[str, Iterator[dict[str, Any]]]:
-    """Role -> its answers, read as they are gone through, once."""
-    return {role: read_answers(path, role) for role in read_roles(path)}
-
-
-def finish_reasons(path: Path, role: str) -> dict[str, int]:
-    """Why the answers of a role ended -> how many, the most frequent first. Some answers do not say it."""
-    query = """
-        SELECT reason, count(*) AS answers FROM (
-            SELECT json_extract(response, '$.choices[0].finish_reason') AS reason
-            FROM (SELECT CASE WHEN json_valid(response) THEN response END AS response FROM responses WHERE role = :role)
-        ) WHERE typeof(reason) = 'text' GROUP BY reason ORDER BY answers DESC, reason
+    `then`: a query for the row that is meant by a row of the first; while that is gone through, nothing changes.
     """
-    return {row["reason"]: row["answers"] for row in _rows(path, query, role=role)}
-
-
-def read_roles(path: Path) -> list[str]:
-    """The roles that have answers."""
-    return [row["role"] for row in _rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
-
-
-def _rows(path: Path, query: str, then: str | None = None, **values: str | None) -> Iterator[dict[str, Any]]:
-    """`then`: a query for the row that is meant by a row of the first; while that is gone through, nothing changes."""
     if not path.is_file():
         return
-    connection = _connect(path)
-    connection.row_factory = sqlite3.Row
-    try:
+    with closing(_connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
         for row in connection.execute(query, values):
             yield dict(row if then is None else connection.execute(then, row).fetchone())
-    finally:
-        connection.close()

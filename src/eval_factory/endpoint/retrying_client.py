@@ -18,27 +18,17 @@ from typing import Any
 from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
-from eval_factory.core import foreign_text
+from eval_factory.core import bridge, foreign_text
 from eval_factory.core.budget import AnyPurse
 from eval_factory.core.nouns import AttemptState
-from eval_factory.endpoint import bridge, openai_api
+from eval_factory.endpoint import openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
-from eval_factory.endpoint.replies import (
-    Changes,
-    EndpointGone,
-    EndpointUnusable,
-    LimitReached,
-    NoneAnswered,
-    ReplyReader,
-    RequestFailed,
-    TransientFailure,
-)
+from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
-from eval_factory.endpoint.stop_messages import messages_together
 
 
 class FirstRequests:
@@ -47,9 +37,7 @@ class FirstRequests:
     def __init__(self, most: int) -> None:
         """`most`: so many may fail; 0: any number."""
         self.most, self._is_over = most, most == 0
-        self._started = itertools.count()
-        self._causes: list[str] = []
-        self._lock = threading.Lock()
+        self._started, self._causes, self._lock = itertools.count(), list[str](), threading.Lock()
 
     def start(self) -> int:
         """The number of one more request: only the first count, for of many at once those that fail end sooner."""
@@ -81,8 +69,7 @@ class OutageDetector:
         self._max_unreachable = _LEAST * threads
         self._max_without_answer = max(max_retries + 1, _LEAST) * threads
         """More than prompts that take too long use up while they are asked at the same time."""
-        self._in_a_row, self._since = 0, 0.0
-        self._lock = threading.Lock()
+        self._in_a_row, self._since, self._lock = 0, 0.0, threading.Lock()
 
     def received(self) -> None:
         """Something came, whatever it says."""
@@ -92,8 +79,7 @@ class OutageDetector:
         """One more attempt was in vain. Whether the endpoint is gone: often enough in a row, and for long enough."""
         with self._lock:
             now = time.monotonic()
-            if self._in_a_row == 0:
-                self._since = now
+            self._since = self._since if self._in_a_row else now
             self._in_a_row += 1
             most = self._max_unreachable if unreachable else self._max_without_answer
             return self._in_a_row >= most and now - self._since >= OUTAGE_S
@@ -107,22 +93,17 @@ OF_A_PROMPT = frozenset({403, 404})
 REFUSALS_IN_A_ROW = 20
 """So many without an answer between speak of the key or the model again. A refusal costs nothing but its instance,
 and one prompt in two may be moderated: that is twenty in a row once in a million."""
-_TOO_MANY_REQUESTS = 429
-TOO_MANY = frozenset({_TOO_MANY_REQUESTS, 503, 529})
-BACKOFF_FACTOR_S = 0.5
-BACKOFF_MAX_S = 60.0
+TOO_MANY = frozenset({429, 503, 529})
+BACKOFF_FACTOR_S, BACKOFF_MAX_S = 0.5, 60.0
 SILENCE_FACTOR = 4
 """Where not a byte came: with five retries, the pauses are a minute together, and a server may restart in it."""
 OUTAGE_PAUSE_MAX_S = 10.0
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
-NVCF_MAX_HOLD_S = 300
-NVCF_FIRST_PAUSE_S = 0.25
-NVCF_MAX_PAUSE_S = 5.0
+NVCF_MAX_HOLD_S, NVCF_FIRST_PAUSE_S, NVCF_MAX_PAUSE_S = 300, 0.25, 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
-
 HELD_BACK = "HTTP 202: the answer is to come later; only that of a cloud function is fetched (use_nvcf)"
 
 
@@ -135,7 +116,6 @@ class Answered:
     started: float
     latency_s: float
     changes: Changes
-    """How the body was changed, for the endpoint to take it."""
     server: str
     """The URL of the server that answered, as the configuration has it."""
 
@@ -144,12 +124,10 @@ class _Tries:
     """What one request may still try. No error is held, which would hold the answer that it is of."""
 
     def __init__(self, retries: Retry) -> None:
-        self._retries = retries
-        self._waits = retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
+        self._retries, self._waits = retries, retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self._malformed = 0
-        self._moves = 0
+        self._malformed = self._moves = 0
 
     def may_move(self, most: int) -> bool:
         """Whether a server that is lost costs no retry: once for each of the others."""
@@ -169,7 +147,7 @@ class _Tries:
         self._malformed += error.malformed
         if self._malformed >= MAX_MALFORMED:
             return None
-        self._limited_since = (self._limited_since or now) if error.status == _TOO_MANY_REQUESTS else None
+        self._limited_since = (self._limited_since or now) if error.status == 429 else None
         if self._limited_since is not None and server.tolerates_limit(self._limited_since):
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
@@ -200,15 +178,12 @@ class RetryingClient:
     def __init__(
         self, settings: EndpointSettings, servers: Servers, *, first: int = 0, budget: AnyPurse | None = None
     ) -> None:
-        """
-        Args:
-            first: so many first requests that all fail stop the run; 0: nothing does.
-            budget: is asked before each request that is sent; None: there is no limit.
-        """
-        self._servers, self._messages = servers, messages_together([server.messages for server in servers.all])
+        """`first`: so many first requests that all fail stop the run; `budget`: is asked before each that is sent."""
+        self._servers = servers
+        self._messages = servers.all[0].messages.of_all([server.messages.url for server in servers.all])
         self._redactor, self._use_nvcf = servers.redactor, settings.use_nvcf
         self._timeout_s = servers.all[0].transport.timeout_s
-        self._reader = ReplyReader(self._redactor, settings.endpoint_type)
+        self._reader = replies.ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
             total=settings.max_retries, backoff_factor=BACKOFF_FACTOR_S, backoff_jitter=BACKOFF_FACTOR_S,
             backoff_max=BACKOFF_MAX_S, allowed_methods=None,
@@ -222,12 +197,7 @@ class RetryingClient:
         """Without which the endpoint is known to refuse a body that has these parameters."""
 
     def ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
-        """Ask until there is an answer.
-
-        Raises:
-            RequestFailed: this request cannot be answered.
-            EndpointUnusable: none can.
-        """
+        """Ask until there is an answer. Raises RequestFailed: there is none; EndpointUnusable: to no request."""
         number = self._first.start()
         try:
             return self._ask(body, note)
@@ -235,7 +205,7 @@ class RetryingClient:
             causes = self._first.failed(number, failed.cause)
             if causes is None:
                 raise
-            kind = EndpointGone if failed.status is None or failed.status >= 500 else NoneAnswered
+            kind = replies.EndpointGone if failed.status is None or failed.status >= 500 else replies.NoneAnswered
             unusable = kind(self._messages.none_answered(self._first.most, causes))
             self.stop(unusable)
             raise unusable from failed
@@ -252,9 +222,9 @@ class RetryingClient:
 
     def _ask(self, body: Mapping[str, Any], note: _Note) -> Answered:
         tries: _Tries | None = None
-        attempt = 1
         own_changes: dict[str, str | None] = {}
         avoid: Server | None = None
+        attempt = 1
         while True:
             started, clock = time.time(), time.perf_counter()
             try:
@@ -282,7 +252,7 @@ class RetryingClient:
             # Past `except`: an error, and what is raised or waits while it is handled, holds the answer that it is of.
             if outage:
                 message = self._messages.outage if self._servers.has_answered else self._messages.unreachable
-                raise EndpointGone(message(str(failed)))
+                raise replies.EndpointGone(message(str(failed)))
             if pause is None:
                 raise failed
             attempt += 1
@@ -316,12 +286,12 @@ class RetryingClient:
         request goes without it before: an error may speak of a parameter because its prompt does.
         """
         while True:
-            known = {name: new for name, new in list(self._changes.items()) if name in body} if self._changes else {}
-            changes = {**known, **own_changes}
+            changes = {**{name: new for name, new in list(self._changes.items()) if name in body}, **own_changes}
             sent = openai_api.changed(body, changes) if changes else body
             reply = self._send(sent, turn.server, refused)
             try:
-                wanted = self._reader.changes_wanted(reply, sent) if reply.status == 400 else {}
+                error = self._reader.shown(reply)[: replies.ERROR_TEXT_LIMIT] if reply.status == 400 else ""
+                wanted = replies.changes_asked_for(error, sent)
                 if not wanted:
                     answer = self._usable(reply, sent, turn)
                     self._changes.update(own_changes)
@@ -353,13 +323,12 @@ class RetryingClient:
 
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}
-        if self._use_nvcf:
-            hold = min(NVCF_MAX_HOLD_S, self._timeout_s / 2)  # it answers 202 before we hang up
-            headers["NVCF-POLL-SECONDS"] = str(max(1, int(hold)))
+        if self._use_nvcf:  # it answers 202 before we hang up
+            headers["NVCF-POLL-SECONDS"] = str(max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))))
         server.admission.wait_for_rate(body)
         self._raise_if_stopped()
         if self._budget is not None and (limit := self._budget.begin()) is not None:
-            raise LimitReached(limit)
+            raise replies.LimitReached(limit)
         reply = server.transport.post(server.url, body, headers)
         return self._polled(reply, headers, server.transport) if self._use_nvcf else reply
 
@@ -370,10 +339,9 @@ class RetryingClient:
         works on, and a new one would be paid for again.
         """
         status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
-        deadline, pause = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S
+        deadline, pause, held = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S, reply.headers.get("nvcf-reqid")
         if reply.status != 202:
             return reply
-        held = reply.headers.get("nvcf-reqid")
         if not held:
             raise TransientFailure("the cloud function answered 202 without NVCF-REQID", 202, {})
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
@@ -400,8 +368,7 @@ class RetryingClient:
             if reply.status in TOO_MANY:
                 self._servers.too_many(turn, _asked(reply.headers))
             named = " (rate limit)" if reply.status == 429 else ""
-            message = f"HTTP {reply.status}{named}: {text}"
-            raise TransientFailure(message, reply.status, reply.headers, said=text)
+            raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, reply.headers, said=text)
         if reply.status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):
@@ -412,17 +379,14 @@ class RetryingClient:
 
     def _is_of_a_prompt(self, status: int, server: Server) -> bool:
         """Whether a refusal costs its instance only."""
-        if status not in OF_A_PROMPT or not server.has_answered:
-            return False
         with self._lock:
             server.refusals += 1
-            return server.refusals < self._max_refusals
+            return status in OF_A_PROMPT and server.has_answered and server.refusals < self._max_refusals
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:
     """Seconds: as many as the endpoint asks for, up to a limit, or the backoff says."""
-    asked = _asked(headers)
-    return retries.get_backoff_time() if asked is None else asked
+    return _asked(headers) or retries.get_backoff_time()
 
 
 def _asked(headers: Mapping[str, str]) -> float | None:

@@ -14,13 +14,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from eval_factory.core.secrets import Redactor, filled
-from eval_factory.core.urls import reached
-from eval_factory.endpoint import openai_api
+from eval_factory.core.urls import reached, request_url
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
-from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission
+from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Ticket
+from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
-from eval_factory.endpoint.stop_messages import StopMessages, messages_of
 
 FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0
 """For how long a server that failed is asked nothing."""
@@ -34,25 +33,21 @@ class Server:
     """One of them; `Servers` changes it."""
 
     def __init__(
-        self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, *, name: str = "",
-        admission: Admission | None = None, has_answered: bool = False,
+        self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, name: str = "",
+        admission: Admission | None = None, *, has_answered: bool = False,
     ) -> None:  # fmt: skip
         """
         Args:
-            url: where requests are sent.
-            name: its URL as the configuration has it.
-            admission: lets its requests through; None: within the settings' limits, for this client alone.
+            url: where requests are sent; `name`: as the configuration has it.
+            admission: None: within the settings' limits, for this client alone.
             has_answered: it is known to be there, and to take the key and the model.
         """
         self.url, self.transport, self.messages, self.name = url, transport, messages, name
         self.admission = admission or LocalAdmission(settings.limit)
         self.has_answered, self.is_patient = has_answered, True
         """Patient: a 429 costs no retry for a while."""
-        self.refusals = 0
-        """Without an answer between."""
-        self.under_way = 0
-        self.failures = 0
-        """Without an answer between; those of requests that were under way together are one."""
+        self.under_way = self.refusals = self.failures = 0
+        """Refusals and failures: without an answer between; failures of requests under way together are one."""
         self.limit = AdaptiveLimit(settings.parallelism)
         self.failed_at = self.absent_until = self.paused_until = 0.0
         """By the monotonic clock. The pause is one that it asked for: an answer does not end it."""
@@ -70,9 +65,7 @@ class Server:
     def tolerates_limit(self, first: float) -> bool:
         """Whether one more 429 costs no retry. `first`: when this request met its first one (monotonic)."""
         now = time.monotonic()
-        since = self._limited_since
-        if since is None:
-            since = self._limited_since = now
+        since = self._limited_since = now if self._limited_since is None else self._limited_since
         return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
 
     def answered(self) -> None:
@@ -85,7 +78,7 @@ class Turn:
     """The slot of one attempt at one server."""
 
     server: Server
-    slot: int
+    slot: Ticket
     since: float
 
 
@@ -95,11 +88,7 @@ class Servers:
     def __init__(
         self, servers: Sequence[Server], sign_in: SignIn, redactor: Redactor, together: Admission | None = None
     ) -> None:
-        """
-        Args:
-            redactor: knows the endpoint's key or tokens.
-            together: how many requests go on at once, at all of them; None: there is one, whose own limit that is.
-        """
+        """`together`: how many requests go on at once, at all of them; None: there is one, whose own limit that is."""
         self.all, self.sign_in, self.redactor, self._together = tuple(servers), sign_in, redactor, together
         self._turns, self._lock = itertools.count(), threading.Lock()
 
@@ -125,9 +114,6 @@ class Servers:
     def _next(self, avoid: Server | None) -> Server:
         """The server with the fewest requests under way; in turn where several have as few."""
         with self._lock:
-            if len(self.all) == 1:
-                self.all[0].under_way += 1
-                return self.all[0]
             now, turn, number = time.monotonic(), next(self._turns), len(self.all)
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)
@@ -151,8 +137,7 @@ class Servers:
                 server.failures, server.failed_at = server.failures + 1, now
                 absence = min(FIRST_ABSENCE_S * 2 ** (server.failures - 1), MAX_ABSENCE_S)
                 server.absent_until = now + absence
-            if pause is not None:
-                server.paused_until = max(server.paused_until, now + pause)
+            server.paused_until = max(server.paused_until, now + (pause or 0.0))
             return any(other.is_well(now) for other in self.all if other is not server)
 
     def too_many(self, turn: Turn, pause: float | None) -> None:
@@ -163,9 +148,8 @@ class Servers:
 
     def stop(self) -> None:
         """No request will be sent any more."""
-        for admission in (self._together, *(server.admission for server in self.all)):
-            if admission is not None:
-                admission.stop()
+        for one in filter(None, (self._together, *(server.admission for server in self.all))):
+            one.stop()
 
 
 def servers_of(
@@ -175,15 +159,12 @@ def servers_of(
 ) -> Servers:  # fmt: skip
     """The servers that the settings name, each with limits of its own. `has_answered` is that of `Server`.
 
-    Nothing is sent before the first request.
-
     Args:
         say: gets messages of how a sign-in goes, and of what is odd about answers.
         served_url: the base URL where it is another one than the settings'.
         shared: the name of limits (`limit_names`) -> these limits, as several runs have them together.
 
-    Raises:
-        PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
+    Raises PrerequisiteError: a variable that the settings name is not there, or holds what cannot be sent.
     """
     signed = sign_in(settings, env=env, redactor=redactor, say=say)
     bases = []
@@ -193,12 +174,8 @@ def servers_of(
     together, *names = limit_names(settings.role, len(bases))
     made = []
     for (base, name), limit in zip(bases, names or [together], strict=True):
-        url = openai_api.request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
+        url = request_url(base, settings.endpoint_type, use_nvcf=settings.use_nvcf)
         transport = Transport(base, timeout_s=settings.request_timeout, say=say)
-        made.append(
-            Server(
-                settings, url, transport, messages_of(settings, redactor.text(url), env), name=name,
-                admission=shared(limit), has_answered=has_answered,
-            )
-        )  # fmt: skip
+        messages = StopMessages.of(settings, redactor.text(url), env)
+        made.append(Server(settings, url, transport, messages, name, shared(limit), has_answered=has_answered))
     return Servers(made, signed, redactor, shared(together) or LocalAdmission(settings.limit) if names else None)

@@ -1,8 +1,8 @@
-"""Limits that several helm-run processes share: a server in the process that runs them, and each process's side.
+"""Limits that several helm-run processes share, as one of them asks for its part.
 
-The server listens at a Unix socket in a folder that only this user can enter. A process has one connection for all its
-threads; when it closes, whatever the reason, its slots are free again. Where the server is gone nothing is sent any
-more: to go on without limits would break them. Messages are JSON, one a line:
+A server in the process that runs them (`eval_factory.workflows.suite.limit_server`) listens at a Unix socket. A process
+has one connection for all its threads; when it closes, whatever the reason, its slots are free again. Where the server
+is gone nothing is sent any more: to go on without limits would break them. Messages are JSON, one a line:
 
     {"do": "slot", "id": 1, "group": G}                   answered {"id": 1} when it is this request's turn
     {"do": "too_many", "id": 1, "pause": seconds or null}
@@ -17,154 +17,39 @@ The first message to a process lists the limits, and says whether there is a bud
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import json
-import os
-import shutil
 import socket
-import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import Any, cast
 
-from typing_extensions import Self
-
-from eval_factory.core.budget import MAX_WALL, Purse
+from eval_factory.core import bridge
+from eval_factory.core.budget import AnyPurse
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limits import Admission, Hub, Limit, LimitClient
+from eval_factory.endpoint.limits import Admission, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable
 
-MAX_PATH = 100
-"""Bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)."""
-MAX_LINE = 65536
-BACKLOG = 128
-"""Processes that connect at the same moment."""
 GREETING_WITHIN_S = 60.0
 """The server may be a busy process; that it is none at all shows at once."""
-PREFIX, SOCKET = "eval-factory-", "s"
-OVER = {"over": MAX_WALL}
-SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
 _LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
-
-
-class LimitServer:
-    """Serves from `with` on to its end, in the loop's thread."""
-
-    def __init__(self, limits: Mapping[str, LimitOf], budget: Purse | None = None) -> None:
-        """`limits`: by the name of the group that shares them; `budget`: of all together."""
-        self.hub, self._budget = Hub(limits, budget), budget
-        self.greeting = {
-            "groups": {name: vars(most) for name, most in limits.items()}, "budget": budget is not None,
-        }  # fmt: skip
-        self.connections: set[_Connection] = set()
-        self.priorities = itertools.count()
-        self.is_over = False
-        self.address = ""
-        """The path of its socket, once it serves."""
-        self._end = ExitStack()
-
-    def __enter__(self) -> Self:
-        """Raises OSError: a socket cannot be made."""
-        with ExitStack() as end:
-            folder = _private_folder()
-            end.callback(shutil.rmtree, folder, ignore_errors=True)
-            self.address = str(folder / SOCKET)
-            bridge.wait_for(self._start())
-            end.callback(lambda: bridge.wait_for(self._close()))
-            self._end = end.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.close()
-
-    async def _start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Connection(self), self.address, backlog=BACKLOG)
-        left = None if self._budget is None else self._budget.seconds_left
-        self._timer = None if left is None else loop.call_later(min(left, threading.TIMEOUT_MAX), self._end_time)
-
-    async def _close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._server.close()
-        for connection in list(self.connections):
-            connection.close()
-        await asyncio.sleep(0)  # connections are closed in the loop's next round
-
-    def _end_time(self) -> None:
-        """The time of the budget is over: nobody is to wait for anything any more."""
-        self.is_over = True
-        for connection in self.connections:
-            connection.send(OVER)
-
-
-def _private_folder() -> Path:
-    """Only this user can enter it, and a socket's path in it is short enough.
-
-    What is killed leaves it behind, with nothing but the socket's name in it.
-    """
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
-    return folder
-
-
-class _Connection(asyncio.Protocol):
-    """The server's connection to one process."""
-
-    def __init__(self, server: LimitServer) -> None:
-        self._server, self._rest = server, b""
-        # A process that came earlier has its slots first: so it ends, and scores while the next ones ask.
-        self.priority = next(server.priorities)
-        self.limits: dict[int, Limit[Any]] = {}
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._server.connections.add(self)
-        self.send(self._server.greeting)
-        if self._server.is_over:
-            self.send(OVER)
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        try:
-            for line in lines:
-                self._server.hub.take(self, json.loads(line))
-        except (ValueError, TypeError, KeyError):  # none of our clients
-            self.close()
-        if len(self._rest) > MAX_LINE:
-            self.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever the reason
-        self._server.connections.discard(self)
-        self._server.hub.forget(self)
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        self._transport.write(json.dumps(message).encode() + b"\n")
-
-    def close(self) -> None:
-        self._transport.abort()
 
 
 class LimitsLost(EndpointUnusable):
     """Nobody says any more whether a request may be sent."""
 
 
-class SharedLimits(LimitClient):
+class SharedLimits(AbstractContextManager["SharedLimits"]):
     """The limits of all roles of one process. Where no server answers, whoever asks gets `LimitsLost`."""
 
     def __init__(self, settings: SharedLimitsSettings) -> None:
-        super().__init__()
         self._groups, self._limits, self._has_budget = settings.groups, dict[str, LimitOf](), True
         self._is_lost, self._over = False, ""
         self._watching: list[Callable[[str], None]] = []
-        self._sending = threading.Lock()
+        self.asked: dict[int, Ticket] = {}
+        """What is to be answered, or has a slot, by its number, which no other has meanwhile."""
+        self._lock, self._sending = threading.Lock(), threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
         self._lines = self._socket.makefile("rb")
         try:
@@ -183,12 +68,12 @@ class SharedLimits(LimitClient):
     def admission(self, role: str) -> Admission | None:
         """None: this role shares nothing."""
         name = self._groups.get(role)
-        return None if name is None else Admission(self, name, self._limits.get(name, LimitOf(1)))
+        return None if name is None else Admission(_DistantLimit(self, name), self._limits.get(name, LimitOf(1)))
 
     @property
-    def budget(self) -> SharedBudget | None:
+    def budget(self) -> AnyPurse | None:
         """The budget of all together; None where there is none."""
-        return SharedBudget(self) if self._has_budget else None
+        return self if self._has_budget else None
 
     def watch(self, stop: Callable[[str], None]) -> None:
         """Call `stop` with the name of the limit when the time of all is over, at once where it is already."""
@@ -197,14 +82,30 @@ class SharedLimits(LimitClient):
         if self._over:
             stop(self._over)
 
-    def ask(self, message: Mapping[str, Any], stop: threading.Event) -> Mapping[str, Any] | None:
-        """Raises LimitsLost: the server is gone."""
-        answer = super().ask(message, stop)
-        if answer is None and self._is_lost:
-            raise LimitsLost(_LOST)
-        return answer
+    def begin(self) -> str | None:
+        """Of the budget: one more request is counted. Else the name of the limit that is reached.
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+        Raises LimitsLost: the server is gone.
+        """
+        ticket = Ticket()
+        try:
+            self.ask(ticket, do="begin")
+            return cast("str | None", bridge.wait_for(ticket))
+        finally:
+            self.asked.pop(id(ticket))
+
+    def spend(self, *, tokens: int, cost: float) -> None:
+        """An answer came: what it took. Where nobody is there to count it, the answer is cached all the same."""
+        self.send(do="spend", tokens=tokens, cost=cost)
+
+    def ask(self, ticket: Ticket, **message: Any) -> None:
+        """Send what is answered by this ticket."""
+        self.asked[id(ticket)] = ticket
+        self.send(id=id(ticket), **message)
+        if self._is_lost:  # perhaps since others were told
+            ticket.fail(LimitsLost(_LOST))
+
+    def send(self, **message: Any) -> None:
         try:
             with self._sending:
                 self._socket.sendall(json.dumps(message).encode() + b"\n")
@@ -217,10 +118,8 @@ class SharedLimits(LimitClient):
         with suppress(OSError):  # it never was, or is no longer, connected
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self.let_go()
-
-    def __enter__(self) -> Self:
-        return self
+        for ticket in list(self.asked.values()):
+            ticket.fail(LimitsLost(_LOST))
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -230,7 +129,8 @@ class SharedLimits(LimitClient):
             for line in self._lines:
                 message = json.loads(line)
                 if "over" not in message:
-                    self.received(message)
+                    if (ticket := self.asked.get(message["id"])) is not None:  # else it was interrupted meanwhile
+                        ticket.give(message.get("reached"))
                     continue
                 with self._lock:
                     self._over, watching = str(message["over"]), list(self._watching)
@@ -239,21 +139,19 @@ class SharedLimits(LimitClient):
         self.close()
 
 
-class SharedBudget:
-    """The budget of several processes: `begin` and `spend` of `eval_factory.core.budget.Purse`."""
+class _DistantLimit:
+    """One of the server's limits: `eval_factory.endpoint.limits.AnyLimit`."""
 
-    def __init__(self, limits: SharedLimits) -> None:
-        self._limits, self._never = limits, threading.Event()
+    def __init__(self, limits: SharedLimits, group: str) -> None:
+        self._limits, self._group = limits, group
 
-    def begin(self) -> str | None:
-        """One more request is about to be sent: it is counted. Else the name of the limit that is reached.
+    def acquire(self, ticket: Ticket, tokens: int | None) -> None:
+        what = {"do": "slot"} if tokens is None else {"do": "rate", "tokens": tokens}
+        self._limits.ask(ticket, group=self._group, **what)
 
-        Raises LimitsLost: the server is gone.
-        """
-        answer = self._limits.ask({"do": "begin", "id": self._limits.number()}, self._never)
-        reached: str | None = (answer or {}).get("reached")
-        return reached
+    def too_many(self, ticket: Ticket, pause: float | None) -> None:
+        self._limits.send(do="too_many", id=id(ticket), pause=pause)
 
-    def spend(self, *, tokens: int, cost: float) -> None:
-        """An answer came: what it took. Where nobody is there to count it, the answer is cached all the same."""
-        self._limits.tell({"do": "spend", "tokens": tokens, "cost": cost})
+    def release(self, ticket: Ticket, *, answered: bool) -> None:
+        if self._limits.asked.pop(id(ticket), None) is not None:
+            self._limits.send(do="leave", id=id(ticket), answered=answered)

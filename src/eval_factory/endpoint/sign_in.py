@@ -1,22 +1,16 @@
 """How a request is signed: with a key, or with a token that a service gives for client credentials.
 
-OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory and in a file of the
-user's cache folder (mode 0600), where every process of the user finds it that asks the same service for the same client
-and scope; deleting the file forces a new one. A file that another could have written is not read.
+OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory and in a file
+(`eval_factory.core.token_file`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import math
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -25,29 +19,18 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
+from eval_factory.core import bridge
 from eval_factory.core.foreign_text import one_line, said_in
+from eval_factory.core.proxies import certificates, certificates_hint, proxy_for
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
-from eval_factory.core.safe_files import cache_folder, write_atomic
 from eval_factory.core.secrets import Redactor, first_secret, secret_in, variable_of
+from eval_factory.core.token_file import MAX_LIFETIME_S, OAuthSettings, Token, read_token, token_file, write_token
 from eval_factory.core.urls import origin_of
-from eval_factory.endpoint import bridge
-from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
-from eval_factory.endpoint.http_wire import certificates, certificates_hint, proxy_for
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
 
-RENEW_BEFORE_S = 60.0
-"""A token is renewed so long before it expires: a request that is under way must not outlive it."""
-MAX_PART_OF_LIFETIME = 0.25
-"""It is renewed no longer before its end than this part of its life: one of 30 s would be renewed at each request."""
-MAX_LIFETIME_S = 24 * 3600.0
-"""Whatever the service, or a file, says."""
-MAX_FILE_BYTES = 65536
-LIFETIME_UNKNOWN_S = 300.0
-TOKEN_TIMEOUT_S = 20.0
-LOCK_TIMEOUT_S = 60.0
+LIFETIME_UNKNOWN_S, TOKEN_TIMEOUT_S, LOCK_TIMEOUT_S = 300.0, 20.0, 60.0
 REASON_LIMIT = 200
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
 _TOKEN_RETRIES = Retry(
     total=2, read=False, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=None,
     raise_on_status=False,
@@ -73,18 +56,6 @@ class SignIn:
         return False
 
 
-@dataclass(frozen=True)
-class _Token:
-    value: str
-    expires_at: float
-    lifetime: float
-    """Seconds that the service gave it for."""
-
-    @property
-    def is_fresh(self) -> bool:
-        return time.time() < self.expires_at - min(RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime)
-
-
 class OAuthSignIn(SignIn):
     """Tokens of one service. Any number of threads and processes may share it."""
 
@@ -92,19 +63,15 @@ class OAuthSignIn(SignIn):
         self, oauth: OAuthSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None],
         folder: Path | None = None,
     ) -> None:  # fmt: skip
-        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'.
-
-        Raises PrerequisiteError: one of the variables holds what cannot be sent.
-        """
+        """The environment's <SERVICE>_TOKEN_URL and <SERVICE>_SCOPE come before the settings'."""
         self.service = service = oauth.service
         settings = ("CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "SCOPE")
         self._names = {name: variable_of(service, name) for name in settings}
         self._id, self._secret, url, own_scope = (secret_in(env, name) for name in self._names.values())
         self._url, self._scope = url or oauth.token_url, own_scope or oauth.scope
         self._file = token_file(oauth, env, folder)
-        self._redactor, self._say = redactor, say
-        self._token: _Token | None = None
-        self._lock = threading.Lock()
+        self._redactor, self._say, self._lock = redactor, say, threading.Lock()
+        self._token: Token | None = None
         if self._secret:
             redactor.learn(self._secret)
 
@@ -126,24 +93,20 @@ class OAuthSignIn(SignIn):
             self._redactor.learn(self._token.value)
             return self._token.value
 
-    def _shared(self, refused: str | None) -> _Token:
+    def _shared(self, refused: str | None) -> Token:
         """The token that the file holds, or a new one that is put there; one process at a time."""
         from filelock import FileLock, Timeout  # loads asyncio, and most runs sign in with a key
 
         try:
             self._file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
-                cached = _read(self._file)
+                cached = read_token(self._file)
                 if cached is not None and cached.is_fresh and f"Bearer {cached.value}" != refused:
                     return cached
                 new, old = f"Creating new {self.service} OAuth token", f"{self.service} OAuth token expired, refreshing"
                 self._say(old if cached else new)
                 token = self._fetch()
-                document = {
-                    "file": self._file.name, "access_token": token.value, "expires_at": token.expires_at,
-                    "lifetime_s": token.lifetime,
-                }  # fmt: skip
-                write_atomic(self._file, json.dumps(document) + "\n", mode=PRIVATE)
+                write_token(self._file, token)
                 return token
         except Timeout:
             raise self._error(f"another process holds {self._file}.lock") from None
@@ -151,7 +114,7 @@ class OAuthSignIn(SignIn):
             reason = f"cannot cache it in {self._file}: {error.strerror}"
             raise self._error(reason, "  set XDG_CACHE_HOME to a folder that you may write to") from error
 
-    def _fetch(self) -> _Token:
+    def _fetch(self) -> Token:
         # Imported here: they take 50 ms, and most runs sign in with a key.
         from oauthlib.oauth2 import BackendApplicationClient, OAuth2Error
         from requests_oauthlib import OAuth2Session
@@ -164,15 +127,14 @@ class OAuthSignIn(SignIn):
             )
         if urlsplit(self._url).hostname in _LOOPBACK:
             os.environ.setdefault("OAUTHLIB_INSECURE_TRANSPORT", "1")  # oauthlib asks over https only
+        self._status, proxy = "", proxy_for(self._url)
         session = OAuth2Session(client=BackendApplicationClient(client_id=self._id, scope=self._scope))
-        session.hooks["response"].append(self._refuse_another_host)
+        session.hooks["response"].append(self._look_at)
         session.mount(self._url, HTTPAdapter(max_retries=_TOKEN_RETRIES))
-        statuses: list[int] = []
-        session.register_compliance_hook("access_token_response", lambda reply: _with_status(reply, statuses))
         try:
             answer = session.fetch_token(
                 self._url, client_id=self._id, client_secret=self._secret, timeout=TOKEN_TIMEOUT_S,
-                proxies=_proxies(self._url), verify=certificates()[0],
+                proxies={urlsplit(self._url).scheme: proxy} if proxy else {}, verify=certificates()[0],
             )  # fmt: skip
             value = answer["access_token"]
             lifetime = float(answer.get("expires_in") or LIFETIME_UNKNOWN_S)
@@ -183,20 +145,18 @@ class OAuthSignIn(SignIn):
         except requests.RequestException:
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
-            status = f"HTTP {statuses[-1]}: " if statuses else ""
-            raise self._error(f"{status}{_told_by(error)}") from None
+            raise self._error(f"{self._status}{_told_by(error)}") from None
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
-        if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-            raise self._error("the token endpoint's answer holds no token")
-        if not 0 < lifetime < math.inf:
+        if not isinstance(value, str) or not value.isascii() or not value.isprintable() or not 0 < lifetime < math.inf:
             raise self._error("the token endpoint's answer holds no token that lives")
         lifetime = min(lifetime, MAX_LIFETIME_S)
-        return _Token(value, time.time() + lifetime, lifetime)
+        return Token(value, time.time() + lifetime, lifetime)
 
-    def _refuse_another_host(self, reply: Any, **_: object) -> None:
-        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on."""
+    def _look_at(self, reply: Any, **_: object) -> None:
+        """Is asked before a redirect is followed: 307 and 308 would send the client's secret on to another host."""
+        self._status = f"HTTP {reply.status_code}: "
         target = urljoin(reply.url, reply.headers.get("Location", ""))
         if reply.is_redirect and origin_of(target) != origin_of(reply.url):
             raise self._error(f"the token endpoint redirects to another host ({target}); nothing was sent there")
@@ -216,61 +176,16 @@ def _told_by(error: Any) -> str:
     return " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
 
 
-def _reason_of(error: BaseException) -> object:
+def _reason_of(error: BaseException) -> BaseException:
     """The innermost reason: requests and urllib3 wrap it in what repeats the address."""
-    while (inner := getattr(error, "reason", None) or (error.args[0] if error.args else None)) is not None:
-        if not isinstance(inner, BaseException):
-            break
-        error = inner
-    return error
-
-
-def _proxies(url: str) -> dict[str, str]:
-    proxy = proxy_for(url)
-    return {urlsplit(url).scheme: proxy} if proxy else {}
-
-
-def _with_status(reply: Any, statuses: list[int]) -> Any:
-    statuses.append(reply.status_code)
-    return reply
-
-
-def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
-    """Where a token is cached: another file for another token URL, client or scope, whose token is another's."""
-    named = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
-    whose = [
-        (one or "").strip() or default for one, default in zip(named, (oauth.token_url, None, oauth.scope), strict=True)
-    ]
-    digest = hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:16]
-    return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"
-
-
-def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
-    """The token that is cached now, for those who must not show it."""
-    token = _read(token_file(oauth, env))
-    return token.value if token else None
-
-
-def _read(file: Path) -> _Token | None:
-    """A cached token; None where there is none, or the file is no token's, or is not the user's own alone."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO must not be waited for
-        with os.fdopen(descriptor, encoding="utf-8") as opened:
-            about = os.fstat(descriptor)
-            if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
-                return None
-            document = json.loads(opened.read(MAX_FILE_BYTES))
-        value, expires_at, lifetime = document["access_token"], document["expires_at"], document["lifetime_s"]
-        is_possible = 0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
-        if is_possible and isinstance(value, str) and value and document["file"] == file.name:
-            return _Token(value, float(expires_at), float(lifetime))
-    return None
+    inner = getattr(error, "reason", None) or next(iter(error.args), None)
+    return _reason_of(inner) if isinstance(inner, BaseException) else error
 
 
 def sign_in(
     settings: EndpointSettings, *, env: Mapping[str, str], redactor: Redactor, say: Callable[[str], None]
 ) -> SignIn:
-    """How an endpoint's requests are signed, by its settings. Raises PrerequisiteError, as `OAuthSignIn` does."""
+    """How requests are signed. Raises PrerequisiteError: one of the variables holds what cannot be sent."""
     if settings.oauth is not None:
         return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)
     key = first_secret(env, settings.key_names)

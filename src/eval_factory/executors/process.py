@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any
 
 from eval_factory.core.errors import PrerequisiteError
@@ -74,7 +75,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as log_file:
         process = _started(spec)
         tail: deque[str] = deque(maxlen=TAIL_LINES)
-        reader = threading.Thread(target=_copy, args=(process, log_file, spec.redactor, tail), daemon=True)
+        reader = threading.Thread(target=copy_lines, args=(process.stdout, log_file, spec.redactor, tail), daemon=True)
         reader.start()
         try:
             spec.lock.share_with(process.pid)
@@ -86,7 +87,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
                         process.wait(_TICK_S)
                 on_tick()
         except BaseException:
-            _end_group(process)
+            end_group(process)
             raise
         finally:
             if process.poll() is not None:
@@ -116,29 +117,28 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
         ) from error
 
 
-def _copy(process: subprocess.Popen[str], target: IO[str], redactor: Redactor, tail: deque[str]) -> None:
-    if process.stdout is None:
-        return
-    with process.stdout as source:
+def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:
+    """Until nobody has the other end open; redacted and printable, into the log and the last lines."""
+    with source:
         for line in source:
             shown = printable(redactor.text(line.rstrip("\n")))[:MAX_LOG_LINE]
             tail.append(shown)
             with contextlib.suppress(OSError):  # a full disk: the process must not block on a pipe that nobody reads
-                target.write(shown + "\n")
+                log.write(shown + "\n")
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
-    for number, grace in ((signal.SIGTERM, TERMINATE_GRACE_S), (signal.SIGKILL, TERMINATE_GRACE_S)):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(grace)
-            if number is signal.SIGKILL:
-                return
-        except subprocess.TimeoutExpired:
-            continue
+def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S) -> None:
+    """Ask every process of the group to end, then make those that are left."""
+    deadline = time.monotonic() + grace_s
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left
+        os.killpg(leader.pid, signal.SIGTERM)
+        while time.monotonic() < deadline:
+            leader.poll()
+            os.killpg(leader.pid, 0)
+            time.sleep(0.05)
+        os.killpg(leader.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        leader.wait(TERMINATE_GRACE_S)
 
 
 def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> subprocess.Popen[bytes]:
@@ -176,11 +176,7 @@ def start_python(arguments: Sequence[str], *, said: str) -> int:
     return process.pid
 
 
-@dataclass(frozen=True)
-class Captured:
-    returncode: int
-    stdout: str
-    stderr: str
+Captured = subprocess.CompletedProcess[str]
 
 
 def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
@@ -190,7 +186,7 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
         FileNotFoundError: it is not there.
     """
     try:
-        done = subprocess.run(
+        return subprocess.run(
             list(argv),
             env=dict(env),
             stdin=subprocess.DEVNULL,
@@ -203,8 +199,7 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Captured(-signal.SIGKILL, "", f"no answer in {timeout_s:.0f} s")
-    return Captured(done.returncode, done.stdout, done.stderr)
+        return Captured(argv, -signal.SIGKILL, "", f"no answer in {timeout_s:.0f} s")
 
 
 def git_hash(folder: Path) -> str | None:
@@ -212,18 +207,10 @@ def git_hash(folder: Path) -> str | None:
 
     git is told neither keys nor of another repository (GIT_DIR).
     """
+    env = {name: os.environ[name] for name in GIT_SEES if name in os.environ}
     try:
-        found = subprocess.run(
-            ["git", "-c", f"safe.directory={folder}", "rev-parse", "HEAD"],
-            cwd=folder,
-            env={name: os.environ[name] for name in GIT_SEES if name in os.environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        found = run_captured(["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"], env, 10)
+    except OSError:
         return None
     return found.stdout.strip() or None if found.returncode == 0 else None
 
@@ -276,21 +263,12 @@ def make_room(requests_at_once: int) -> None:
     Raises:
         PrerequisiteError: the system does not let it be so high.
     """
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    with _ONE_AT_A_TIME:
-        _raise_limit(resource, requests_at_once)
-
-
-def _raise_limit(resource: ModuleType, requests_at_once: int) -> None:
     needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        with _ONE_AT_A_TIME:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            if soft != resource.RLIM_INFINITY and soft < needed:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     except (ValueError, OSError):  # over the hard limit, or over what macOS has beside it
         fit = (max(soft, 0 if hard == resource.RLIM_INFINITY else hard) - ALWAYS_OPEN) // OPEN_PER_REQUEST
         advice = f", or let at most {fit} requests go on at once (config.params.parallelism)" if fit > 0 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -116,7 +117,6 @@ class ProgressDisplay:
 
     def _advance(self, event: dict[str, Any]) -> None:
         elapsed = event["time"] - self._phase_started
-        figures = figures_text(event, elapsed)
         if self._bar is not None and self._task is not None:
             total = event["total"] or None
             self._bar.update(self._task, completed=event["done"], total=total, event=(event, elapsed))
@@ -125,7 +125,7 @@ class ProgressDisplay:
         now = time.monotonic()
         if finished or now - self._last_line >= _PLAIN_INTERVAL_S:
             self._last_line = now
-            self.say(f"  {figures}")
+            self.say(f"  {figures_text(event, elapsed)}")
 
 
 class PhaseColumn(ProgressColumn):
@@ -156,11 +156,11 @@ class FiguresColumn(ProgressColumn):
         if task.fields["event"] is None:
             return Text(duration(task.elapsed or 0.0))
         event, elapsed = task.fields["event"]
-        return Text(short_figures(event, elapsed, self._console.width - len(task.description) - NARROWEST_BAR - 2))
+        return Text(figures_text(event, elapsed, self._console.width - len(task.description) - NARROWEST_BAR - 2))
 
 
-def short_figures(event: dict[str, Any], elapsed_s: float, room: int) -> str:
-    """`120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`: the first of these that there is room for."""
+def figures_text(event: dict[str, Any], elapsed_s: float, room: float = math.inf) -> str:
+    """`120/1000, 2 failed, 37 s left, 24.0/s, 5.8k tokens`: the first of these that there is room for, in columns."""
     done, total = event["done"], event["total"]
     rate = done / elapsed_s if elapsed_s > 0 else 0.0
     parts = [f"{done}/{total}" if total else f"{done} done"]
@@ -195,25 +195,6 @@ def short_number(count: int) -> str:
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
-
-
-def figures_text(event: dict[str, Any], elapsed_s: float) -> str:
-    """`120/1000 done (80 from cache), 24.0/s, 37 s left, 2 failed, 5000+800 tokens`."""
-    done, total, failed = event["done"], event["total"], event["failed"]
-    rate = done / elapsed_s if elapsed_s > 0 else 0.0
-    parts = [f"{done}/{total} done" if total else f"{done} done"]
-    if event["role"] != "model":
-        parts[0] = f"judge {event['role']}: {parts[0]}"
-    if event["cached"]:
-        parts[0] += f" ({event['cached']} from cache)"
-    parts.append(formats.rate(rate))
-    if total and done < total and rate > 0:
-        parts.append(f"{(total - done) / rate:.0f} s left")
-    parts.append(f"{failed} failed")
-    tokens = event["prompt_tokens"], event["completion_tokens"]
-    if any(tokens):
-        parts.append(f"{tokens[0]}+{tokens[1]} tokens")
-    return ", ".join(parts)
 
 
 def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:

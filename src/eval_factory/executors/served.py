@@ -23,7 +23,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,11 +32,10 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import PORT, REPLICA
-from eval_factory.executors.process import start_listening
+from eval_factory.executors.process import TAIL_LINES, copy_lines, end_group, start_listening
 
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
@@ -279,7 +279,7 @@ class ServerGuard:
 
     def __init__(self, told: Mapping[str, Any], log: IO[str]) -> None:
         self._told, self._log, self._its = told, log, told["called"]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
         self._over = False
 
     def serve(self) -> None:
@@ -302,16 +302,17 @@ class ServerGuard:
         commands.read()
         self._over = True
         if self._process is not None:
-            _end_group(self._process, self._told["stop_grace_s"])
+            end_group(self._process, self._told["stop_grace_s"])
 
     def _serves_at(self, port: int) -> bool:
         """False: somebody else has the port."""
         log, token, began = Path(self._told["log"]), uuid.uuid4().hex, time.monotonic()
-        said, host = log.stat().st_size, socket.gethostname()
+        tail: deque[str] = deque(maxlen=TAIL_LINES)
+        host = socket.gethostname()
         host, place = (_LOOPBACK, "") if host == self._told["asked_from"] else (host, f" of {host}")
         _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
         process = self._process = self._started(port, token)
-        words = (process.stdout, self._log, Redactor(self._told["secrets"]))
+        words = (process.stdout, self._log, Redactor(self._told["secrets"]), tail)
         copier = threading.Thread(target=copy_lines, args=words, daemon=True)
         copier.start()
         url = self._filled(self._told["health"], port)
@@ -322,7 +323,7 @@ class ServerGuard:
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
             why = self._until_gone(process, url)
         ended = process.poll() is not None
-        _end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
+        end_group(process, self._told["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
         if was_ready or self._over:
@@ -330,10 +331,10 @@ class ServerGuard:
         elif taken or (ended and not is_free(port)):  # nothing of ours is left
             return False
         else:
-            raise PrerequisiteError(f"{self._its} {why}{_last_lines(log, said)}")
+            raise PrerequisiteError(f"{self._its} {why}{_last_lines(tail)}")
         return True
 
-    def _started(self, port: int, token: str) -> subprocess.Popen[bytes]:
+    def _started(self, port: int, token: str) -> subprocess.Popen[str]:
         words = [self._filled(word, port) for word in self._told["words"]]
         settings = {name: self._filled(value, port) for name, value in self._told["settings"].items()}
         try:
@@ -343,6 +344,8 @@ class ServerGuard:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
                 start_new_session=True,
             )
         except OSError as error:
@@ -353,7 +356,7 @@ class ServerGuard:
         _say(group=process.pid)
         return process
 
-    def _until_ready(self, process: subprocess.Popen[bytes], url: str, began: float) -> str | None:
+    def _until_ready(self, process: subprocess.Popen[str], url: str, began: float) -> str | None:
         """Why it does not get ready; None: it is."""
         log, limit = self._told["log"], self._told["start_time_limit_s"]
         while process.poll() is None and not self._over:
@@ -370,7 +373,7 @@ class ServerGuard:
             f"{_how_it_ended(process.returncode or 0)} before it was ready; see {log}, then run the same command again"
         )
 
-    def _until_gone(self, process: subprocess.Popen[bytes], url: str) -> str:
+    def _until_gone(self, process: subprocess.Popen[str], url: str) -> str:
         answered, limit = time.monotonic(), self._told["hang_time_limit_s"]
         while time.monotonic() - answered < limit:
             with suppress(subprocess.TimeoutExpired):
@@ -443,27 +446,6 @@ def _how_it_ended(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def copy_lines(source: IO[bytes], log: IO[str], redactor: Redactor) -> None:
-    """Until nobody has the other end open. A full disk does not block the server."""
-    for line in source:
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
-        with suppress(OSError):
-            log.write(printable(redactor.text(text))[:MAX_LOG_LINE] + "\n")
-
-
-def _end_group(leader: subprocess.Popen[bytes], grace_s: float) -> None:
-    """Ask every process of the group to end, then make those that are left."""
-    deadline = time.monotonic() + grace_s
-    with suppress(ProcessLookupError, PermissionError):  # none is left
-        os.killpg(leader.pid, signal.SIGTERM)
-        while time.monotonic() < deadline:
-            leader.poll()
-            os.killpg(leader.pid, 0)
-            time.sleep(0.05)
-        os.killpg(leader.pid, signal.SIGKILL)
-    leader.wait()
-
-
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None  # noqa: S101 - it was asked for
     return pipe
@@ -474,9 +456,9 @@ def _say(**fields: Any) -> None:
         os.write(1, (json.dumps(fields) + "\n").encode())
 
 
-def _last_lines(log: Path, since: int) -> str:
+def _last_lines(tail: Iterable[str]) -> str:
     """What the server said last, of this start."""
-    lines = [line for line in log.read_bytes()[since:].decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line for line in tail if line.strip()]
     return "\n    ".join(["\n  its last lines:", *lines[-LAST_LINES:]]) if lines else ""
 
 

@@ -8,7 +8,6 @@ whatever machines. Slurm holds nothing but the queue; what has come of a run, it
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 import time
@@ -38,7 +37,6 @@ from eval_factory.executors.slurm import (
 )
 
 _Say = Callable[[str], object]
-MOST_WAVES = 100_000
 JUST_WRITTEN_S = 300.0
 """Keys that are younger may be of tasks which sbatch is about to take."""
 END_POLL_S, END_LIMIT_S = 0.5, 120.0
@@ -168,17 +166,12 @@ class SlurmStore:
         return next(self._waves.glob("w*.env"), None) is not None
 
     def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
-        """Its list is on disk before anything is submitted; no two have the same number."""
-        last = max((wave.number for wave in self.waves()), default=0)
-        for number in range(last + 1, last + MOST_WAVES):
-            wave = Wave(number, job_name(suite_id, number), tuple(runs), SlurmAsks.of(runs[0]).together)
-            with suppress(FileExistsError):
-                descriptor = os.open(self.wave_file(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(wave)))
-                self.logs(number).mkdir(parents=True, exist_ok=True)
-                return wave
-        raise PrerequisiteError(f"{self._waves} has too many waves: choose another suite.output_dir")
+        """Its list is on disk before anything is submitted. Only who holds the suite calls it."""
+        number = 1 + max((wave.number for wave in self.waves()), default=0)
+        wave = Wave(number, job_name(suite_id, number), tuple(runs), SlurmAsks.of(runs[0]).together)
+        write_atomic(self.wave_file(number), json.dumps(asdict(wave)), mode=PRIVATE)
+        self.logs(number).mkdir(parents=True, exist_ok=True)
+        return wave
 
     def wave_file(self, number: int) -> Path:
         return self._waves / f"w{number}.json"
@@ -246,7 +239,7 @@ def end_of_start(start: Path) -> Path:
 
 
 def read_wave(path: Path) -> Wave:
-    """One whose submitter was killed while writing it has nothing in it: nothing was submitted."""
+    """One that an earlier version did not come to write has nothing in it: nothing was submitted."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
@@ -461,6 +454,12 @@ class SlurmRuns:
 _MOST_NAMED = 3
 
 
+def some_of(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
     """
     Args:
@@ -492,10 +491,9 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
     queued = _in_slurm(folder, slurm)
     found = [f"{queued[name].job_name} ({name}, {queued[name].state})" for name in cells if name in queued]
     if found:
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         named = shlex.quote(str(folder.named))
         raise BusyError(
-            f"{folder.named}: in Slurm already: {', '.join(found[:_MOST_NAMED])}{more}\n"
+            f"{folder.named}: in Slurm already: {some_of(found)}\n"
             f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
             f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
         )

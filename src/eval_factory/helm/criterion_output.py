@@ -26,7 +26,7 @@ from eval_factory.helm.judge_output import (
 
 _MET, EXPLANATION, _NUMBER, JUDGEMENTS = "criteria_met", "explanation", "criterion", "judgements"
 ERROR = "error"
-"""In the place of a decision: why there is none."""
+"""Instead of a decision: why there is none."""
 
 READY_MADE = "a ready-made judgement"
 _SIGNS = {
@@ -56,11 +56,11 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
     """A judge's own decisions about `count` criteria, in their order.
 
     Args:
-        text: the judge's whole output.
+        text: the judge's complete output.
         judged: the answer that it judges.
 
     Raises:
-        UnusableJudgeOutput: there are none, or it cannot be told which they are.
+        UnusableJudgeOutput: there are none, or it is not clear which they are.
     """
     key = _MET if count == 1 else JUDGEMENTS
     squeezes = squeezed_readings(judged)
@@ -133,12 +133,12 @@ ANNOTATION = "rubric"
 _CRITERIA = "criteria"
 
 
-def annotation_of(said: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    return {_CRITERIA: [dict(by_judge) for by_judge in said]}
+def annotation_of(decided: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    return {_CRITERIA: [dict(by_judge) for by_judge in decided]}
 
 
 def said_of(annotations: Mapping[str, Any] | None, count: int) -> list[dict[str, dict[str, Any]]]:
-    """Of each of `count` criteria what each judge said; nothing where the answer was not judged."""
+    """Of each of `count` criteria what each judge decided; nothing where the answer was not judged."""
     found = ((annotations or {}).get(ANNOTATION) or {}).get(_CRITERIA)
     if not isinstance(found, list) or len(found) != count:
         return [{} for _ in range(count)]
@@ -153,9 +153,9 @@ def decisions_of(
     return [{judge: _met(one.get(judge)) for judge in judges} for one in said_of(annotations, count)]
 
 
-def error_of(said: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
+def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
     """Why a judge gave no decision, where that was written down."""
-    found = said.get(judge)
+    found = decided.get(judge)
     reason = found.get(ERROR) if isinstance(found, Mapping) else None
     return reason if isinstance(reason, str) else None
 

@@ -107,7 +107,7 @@ def squeezed(text: str) -> str:
 
 
 def squeezed_readings(text: str) -> list[str]:
-    """Each reading, forwards and backwards: what a text may be said to hold."""
+    """Each reading, forwards and backwards: all that a text may hold."""
     squeezes = [squeezed(reading) for reading in readings(text)]
     return squeezes + [squeeze[::-1] for squeeze in squeezes]
 
@@ -161,7 +161,7 @@ _Judgement = TypeVar("_Judgement")
 
 
 class UnusableJudgeOutput(Exception):
-    """The judge's output holds no ratings; the message tells the judge why."""
+    """The judge's output holds no ratings; the message is for the judge."""
 
 
 def says_nothing(answer: str) -> bool:
@@ -173,15 +173,15 @@ def says_nothing(answer: str) -> bool:
 
 
 def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM) -> dict[str, Any]:
-    """The judge's own ratings: criterion -> rating, as the judge wrote it; the value of a label in its place.
+    """The judge's own ratings: criterion -> rating, as the judge wrote it; of a label its value.
 
     Args:
-        text: the judge's whole output.
+        text: the judge's complete output.
         judged: the answer that it judges.
         form: which ratings there are, and whether the benchmark itself names the criteria.
 
     Raises:
-        UnusableJudgeOutput: there are none, or it cannot be told which they are.
+        UnusableJudgeOutput: there are none, or it is not clear which they are.
     """
     squeezes = squeezed_readings(judged)
 
@@ -225,7 +225,7 @@ def own_judgement(
         verdict: what two judgements have in common that are the same.
 
     Raises:
-        UnusableJudgeOutput: there is none, or it cannot be told which it is; the message tells the judge why.
+        UnusableJudgeOutput: there is none, or it is not clear which it is; the message is for the judge.
     """
     if len(text) > _MAX_OUTPUT:
         raise UnusableJudgeOutput(f"it is longer than {_MAX_OUTPUT} characters")

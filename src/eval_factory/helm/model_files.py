@@ -1,6 +1,6 @@
 """The YAML that HELM reads from --local-path, as text: the same plan and files give the same bytes.
 
-No file holds a key: a client is told the NAME of the variable to read.
+No file holds a key: a client gets the NAME of the variable to read.
 """
 
 from __future__ import annotations

@@ -44,8 +44,6 @@ DEFAULT_JURY = {
 }
 """Deployments of the judges that HELM takes where no jury is named."""
 
-CONFIGURABLE_RUN_SPEC = "medhelm_configurable_benchmark"
-
 JURY_RUN_SPECS = frozenset(
     {
         "aci_bench", "chw_care_plan", "dischargeme", "med_dialog", "medalign", "medhelm_configurable_benchmark",

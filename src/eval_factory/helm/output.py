@@ -248,7 +248,7 @@ def model_of(folder: Path) -> str | None:
 
 
 def read_record(path: Path, shape: Any) -> Any:
-    """A whole file as a record, or several. Raises HelmError."""
+    """A complete file as a record, or several. Raises HelmError."""
     try:
         return _parsed(TypeAdapter(shape), path.read_bytes())
     except (OSError, ValueError) as error:

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from importlib import metadata, util
+from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import names
@@ -35,6 +36,13 @@ def installed_helm() -> str:
     PackageNotFoundError: HELM is not installed.
     """
     return metadata.version(HELM)
+
+
+def installed(*parts: str) -> Path | None:
+    """A file or folder of the installed HELM, which is not imported; None where it has no such."""
+    spec = util.find_spec("helm")
+    paths = [Path(folder).joinpath(*parts) for folder in (spec.submodule_search_locations or ())] if spec else []
+    return next((path for path in paths if path.exists()), None)
 
 
 def look_for_packages(task: str, run_spec: str) -> None:

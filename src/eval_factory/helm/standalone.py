@@ -18,7 +18,7 @@ def standalone_model(
 ) -> EndpointPlan:
     """The model that is evaluated; its key is in `key_name`, or in the framework's default variable.
 
-    What is not given is the framework's default; the embedded endpoint needs no key.
+    What is not an argument is the framework's default; the embedded endpoint needs no key.
     """
     params = framework.defaults.config["params"]
     target = framework.defaults.target["api_endpoint"]

@@ -25,7 +25,7 @@ SUITED = {"value": ("0",), "sentence": ("CORRECT", "0"), "sql": ("SELECT 1",)}
 """`answer_form` of a task in framework.yml -> answers in that form that are the same to every question."""
 
 MAX_LABELS = 12
-LONGEST_LABEL = 20
+MAX_LABEL_LENGTH = 20
 """Characters. Right answers that are few, short and repeated are labels, whoever declared them or not."""
 
 _REPEATED = 2
@@ -151,10 +151,10 @@ def _majority_by_source(questions: Sequence[AskedQuestion], otherwise: Sequence[
     for at, question in enumerate(questions):
         if question.source is not None:
             sources[question.source].append(at)
-    shared = [places for places in sources.values() if len(places) > 1]
+    shared = [numbers for numbers in sources.values() if len(numbers) > 1]
     answers = list(otherwise)
-    for places in shared:
-        for at, answer in zip(places, _cross_fitted([questions[at] for at in places], _most_usual), strict=True):
+    for numbers in shared:
+        for at, answer in zip(numbers, _cross_fitted([questions[at] for at in numbers], _most_usual), strict=True):
             answers[at] = answers[at] if answer is None else answer
     return tuple(answers) if shared else None
 
@@ -197,7 +197,7 @@ def _answer_of(question: AskedQuestion, text: str) -> str | None:
 
 
 def _first_sentences(questions: Sequence[AskedQuestion]) -> tuple[str, ...]:
-    """What stands first in the source, in whole sentences, up to as many words as half of the references have."""
+    """What stands first in the source, in complete sentences, up to as many words as half of the references have."""
     enough = statistics.median([len(text.split()) for question in questions for text in question.right] or [0])
     return tuple(_lead(question.text, enough) for question in questions)
 
@@ -219,7 +219,7 @@ def _labels(questions: Sequence[AskedQuestion], form: str | None) -> list[str]:
     if offered or form is not None:
         return sorted(offered)
     right = {text.strip() for question in questions for text in question.right}
-    short = all(0 < len(text) <= LONGEST_LABEL for text in right)
+    short = all(0 < len(text) <= MAX_LABEL_LENGTH for text in right)
     few = 0 < len(right) <= min(MAX_LABELS, len(questions) // 2)
     return sorted(right) if short and few else []
 
@@ -254,7 +254,7 @@ def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> 
     """An annotation of the model's answer -> that of another answer to the same question.
 
     Args:
-        of_answer: what is said of the other answer; it needs no filling in, so both executions of it are one.
+        of_answer: the annotation of the other answer; it needs no filling in, so both executions of it are one.
     """
     made = {**annotation, **of_answer}
     evaluated = annotation.get("as_evaluated")
@@ -267,7 +267,7 @@ _EXECUTED = ("predicted_result", "query_error")
 
 
 VERSION = 2
-"""Goes up when other answers are given, or scored otherwise."""
+"""Goes up when the answers, or how they are scored, change."""
 
 
 @dataclass(frozen=True)

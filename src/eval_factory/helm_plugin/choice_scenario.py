@@ -40,7 +40,7 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         """
         Args:
             published: which file; its form is the part before a colon.
-            data_path: a file of that form that is read in its place.
+            data_path: a file of that form that is read instead.
         """
         super().__init__()
         self.name, self.description = name, f"Published multiple-choice questions ({name})"
@@ -84,9 +84,9 @@ def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str
         max_tokens=_MAX_TOKENS,
         max_train_instances=0,
     )
-    given = ",".join(f"{key}={value}" for key, value in arguments.items())
+    stated = ",".join(f"{key}={value}" for key, value in arguments.items())
     return RunSpec(
-        name=f"{name}:{given}" if given else name,
+        name=f"{name}:{stated}" if stated else name,
         scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=scenario),
         adapter_spec=adapter_spec,
         metric_specs=get_exact_match_metric_specs(),

@@ -23,7 +23,7 @@ from helm.clients.client import Client, truncate_sequence
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
 from helm.proxy.retry import NonRetriableException
 
-from eval_factory.core import logs
+from eval_factory.core import bridge, logs
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.nouns import AttemptState
@@ -31,18 +31,16 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import bridge, openai_api
+from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.openai_api import JsonBody
 from eval_factory.endpoint.replies import (
     Changes,
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     RequestFailed,
-    described_changes,
 )
-from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, read_changes
+from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import Answered, RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
@@ -72,10 +70,10 @@ class _Reply:
 
 
 class _KeyedRequest:
-    """A request's body with its keys. Each key is made once: it takes a hash of the whole prompt."""
+    """A request's body with its keys. Each key is made once: it takes a hash of the prompt."""
 
     def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
-        self.body = JsonBody(body)
+        self.body = body
         self.key = settings.key_of(body, random)
         self._settings, self._random = settings, random
         self._changed: dict[frozenset[tuple[str, str | None]], _KeyedRequest] = {}
@@ -157,9 +155,9 @@ class Endpoint:
         return _failure(message)
 
     def _unexpected(self, key: str, error: Exception) -> str:
-        """Tell of a defect of ours by its type and place; its own text may hold a prompt."""
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"unexpected {type(error).__name__} in {Path(place.filename).name}:{place.lineno}"
+        """Report a defect of ours by its type and line; its own text may hold a prompt."""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"unexpected {type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
         self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
         self._cache.journal(self._now(key, AttemptState.FAILED, message, number=1))
         return message
@@ -258,10 +256,10 @@ class Endpoint:
 
     def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
         """Put the answer into the cache, under the request that was answered; returns its key."""
-        changes, adjustments, changed = answered.changes, described_changes(answered.changes), None
+        changes, adjustments, changed = answered.changes, _described(answered.changes), None
         if changes:
             asked = asked.with_changes(changes)
-            changed = RequestChanges(self._settings.url, self._settings.model_id, changes)
+            changed = self._settings.url, changes
             self._tell_once(adjustments)
         took = answered.started, answered.latency_s
         answer = Answer(
@@ -357,6 +355,16 @@ _REQUEST_FIELDS = (
 )  # fmt: skip
 
 
+def _described(changes: Changes) -> tuple[str, ...]:
+    """The changes in words."""
+    return tuple(
+        f"the endpoint refuses {name}: it was left out, the model's own default was used"
+        if new is None
+        else f"the endpoint takes {new} in place of {name}"
+        for name, new in changes.items()
+    )
+
+
 def _say(line: str) -> None:
     print(own_lines(line), file=sys.stderr, flush=True)
 
@@ -383,7 +391,7 @@ def _demo_url() -> str:
     with _demo_lock:
         if _demo_server is None:
             _demo_server = DemoServer().__enter__()
-            guard, place = network_guard.guard(), place_of(_demo_server.base_url)
-            if guard is not None and place is not None:
-                guard.allow(*place)
+            guard, address = network_guard.guard(), place_of(_demo_server.base_url)
+            if guard is not None and address is not None:
+                guard.allow(*address)
         return _demo_server.base_url

@@ -41,7 +41,7 @@ def input_of(messages: Sequence[Mapping[str, str]]) -> Input:
 
 
 def right_replies(answer: str | None) -> list[Reference]:
-    """None where nobody has said what is right."""
+    """Empty where nothing is known to be right."""
     return [] if answer is None else [Reference(Output(text=answer), tags=[CORRECT_TAG])]
 
 

@@ -14,16 +14,16 @@ apply_patches(Stage.LOGGING)
 
 
 class WithholdText(logging.Filter):
-    """Replaces the text of HELM's own messages by the place they come from.
+    """Replaces the text of HELM's own messages by file and line.
 
     HELM's messages are formatted before they are logged, so what in them is a constant and what is a patient's note
-    can no longer be told apart. `--debug` turns this off.
+    can no longer be separated. `--debug` turns this off.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        place = Path(record.pathname)
-        parts = place.parts
-        shown = "/".join(parts[parts.index("helm") :]) if "helm" in parts else place.name
+        path = Path(record.pathname)
+        parts = path.parts
+        shown = "/".join(parts[parts.index("helm") :]) if "helm" in parts else path.name
         record.msg = f"message from {shown}:{record.lineno} (text withheld, --debug shows it)"
         record.args = ()
         record.exc_info = None

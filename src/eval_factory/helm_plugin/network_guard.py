@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings, Place, read_file
+from eval_factory.core.proxies import proxy_from_environment
 from eval_factory.core.urls import host_of
-from eval_factory.endpoint.http_wire import proxy_from_environment
 from eval_factory.helm import names
 
 _NO_FAMILY = -1
@@ -31,8 +31,8 @@ class BlockedConnectionError(ConnectionError):
     """Something in helm-run wanted a host that is not an endpoint's."""
 
 
-def _shown(place: tuple[str, int | None]) -> str:
-    host, port = place
+def _shown(address: tuple[str, int | None]) -> str:
+    host, port = address
     host = f"[{host}]" if ":" in host else host
     return host if port is None else f"{host}:{port}"
 
@@ -48,7 +48,7 @@ class NetworkGuard:
         self._own_name = host_of(socket.gethostname())
         self.blocked: list[str] = []
         """`host:port` or `host` of each refusal, in order."""
-        self.tell: Callable[[str], None] = lambda _place: None
+        self.report: Callable[[str], None] = lambda _address: None
 
     def allow(self, host: str, port: int) -> None:
         """A server of this process itself."""
@@ -108,12 +108,12 @@ class NetworkGuard:
             name = next((known.name for known in socket.AddressFamily if known == family), family)
             self._refuse((f"a socket of the family {name}", None))
 
-    def _refuse(self, place: tuple[str, int | None]) -> None:
-        self.blocked.append(_shown(place))
-        self.tell(_shown(place))
+    def _refuse(self, address: tuple[str, int | None]) -> None:
+        self.blocked.append(_shown(address))
+        self.report(_shown(address))
         allowed = ", ".join(_shown((host, port)) for host, ports in list(self._ports.items()) for port in sorted(ports))
         raise BlockedConnectionError(
-            f"offline: {_shown(place)} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
+            f"offline: {_shown(address)} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
         )
 
 

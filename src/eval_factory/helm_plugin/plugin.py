@@ -25,7 +25,7 @@ from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
 
 def discard_bare_prints() -> None:
-    """Some scenarios print whole rows of the data. Loggers keep the stream that they were given."""
+    """Some scenarios print rows of the data. Loggers keep their stream."""
     if not logging.getLogger("helm").isEnabledFor(logging.INFO):
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115 - to the end
 

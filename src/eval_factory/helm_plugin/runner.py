@@ -1,6 +1,6 @@
-"""The runner that helm-run loads by class name: HELM's own, which tells what it does and keeps prompts out of logs.
+"""The runner that helm-run loads by class name: HELM's own, which reports its phases and leaves prompts out of logs.
 
-A second one makes the requests of a run and sends none: what they will take can be said before. HELM's own `--dry-run`
+A second one makes the requests of a run and sends none: what they will take is known before. HELM's own `--dry-run`
 counts tokens with a tokenizer, which it would have to download.
 """
 
@@ -37,7 +37,7 @@ from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
-from eval_factory.helm_plugin.session import BEGUN, code_execution, judge_prompts, session_for
+from eval_factory.helm_plugin.session import STARTED, code_execution, judge_prompts, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
 _BY_METHOD = {
@@ -75,7 +75,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session = session_for(Path(self.output_path).absolute().parent)
         self._guard = network_guard.guard()
         if self._guard is not None:
-            self._guard.tell = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
+            self._guard.report = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
         executor: Any = self.executor
@@ -92,7 +92,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def run_one(self, run_spec: RunSpec) -> None:
         """HELM's own; an answer that it cannot score costs its instance only."""
-        with of_a_run(Unscorable(self._tell_unscorable)) as self._unscorable:
+        with of_a_run(Unscorable(self._report_unscorable)) as self._unscorable:
             super().run_one(run_spec)
         self._score_trivial_answers(run_spec)
 
@@ -109,16 +109,16 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _seconds_so_far(self) -> float:
         """With the time of earlier runs that this one goes on with."""
-        return time.monotonic() - BEGUN + self._session.cache.seconds_before()
+        return time.monotonic() - STARTED + self._session.cache.seconds_before()
 
-    def _tell_unscorable(self, state: RequestState, reason: str) -> None:
+    def _report_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
         client = self._session.clients.get(MODEL_ROLE)
         if client is not None:
             client.note_unscorable(state.request, reason)
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
-        """Run the one that there is; a failure is told in events and log without the prompt in HELM's message."""
+        """Run the one that there is; a failure is reported in events and log without the prompt in HELM's message."""
         for run_spec in self.those_that_can_run(run_specs):
             try:
                 self._session.events.emit(logs.PHASE, phase=logs.LOADING, run=run_spec.name)
@@ -132,7 +132,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._report_failure(run_spec, error)
                 sys.exit(1)
             finally:
-                self._session.tell_limit()
+                self._session.report_limit()
 
     def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
         """One at most, before anything is asked: a folder holds one run, and an endpoint gives text for text."""
@@ -155,7 +155,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=str(stopped), stopped=True)
             return
         missing = _cause_of_kind(error, PrerequisiteError)
-        if missing is not None:  # what the preflight would have said
+        if missing is not None:  # what the preflight would have reported
             print(logs.last_message(str(missing), os.environ), file=sys.stderr, flush=True)
             self._session.events.emit(logs.FATAL, role=MODEL_ROLE, message=str(missing))
             return
@@ -208,7 +208,7 @@ def import_what_it_uses(run_spec: RunSpec) -> None:
 
 
 class _Reporting:
-    """An executor of HELM's with something told before and after."""
+    """An executor of HELM's with reports before and after."""
 
     def __init__(self, inner: Any, before: Any, after: Any) -> None:
         self._inner, self._before, self._after = inner, before, after
@@ -232,7 +232,7 @@ def let_go(state: ScenarioState) -> None:
 
 
 def safe_message(error: Exception, redactor: Redactor) -> str:
-    """What went wrong, by the innermost cause, without a prompt: HELM appends the whole request to some messages."""
+    """What went wrong, by the innermost cause, without a prompt: HELM appends the request to some messages."""
     cause = _innermost(error)
     if isinstance(cause, DownloadError):
         return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), MAX_LOG_LINE)}"

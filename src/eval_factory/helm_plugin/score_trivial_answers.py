@@ -2,7 +2,7 @@
 
 No request is sent: only metrics are computed that look at one answer and its references, of those that are known to
 ask nobody, load no model and execute nothing. Juries and annotators are never asked; ehr_sql's queries are executed as
-the model's are. It is done within a tenth of the run's time, or said which answers were not scored.
+the model's are. It takes a tenth of the run's time at most; what was not scored by then is named.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from eval_factory.helm.trivial_answers import (
     with_answer,
 )
 from eval_factory.helm_plugin.patches import sql_execution
-from eval_factory.helm_plugin.patches.slim_scoring import EXECUTED
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_scores import known_floors
@@ -53,6 +52,8 @@ _METRICS = "helm.benchmark.metrics."
 BASIC = f"{_METRICS}basic_metrics.BasicGenerationMetric"
 SUMMARIES = f"{_METRICS}summarization_metrics.SummarizationMetric"
 SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
+EXECUTED = frozenset({"pass", "code_eval_acc"})
+"""Names of HELM's basic metrics that execute the answer."""
 ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
 """HELM's name of a metric -> the rouge_score package's."""
 _FORMS = {

@@ -19,29 +19,29 @@ from eval_factory.core.budget import MAX_COST, MAX_WALL, AnyPurse, Purse, togeth
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.logs import LIMIT_REACHED, EventWriter, run_id
+from eval_factory.core.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.limits import prompt_size
 from eval_factory.endpoint.openai_api import Completion
-from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
 from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import jury_form_in
 
-BEGUN = time.monotonic() - time.process_time()
-"""When helm-run began: what came before this module was the work of one thread."""
+STARTED = time.monotonic() - time.process_time()
+"""When helm-run started: what came before this module was the work of one thread."""
 
 
 def purse_of(settings: HelmRunSettings, cache_db: Path) -> Purse | None:
     """Of the run alone; None where it has no limit."""
     if not settings.budget:
         return None
-    return Purse(settings.budget, spent_so_far(cache_db, settings.prices), began=BEGUN)
+    return Purse(settings.budget, spent_so_far(cache_db, settings.prices), began=STARTED)
 
 
 class RunSpending:
-    """Asks the purse before each request, and tells it what each answer took; safe among threads."""
+    """Asks the budget before each request, and reports to it what each answer took; safe among threads."""
 
     def __init__(self, settings: HelmRunSettings, cache_db: Path, run_id: str, purse: AnyPurse | None) -> None:
         self._budget, self._prices, self._purse = settings.budget, settings.prices, purse
@@ -64,7 +64,7 @@ class RunSpending:
             self._purse.spend(tokens=tokens, cost=cost)
 
     def answered(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
-        """Count the answer to a body. One whose cost nobody knows is the last: the limit could not be held."""
+        """Count the answer to a body. One whose cost nobody knows is the last: the limit could be exceeded."""
         if self._purse is None:
             return
         tokens = limit_tokens(completion.tokens, (prompt_size(body), completion.size))
@@ -77,7 +77,7 @@ class RunSpending:
         """Call `stop` when the time is over: who waits for a pause to end would not look at the clock."""
         if self._budget.max_wall_s is None:
             return
-        left = max(0.0, self._budget.max_wall_s - (time.monotonic() - BEGUN))
+        left = max(0.0, self._budget.max_wall_s - (time.monotonic() - STARTED))
         timer = threading.Timer(min(left, threading.TIMEOUT_MAX), stop, (MAX_WALL,))
         timer.daemon = True
         timer.start()
@@ -155,8 +155,8 @@ class Session:
         for client in list(self.clients.values()):
             client.ask_no_more(limit)
 
-    def tell_limit(self) -> None:
-        """At the end of a run: that a limit kept something from being asked, and how far each role came."""
+    def report_limit(self) -> None:
+        """At the end of a run: that a limit stopped requests, and how far each role came."""
         if self.limit_reached is not None:
             answered = {role: counters.done - counters.failed for role, counters in self.counters.items()}
             countable = self.spending.is_countable

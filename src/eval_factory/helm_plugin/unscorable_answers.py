@@ -1,7 +1,7 @@
 """One answer that HELM cannot score costs its instance, not the run.
 
 HELM's metrics read answers with Python's own functions, and for some answers these raise: `int()` of more than 4,300
-digits, a float that overflows. HELM then gives up the whole run, and, because answers are kept, every later one too.
+digits, a float that overflows. HELM then gives up the run, and every later one too, because answers are cached.
 Here such an instance gets what HELM gives to one whose request failed: an empty completion, and the reason.
 
 What raises for most is a defect, of the environment or of HELM, and fails the run as before.
@@ -38,14 +38,14 @@ _OF_THE_ENVIRONMENT = (
 """What no answer sets off: something is missing, full or stopped."""
 
 _Key = tuple[str | None, int, Any]
-Tell = Callable[[RequestState, str], None]
+Report = Callable[[RequestState, str], None]
 
 
 class Unscorable:
     """The answers of one run that HELM cannot score. Metrics and annotators run in several threads."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, report: Report) -> None:
+        self._report = report
         self._state: ScenarioState | None = None
         self._reasons: dict[_Key, str] = {}
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class Unscorable:
                     state.request_states[number] = without_answer(asked, reason)
 
     def process(self, annotators: list[Any], state: RequestState) -> RequestState:
-        """Takes the place of HELM's annotation of one answer. A judge's failure is none of the answer's."""
+        """Replaces HELM's annotation of one answer. A judge's failure is none of the answer's."""
         annotations: dict[str, Any] = {}
         for annotator in annotators:
             try:
@@ -93,7 +93,7 @@ class Unscorable:
                 if new and _key_of(asked) == key:
                     states[number] = without_answer(asked, reason)
         if new:
-            self._tell(state, reason)
+            self._report(state, reason)
         return without_answer(state, reason)
 
 
@@ -124,7 +124,7 @@ def _key_of(state: RequestState) -> _Key:
 
 
 def _may_be_the_answers(error: BaseException) -> bool:
-    """Whether an answer can have set off the error: its causes tell of what is missing, too."""
+    """Whether an answer can have set off the error: its causes say what is missing, too."""
     while error is not None:
         # NLTK says so of data that are not there; KeyError and IndexError are other kinds of LookupError.
         if isinstance(error, _OF_THE_ENVIRONMENT) or type(error) is LookupError:

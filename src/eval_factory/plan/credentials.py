@@ -1,4 +1,4 @@
-"""Which environment variable's API key serves which endpoint, and the log lines that say so."""
+"""Which environment variable's API key serves which endpoint, and their log lines."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def credentials_of(
     settings = set(chain.from_iterable(map(_sign_in_variables, endpoints)))
     keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
-    report.found = _not_as_sent(values, env)
+    report.found = {name: value or "" for name, value in values.items() if value != env.get(name, value)}
     of_the_model = _hosts_of_the_model(endpoints)
     missing: list[EndpointSettings] = []
     credentials: _HelmCredentials | None = None
@@ -93,12 +93,14 @@ def credentials_of(
     return report
 
 
-def _not_as_sent(values: Mapping[str, str | None], env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value or "" for name, value in values.items() if name in env and value != env[name]}
-
-
 def _hosts_of_the_model(endpoints: Iterable[EndpointSettings]) -> set[tuple[str, object]]:
     return {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
+
+
+def _placeholders(values: Mapping[str, str | None], settings: Collection[str]) -> Iterator[str]:
+    for name, value in values.items():
+        if value and is_placeholder(value) and name not in settings:
+            yield f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
 
 
 def _of_a_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
@@ -107,14 +109,9 @@ def _of_a_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterator[
     if name != first:
         yield f"{first} is not set, setting to {name}"
     elif endpoint.role != MODEL_ROLE:
-        yield _judge_line(endpoint)
+        judge = _JUDGE_NAMES.get(endpoint.role, endpoint.role.capitalize())
+        yield f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
     yield _used(name, endpoint.role, key)
-
-
-def _placeholders(values: Mapping[str, str | None], settings: Collection[str]) -> Iterator[str]:
-    for name, value in values.items():
-        if value and is_placeholder(value) and name not in settings:
-            yield f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:
@@ -124,17 +121,14 @@ def _what_to_set(endpoint: EndpointSettings) -> str:
             f"no API key: the environment variable {first} is not set\n"
             f"  set it (export {first}=...) or name another one with --api_key_name"
         )
+    where, own = f"api_key in the entry {endpoint.role} of config.params.extra.judges", f"{endpoint.role}_judge_api_key"
+    if own in Extra.model_fields:
+        where = f"config.params.extra.{own}, or as {where}"
     neither = f"neither {first} nor the main key's {others[0]} is set" if others else f"{first} is not set"
     return (
         f"no API key for judge {endpoint.role}: of its environment variables, {neither}\n"
-        f"  set it (export {first}=...), or name another one as {_where_named(endpoint.role)}"
+        f"  set it (export {first}=...), or name another one as {where}"
     )
-
-
-def _where_named(role: str) -> str:
-    """Where a configuration names the variable of a judge's key."""
-    own, short = f"api_key in the entry {role} of config.params.extra.judges", f"{role}_judge_api_key"
-    return f"config.params.extra.{short}, or as {own}" if short in Extra.model_fields else own
 
 
 def _sign_in_variables(endpoint: EndpointSettings) -> list[str]:
@@ -156,7 +150,7 @@ def _named_by_the_user(plan: Plan) -> set[str]:
 
 
 def _unused_oauth_clients(plan: Plan, env: Mapping[str, str]) -> list[str]:
-    """Credentials that are set though nobody uses them: a token is never taken where the configuration says a key."""
+    """Credentials that are set but not used: a token is never taken where the configuration names a key."""
     used = plan.evaluation.oauth_services()
     return [
         f"{variable_of(service, 'CLIENT_ID')} is set, but nothing in the configuration says `oauth: {service}`:"
@@ -168,11 +162,6 @@ def _unused_oauth_clients(plan: Plan, env: Mapping[str, str]) -> list[str]:
 
 def _used(name: str, role: str, key: str) -> str:
     return f"Using API key {name} for {role}, ends with {Secret(key).ending()}"
-
-
-def _judge_line(endpoint: EndpointSettings) -> str:
-    name = _JUDGE_NAMES.get(endpoint.role, endpoint.role.capitalize())
-    return f"Using {name} judge API key from environment variable for model: {endpoint.model_id}"
 
 
 @dataclass(frozen=True)

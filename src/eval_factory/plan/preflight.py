@@ -13,10 +13,9 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission
-from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
+from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed, StopMessages
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Servers, servers_of
-from eval_factory.endpoint.stop_messages import StopMessages
 
 _PROMPT = "ping"
 _TIMEOUT_S = 10.0

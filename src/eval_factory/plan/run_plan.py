@@ -17,9 +17,10 @@ from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.urls import origin_of
-from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
-from eval_factory.endpoint.openai_api import CHAT, Adapter, base_of
+from eval_factory.core.token_file import OAuthSettings
+from eval_factory.core.urls import base_of, origin_of
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.openai_api import CHAT, Adapter
 
 KEPT_BY = "answers_kept_by"
 """The section of run_config.yml; only where there were several servers."""
@@ -154,22 +155,13 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
 
 def _model_endpoint(evaluation: Evaluation, before: Mapping[str, SameServers]) -> EndpointPlan:
     params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
-    url, servers = _named(endpoint.urls, before.get(MODEL_ROLE))
     scenario_has_length = "max_length" in evaluation.task.helm.parameters
+    has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
     return EndpointPlan(
-        role=MODEL_ROLE,
-        url=url,
-        servers=servers,
-        model_id=endpoint.model_id,
+        **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, before),
         endpoint_type=endpoint.type,
-        key_names=_model_keys(endpoint),
-        oauth=oauth_of(evaluation, endpoint.oauth) if endpoint.oauth else None,
-        request_timeout=params.request_timeout,
-        max_retries=params.max_retries,
+        key_names=(str(endpoint.api_key),) if has_key else (),
         parallelism=params.parallelism,
-        requests_per_minute=endpoint.requests_per_minute,
-        tokens_per_minute=endpoint.tokens_per_minute,
-        stop_after_failures=params.extra.stop_after_failures,
         top_p=params.top_p,
         max_length=None if scenario_has_length else params.extra.max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
@@ -177,8 +169,28 @@ def _model_endpoint(evaluation: Evaluation, before: Mapping[str, SameServers]) -
     )
 
 
-def _model_keys(endpoint: ApiEndpoint) -> tuple[str, ...]:
-    return () if endpoint.is_demo or endpoint.oauth or endpoint.api_key is None else (endpoint.api_key,)
+def _shared_settings(
+    evaluation: Evaluation,
+    role: str,
+    endpoint: ApiEndpoint | Judge,
+    urls: Sequence[str],
+    before: Mapping[str, SameServers],
+) -> dict[str, Any]:
+    """What is the same for the model's endpoint and those of judges."""
+    params = evaluation.run.config.params
+    url, servers = _named(urls, before.get(role))
+    return {
+        "role": role,
+        "url": url,
+        "servers": servers,
+        "model_id": endpoint.model_id,
+        "oauth": oauth_of(evaluation, endpoint.oauth) if endpoint.oauth else None,
+        "request_timeout": params.request_timeout,
+        "max_retries": params.max_retries,
+        "requests_per_minute": endpoint.requests_per_minute,
+        "tokens_per_minute": endpoint.tokens_per_minute,
+        "stop_after_failures": params.extra.stop_after_failures,
+    }
 
 
 def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:
@@ -193,17 +205,12 @@ def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:
 def _judge_endpoints(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
     if not evaluation.task.helm.judges:
         return ()
-    own = evaluation.run.config.params.extra.judges
-    return tuple(_judge_endpoint(evaluation, judge, before) for judge in own or _default_jury(evaluation))
-
-
-def _default_jury(evaluation: Evaluation) -> list[Judge]:
-    """The product's three judges, at the target's URL."""
     extra, defaults = evaluation.run.config.params.extra, evaluation.framework.judges
-    return [
+    jury = extra.judges or [
         Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
-        for role in evaluation.task.helm.judges
+        for role in evaluation.task.helm.judges  # the default jury, at the target's URL
     ]
+    return tuple(_judge_endpoint(evaluation, judge, before) for judge in jury)
 
 
 def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
@@ -225,23 +232,14 @@ def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]
 def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, SameServers]) -> EndpointPlan:
     params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
     urls = urls_in(judge.url) or target.urls
-    url, servers = _named(urls, before.get(judge.name))
+    shared = _shared_settings(evaluation, judge.name, judge, urls, before)
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
     added = {name: value for name, value in sampling.items() if value is not None}
     return EndpointPlan(
-        role=judge.name,
-        url=url,
-        servers=servers,
-        model_id=judge.model_id,
+        **shared,
         endpoint_type=CHAT,
-        key_names=() if judge.oauth or url in DEMO_URLS else _judge_keys(judge, urls, target),
-        oauth=oauth_of(evaluation, judge.oauth) if judge.oauth else None,
-        request_timeout=params.request_timeout,
-        max_retries=params.max_retries,
+        key_names=() if judge.oauth or shared["url"] in DEMO_URLS else _judge_keys(judge, urls, target),
         parallelism=judge.parallelism or params.parallelism,
-        requests_per_minute=judge.requests_per_minute,
-        tokens_per_minute=judge.tokens_per_minute,
-        stop_after_failures=params.extra.stop_after_failures,
         use_nvcf=judge.use_nvcf,
         adapter=replace(_adapter(evaluation, plain=True), params_to_add=added),
     )

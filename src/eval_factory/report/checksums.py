@@ -52,7 +52,7 @@ def write_checksums(
 
 
 def forget_checksums(rundir: RunDir) -> None:
-    """Before anything of a result is changed: what a killed run leaves is not to be taken for whole."""
+    """Before anything of a result is changed: what a killed run leaves is not to be taken for complete."""
     for file in (rundir.checksums, rundir.attestation):
         file.unlink(missing_ok=True)
 
@@ -69,8 +69,8 @@ def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = 
 
 def files_of_result(rundir: RunDir, runs: Iterable[Path]) -> list[Path]:
     """Not logs, which the next command goes on writing; not data sets, whose hashes are in the provenance."""
-    kept = (rundir.run_config, rundir.packages, rundir.run_state, rundir.own_data, rundir.cache_db)
-    single = (*rundir.results, *kept)
+    others = (rundir.run_config, rundir.packages, rundir.run_state, rundir.own_data, rundir.cache_db)
+    single = (*rundir.results, *others)
     found = {path for path in single if path.is_file()}
     for folder, pattern in (
         (rundir.responses, "*"), (rundir.model_configs, "*"), (rundir.annotations, "*"), (rundir.helm, "*.json"),

@@ -35,7 +35,7 @@ MAX_ON_A_LINE = 60
 """Characters of a text that stands on a line with others."""
 
 
-def seconds(number: float | None) -> float | None:
+def rounded_seconds(number: float | None) -> float | None:
     return None if number is None else rounded(number, DIGITS_OF_SECONDS)
 
 
@@ -46,7 +46,7 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
         if isinstance(value, Mapping):
             found[name] = rounded_fields(value)
         elif isinstance(value, float) and name not in exact:
-            found[name] = seconds(value) if name.endswith("_s") else rounded(value)
+            found[name] = rounded_seconds(value) if name.endswith("_s") else rounded(value)
     return found
 
 
@@ -201,7 +201,7 @@ def _provenance(record: Provenance) -> dict[str, Any]:
 
 def usage(record: Usage) -> dict[str, Any]:
     """At the top the figures of this run; by role, and of all runs, where these are others."""
-    found = {**_spent(record.this_run.total), "wall_s": seconds(record.wall_s)}
+    found = {**_spent(record.this_run.total), "wall_s": rounded_seconds(record.wall_s)}
     if record.cost_unknown is not None:
         found["cost_unknown"] = record.cost_unknown
     if roles := _roles(record.this_run):
@@ -300,7 +300,7 @@ def result_line(record: InstanceRecord) -> dict[str, Any]:
     """One line of results.jsonl."""
     found = {name: getattr(record, name) for name in OF_A_RESULT}
     more = {name: getattr(record, name) for name in OF_SOME_RESULTS}
-    found["latency_s"] = seconds(record.latency_s)
+    found["latency_s"] = rounded_seconds(record.latency_s)
     lists = {name: list(value) for name, value in more.items() if isinstance(value, tuple)}
     return found | {name: value for name, value in {**more, **lists}.items() if value or value == ""}
 

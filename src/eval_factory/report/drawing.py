@@ -2,19 +2,29 @@
 
 Colours are those of M. Okabe and K. Ito, Color Universal Design, 2008 (https://jfly.uni-koeln.de/color/), which readers
 with any colour vision tell apart. No colour alone means anything: what differs has another shape, hatching or words.
+
+The SVG is made here: its text stays text, it has tooltips and a description, its colours follow the page, and no run
+needs matplotlib for it. matplotlib, the extra `plots`, draws the PNG. It is imported when a file is made.
 """
 
 from __future__ import annotations
 
+import io
+import logging
+import math
+import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
+from eval_factory.core.safe_files import write_atomic
 
 WIDTH = 640.0
 """Of every drawing: 6.7 inches, the width of a page's text."""
@@ -80,7 +90,7 @@ class Text:
     colour: Colour = "ink"
     size: float = FONT_SIZE
     title: str = ""
-    """The whole of what was cut."""
+    """The uncut text, where `text` is cut."""
 
 
 Shape = Line | Rect | Circle | Polygon | Text
@@ -114,10 +124,10 @@ def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
 
 
 def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Text:
-    """A foreign text in so much room, with the whole of it as its title where it was cut."""
+    """A foreign text in so much room, with the uncut text as its title where it was cut."""
     shown = fitted(text, width)
-    whole = one_line(text, MAX_TITLE)
-    return Text(x, y, shown, anchor, title="" if shown == whole else whole)
+    uncut = one_line(text, MAX_TITLE)
+    return Text(x, y, shown, anchor, title="" if shown == uncut else uncut)
 
 
 def diamond(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Polygon:
@@ -186,3 +196,117 @@ def _template() -> Template:
     environment.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")  # a hundredth of a pixel
     environment.globals["kind_of"] = lambda shape: type(shape).__name__
     return environment.get_template("plot.svg.j2")
+
+
+_INSTALL = "pip install 'eval-factory-helm[plots]'"
+DPI = 300
+"""That journals ask for."""
+CSS_DPI = 96
+_POINTS = 72 / CSS_DPI
+"""matplotlib's unit of line widths and letters, in that of a drawing."""
+_ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+
+
+def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:
+    """Write `NAME.svg` and `NAME.png` of each drawing; the folder is made. Other files in it stay.
+
+    Returns:
+        The files, in the order of the drawings.
+
+    Raises:
+        PrerequisiteError: matplotlib is not installed; nothing is written.
+        OSError: a file cannot be written.
+    """
+    pixels = {name: png(drawing) for name, drawing in drawings.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for name, drawing in drawings.items():
+        files = folder / f"{name}.svg", folder / f"{name}.png"
+        write_atomic(files[0], svg(drawing, standalone=True))
+        _write_bytes(files[1], pixels[name])
+        written += files
+    return written
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    """A reader sees the old file or the new one, never a part."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def png(drawing: Drawing) -> bytes:
+    """The same bytes for the same drawing, with the same matplotlib.
+
+    Raises:
+        PrerequisiteError: matplotlib is not installed.
+    """
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it logs that it makes a font cache
+    try:
+        from matplotlib import style
+        from matplotlib.figure import Figure
+        from matplotlib.transforms import Affine2D
+    except ImportError:
+        raise PrerequisiteError(f"plots as files need matplotlib, which is not installed\n  {_INSTALL}") from None
+
+    width, height = pixels_of(drawing)
+    with style.context("default"):  # whatever the user's matplotlibrc says
+        figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
+        pixels = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
+        for order, shape in enumerate(drawing.shapes):
+            figure.add_artist(_artist(shape, transform=pixels, zorder=order))
+        file = io.BytesIO()
+        about = {"Title": drawing.title, "Description": drawing.description, "Software": None}
+        figure.savefig(file, format="png", metadata=about)
+    return file.getvalue()
+
+
+def pixels_of(drawing: Drawing) -> tuple[int, int]:
+    """Width and height in pixels."""
+    return math.ceil(drawing.width * DPI / CSS_DPI), math.ceil(drawing.height * DPI / CSS_DPI)
+
+
+def _artist(shape: Shape, **how: Any) -> Any:
+    from matplotlib import lines, patches, text
+
+    if isinstance(shape, Line):
+        ends = (shape.x1, shape.x2), (shape.y1, shape.y2)
+        dash = DASH / shape.width  # matplotlib takes it in widths of the line
+        how |= {"linestyle": (0, (dash, dash)) if shape.dashed else "solid", "solid_capstyle": "butt"}
+        return lines.Line2D(*ends, linewidth=shape.width * _POINTS, color=COLOURS[shape.colour], **how)
+    if isinstance(shape, Text):
+        how |= {"color": COLOURS[shape.colour], "fontsize": shape.size * _POINTS, "fontproperties": _font()}
+        how |= {"horizontalalignment": _ANCHORS[shape.anchor], "verticalalignment": "baseline", "parse_math": False}
+        return text.Text(shape.x, shape.y, _in_letters_of_the_font(shape.text), **how)
+    how |= {"facecolor": COLOURS[shape.fill], "linewidth": 0}
+    if isinstance(shape, Rect):
+        return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **how)
+    if isinstance(shape, Circle):
+        return patches.Circle((shape.x, shape.y), shape.radius, **how)
+    return patches.Polygon(shape.points, **how)
+
+
+def _font() -> Any:
+    """The one that matplotlib brings along: no machine need have any."""
+    from matplotlib import font_manager, get_data_path
+
+    return font_manager.FontProperties(fname=Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
+
+
+def _in_letters_of_the_font(text: str) -> str:
+    """A letter that the font does not have stands without its accents, or else as an escape."""
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(_font().get_file())
+
+    def spelled(letter: str) -> str:
+        plain = "".join(part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part))
+        return next(
+            (found for found in (letter, plain) if found and all(font.get_char_index(ord(part)) for part in found)),
+            letter.encode("unicode_escape").decode("ascii"),
+        )
+
+    return "".join(map(spelled, text))

@@ -25,6 +25,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import AskedEndpoint, InstanceRecord, Score
 from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
 from eval_factory.report import stored_facts
+from eval_factory.report.documents import without_nulls
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
 
@@ -94,16 +95,13 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
             "turn_idx": 0, "source": "output.raw", "extracted_value": completion,
             "extraction_method": f"helm.{metric}", "is_terminal": True,
         }],
-        "metadata": {"split": instance.split},
+        "metadata": without_nulls({"split": instance.split, "finish_reason": instance.finish_reason}),
     }  # fmt: skip
-    if instance.finish_reason is not None:
-        sample["metadata"]["finish_reason"] = instance.finish_reason
     if len(options) > len(right) > 0:
         sample["input"]["choices"] = options
-    tokens = instance.prompt_tokens, instance.completion_tokens
-    if tokens[0] is not None and tokens[1] is not None:
-        counted = {"input_tokens": tokens[0], "output_tokens": tokens[1], "total_tokens": tokens[0] + tokens[1]}
-        sample["token_usage"] = counted
+    sent, got = instance.prompt_tokens, instance.completion_tokens
+    if sent is not None and got is not None:
+        sample["token_usage"] = {"input_tokens": sent, "output_tokens": got, "total_tokens": sent + got}
     if instance.latency_s is not None:
         sample["performance"] = {"latency_ms": round(instance.latency_s * 1000, 3)}
     return sample
@@ -138,15 +136,15 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     developer, model = _names_of_model(stored, publisher)
     # a UUID of the form of version 4, made of the result: a second export writes the same file
     name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
-    place = Path("data", *map(_component, (stored.result.task, developer, model)))
+    inside = Path("data", *map(_component, (stored.result.task, developer, model)))
     record = aggregate(stored, publisher, now=now)
-    samples = place / f"{name}_samples.jsonl"
+    samples = inside / f"{name}_samples.jsonl"
     if stored_facts.texts_may_leave(stored):
         record |= _write_samples(stored, record, folder, samples)
     else:
         (folder / samples).unlink(missing_ok=True)
     check_record(record, "aggregate")
-    path = folder / place / f"{name}.json"
+    path = folder / inside / f"{name}.json"
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
 
@@ -184,16 +182,16 @@ def _component(name: str) -> str:
 
 def _names_of_model(stored: StoredResult, publisher: Publisher) -> tuple[str, str]:
     """(developer, model)."""
-    whole = stored_facts.model_id(stored)
-    developer, slash, name = whole.partition("/")
+    model = stored_facts.model_id(stored)
+    developer, slash, name = model.partition("/")
     if slash and developer and name:
         return publisher.developer or developer, name
     if publisher.developer is None:
         raise ConfigError(
-            f"{stored.folder}: the model id {whole!r} does not say who developed the model\n"
+            f"{stored.folder}: the model id {model!r} does not say who developed the model\n"
             "  give --developer NAME, as it is called on the Hugging Face Hub"
         )
-    return publisher.developer, whole
+    return publisher.developer, model
 
 
 def _model_info(stored: StoredResult, publisher: Publisher) -> dict[str, Any]:
@@ -270,16 +268,13 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
 
 
 def _uncertainty(score: Score) -> dict[str, Any]:
-    stats = score.stats
-    found: dict[str, Any] = {"num_samples": stats.count}
-    if stats.stderr is not None:
-        found["standard_error"] = {"value": stats.stderr}
-    if stats.stddev is not None:
-        found["standard_deviation"] = stats.stddev
+    stats, interval = score.stats, None
     if stats.ci_low is not None and stats.ci_high is not None:
         ends = {"lower": stats.ci_low, "upper": stats.ci_high}
-        found["confidence_interval"] = {**ends, "confidence_level": LEVEL, "method": stats.ci_method or "unknown"}
-    return found
+        interval = {**ends, "confidence_level": LEVEL, "method": stats.ci_method or "unknown"}
+    stderr = None if stats.stderr is None else {"value": stats.stderr}
+    found = {"standard_error": stderr, "standard_deviation": stats.stddev, "confidence_interval": interval}
+    return without_nulls({"num_samples": stats.count, **found})
 
 
 def _generation_args(asked: AskedEndpoint | None) -> dict[str, Any]:

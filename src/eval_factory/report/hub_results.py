@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -16,16 +15,15 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import stored_facts
-from eval_factory.report.papers import _PARTS
+from eval_factory.report.documents import without_nulls
+from eval_factory.report.papers import PARTS_OF_DATA
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task
-
-_FOLDER = ".eval_results"
 
 
 def write_entry(stored: StoredResult, repository: Path, text: str) -> Path:
     """Into a model repository; a file for each task."""
-    path = repository / _FOLDER / f"{stored.result.task}.yaml"
+    path = repository / ".eval_results" / f"{stored.result.task}.yaml"
     write_atomic(path, text)
     return path
 
@@ -56,10 +54,8 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
     score = result.scores.get(result.main_metric)
     if score is None or not math.isfinite(score.value):
         raise ConfigError(f"{stored.folder}: there is no score {result.main_metric} to export")
-    dataset: dict[str, Any] = {"id": hub, "task_id": task_id}
     read = result.provenance.dataset_revisions.get(f"hub:{hub}")
-    if read is not None:
-        dataset["revision"] = read
+    dataset = without_nulls({"id": hub, "task_id": task_id, "revision": read})
     item = {"dataset": dataset, "value": score.value, "notes": _notes(stored, task, reason, read)}
     return yaml.safe_dump([item], sort_keys=False, allow_unicode=True, width=120)
 
@@ -86,10 +82,10 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str 
         parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
     of_all = "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"
     parts.append(f"{instances.scored} instances scored{of_all}")
-    if revision is None:  # the pinned one is what the run was told to read
+    if revision is None:  # the pinned one is what the run was configured to read
         parts.append("at an unknown revision of the data")
     extra = (stored.config.get("params") or {}).get("extra") or {}
-    parts += [f"{name}: {extra[name]}" for name in _PARTS if extra.get(name) is not None]
+    parts += [f"{name}: {extra[name]}" for name in PARTS_OF_DATA if extra.get(name) is not None]
     if not_reportable:
         parts.append(f"NOT REPORTABLE: {not_reportable}")
     return "; ".join(parts)

@@ -78,15 +78,14 @@ def _reportable(result: TaskResult) -> Iterator[str]:
 def _scores(result: TaskResult) -> list[str]:
     main = result.main_metric
     names = sorted(result.scores, key=lambda name: name != main)
-    head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
-    named = {name: Strong(Code(name)) if name == main else Code(name) for name in names}
-    return markdown(Table(head, [[shown, *_score_cells(result, name)] for name, shown in named.items()], numbers=4))
-
-
-def _score_cells(result: TaskResult, name: str) -> list[TableCell]:
-    score, (low, high) = result.scores[name], result.validity.bounds.get(name, (None, None))
-    bounds = "" if low == high else formats.between(low, high, " to ")
-    return [formats.score(score.value), _interval(score), bounds, formats.count(score.stats.count)]
+    rows: list[list[TableCell]] = []
+    for name in names:
+        score, (low, high) = result.scores[name], result.validity.bounds.get(name, (None, None))
+        bounds = "" if low == high else formats.between(low, high, " to ")
+        count = formats.count(score.stats.count)
+        label = Strong(Code(name)) if name == main else Code(name)
+        rows.append([label, formats.score(score.value), _interval(score), bounds, count])
+    return markdown(Table(["metric", "value", "95 % interval", "with what is missing", "instances"], rows, numbers=4))
 
 
 def _interval(score: Score) -> str:
@@ -124,26 +123,20 @@ def _rubric(found: RubricReport | None) -> Iterator[str]:
     yield f"\nCriteria: {rubric_headline(found)}"
     yield ""
     head = ["criteria judged by", "asked", "met", "not met", "tied", "unjudged", "score by it alone"]
-    rows = [_votes("majority", found.criteria)] if len(found.judges) > 1 else []
-    rows += [_votes(Code(judge), votes) for judge, votes in found.judges.items()]
+    majority: dict[TableCell, RubricVotes] = {"majority": found.criteria} if len(found.judges) > 1 else {}
+    rows = [
+        [name, *map(formats.count, (votes.asked, votes.met, votes.not_met, votes.tied, votes.unjudged)),
+         formats.score(votes.score)]
+        for name, votes in [*majority.items(), *((Code(judge), votes) for judge, votes in found.judges.items())]
+    ]  # fmt: skip
     yield from markdown(Table(head, rows, numbers=6))
     if found.agreement:
-        pairs = [
-            [
-                Code(pair),
-                formats.count(one.criteria),
-                formats.percent(formats.rounded(one.agreement)),
-                formats.coefficient(one.kappa),
-            ]
-            for pair, one in found.agreement.items()
-        ]
+        pairs = []
+        for pair, one in found.agreement.items():
+            agreement = formats.percent(formats.rounded(one.agreement))
+            pairs.append([Code(pair), formats.count(one.criteria), agreement, formats.coefficient(one.kappa)])
         yield ""
         yield from markdown(Table(["judges", "criteria that both decided", "the same", "Cohen's kappa"], pairs, 3))
-
-
-def _votes(name: TableCell, votes: RubricVotes) -> list[TableCell]:
-    counts = (votes.asked, votes.met, votes.not_met, votes.tied, votes.unjudged)
-    return [name, *map(formats.count, counts), formats.score(votes.score)]
 
 
 def _failures(result: TaskResult) -> Iterator[str]:

@@ -16,7 +16,6 @@ from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 
 _INSTALL = "pip install 'eval-factory-helm[mlflow]'"
-DEFAULT_EXPERIMENT = "eval-factory"
 RESULT_TAG = "eval_factory.result"
 """By which a result that is there already is found."""
 _MAX_VALUE = 500
@@ -42,17 +41,6 @@ class MlflowRun:
     params: Mapping[str, str]
     metrics: Mapping[str, float]
     artifacts: tuple[Path, ...]
-
-    @property
-    def result(self) -> str:
-        return self.tags[RESULT_TAG]
-
-
-@dataclass(frozen=True)
-class Logged:
-    run_id: str
-    was_there: bool
-    """Whether the same result had been exported before; nothing was sent then."""
 
 
 def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
@@ -94,8 +82,11 @@ def connect(tracking_uri: str) -> Any:
         ) from error
 
 
-def log_run(run: MlflowRun, client: Any, experiment: str) -> Logged:
+def log_run(run: MlflowRun, client: Any, experiment: str) -> tuple[str, bool]:
     """Send a run, unless the experiment has one of the same result that was sent to its end.
+
+    Returns:
+        The run's id, and whether it was there already, so that nothing was sent.
 
     Raises:
         PrerequisiteError: the server cannot be reached, or refuses it.
@@ -105,21 +96,21 @@ def log_run(run: MlflowRun, client: Any, experiment: str) -> Logged:
     try:
         found = client.get_experiment_by_name(experiment)
         experiment_id = client.create_experiment(experiment) if found is None else found.experiment_id
-        wanted = f"tags.`{RESULT_TAG}` = '{run.result}' and attributes.status = 'FINISHED'"
+        wanted = f"tags.`{RESULT_TAG}` = '{run.tags[RESULT_TAG]}' and attributes.status = 'FINISHED'"
         there = client.search_runs([experiment_id], filter_string=wanted, max_results=1)
         if there:
-            return Logged(there[0].info.run_id, was_there=True)
+            return there[0].info.run_id, True
         run_id = client.create_run(experiment_id, tags=dict(run.tags), run_name=run.name).info.run_id
         _send(run, client, run_id)
     except (MlflowException, OSError) as error:  # uploads fail with errors of requests
         raise PrerequisiteError(
             f"MLflow did not take {run.name}: {error}\n  check --tracking_uri; the same command sends what is missing"
         ) from error
-    return Logged(run_id, was_there=False)
+    return run_id, False
 
 
 def _send(run: MlflowRun, client: Any, run_id: str) -> None:
-    """The run is FINISHED when it is whole; a part that was interrupted is FAILED, and no result."""
+    """The run is FINISHED when it is complete; one that was interrupted is FAILED, and no result."""
     status = "FAILED"
     try:
         for name, value in run.params.items():

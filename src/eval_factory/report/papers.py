@@ -1,19 +1,19 @@
 """What is written of a run for papers: the methods text, the TRIPOD-LLM checklist, CHAI's model card.
 
-Sentences and forms are Jinja templates in `papers.yml`; here is what they are filled with. Each sentence says only what
-the result knows, and none where it knows nothing. Values that others wrote are one printable line.
+Sentences, forms and documents are Jinja templates in `papers.yml`; here is what they are filled with. Each sentence
+says only what the result knows, and none where it knows nothing. Values that others wrote are one printable line.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
-from typing import Any
-from xml.etree import ElementTree as ET
+from typing import Any, Protocol
+from xml.sax.saxutils import escape
 
 from jinja2 import Environment, Template
 
@@ -27,13 +27,12 @@ from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.run_specs import load_index
 
-_OWN_FILES = ("data_path", "benchmark")
+OWN_FILES = ("data_path", "benchmark")
 """Values of `params.extra` that name files of the user."""
-_PARTS = ("version", "subset", "language", "category", "subject", "condition")
+PARTS_OF_DATA = ("version", "subset", "language", "category", "subject", "condition")
 """Values of `params.extra` that choose a part of the data, or another edition of them."""
 RELIABILITY = ("requested", "scored", "failed", "empty", "truncated", "unparsed", "refused", "unjudged")
 """Counts that tell how reliably the model answered."""
-PROGRAMS = ("eval-factory", "crfm-helm", "Python")
 CHAI = "https://mc.chai.org/v0.2/schema.xsd"
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]", "::1")
 
@@ -66,6 +65,25 @@ class Citations:
         return [f"{forms()['sources'][name]}." for name in self._cited]
 
 
+class Writer(Protocol):
+    """What writes the sentences of a document: of one run, or of several together."""
+
+    @property
+    def cite(self) -> Citations: ...
+
+    def said(self, template: str) -> list[str]:
+        """The sentences of a template: its lines, without empty ones."""
+        ...
+
+    def of_each(self, template: str) -> list[str]:
+        """The same, run by run: two runs with one value are two measurements."""
+        ...
+
+    def of_comparison(self, item: str) -> list[str]:
+        """What the models beside each other add to an item of TRIPOD-LLM."""
+        ...
+
+
 @dataclass(frozen=True)
 class Described:
     """One run to write of, as it was stored."""
@@ -77,19 +95,23 @@ class Described:
     cite: Citations = field(default_factory=Citations)
 
     def said(self, template: str) -> list[str]:
-        """The sentences of a template: its lines, without empty ones."""
         values = {**_facts(self.result, self.config, self.target), "cite": self.cite, "say": self.say}
-        return rendered(template, values)
+        return rendered(forms()["facts"] + template, values)
+
+    of_each = said
 
     def say(self, name: str) -> str:
         """The sentences of that name, a line each."""
         return "\n".join(self.said(forms()["sentences"][name]))
 
+    def of_comparison(self, _item: str) -> list[str]:
+        return []
+
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     # no HTML is made here: what becomes Markdown or XML is escaped where it does
-    environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {
         "line": lambda value: one_line(str(value)),
         "listed": lambda words: enumerated(list(words)),
@@ -97,10 +119,17 @@ def _environment() -> Environment:
         "comma": formats.count,
         "was": lambda count: "was" if count == 1 else "were",
         "number": formats.score,
+        "decimal": formats.decimals,
+        "coefficient": formats.coefficient,
+        "percent": lambda share: formats.percent(formats.rounded(share)),
+        "seconds": formats.seconds,
         "short": lambda value: f"{value:g}",
         "score": _score,
         "settings": settings,
         "criteria": of_criteria,
+        "prose": lambda sentences: " ".join(map(prose, sentences)),
+        "xml": escape,
+        "json": lambda value: json.dumps(value, allow_nan=False),
     }
     return environment
 
@@ -116,39 +145,42 @@ def _template(text: str) -> Template:
 
 
 def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
-    """What sentences are made of."""
-    validity, record, stamp = result.validity, result.provenance, result.comparability
+    """What sentences are made of, beside the `facts` of papers.yml."""
+    validity, stamp = result.validity, result.comparability
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
     endpoint = target.get("api_endpoint") or {}
+    odd = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
+    odd_counts = {what: getattr(validity.instances, name) for what, name in odd.items()}
+    groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
     return {
-        **_task_facts(result, extra), **_model_facts(record, endpoint),
-        **_score_facts(result), **_judge_facts(result), **_program_facts(record),
-        "result": result, "validity": validity, "counts": validity.instances, "record": record,
-        "params": params, "extra": extra, "adapter": endpoint.get("adapter_config") or {},
-        "name": one_line(result.task), "label": one_line(result.main_metric), "model_name": one_line(record.target),
+        **_task_facts(result, extra), **_model_facts(result, endpoint), **_judge_facts(result),
+        **_program_facts(result.provenance),
+        "result": result, "params": params, "extra": extra, "endpoint": endpoint, "intervals": forms()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
         "deviations": None if stamp is None or stamp.medhelm_settings is None else [
             one_line(one.in_words("leaderboard:")) for one in stamp.deviations
         ],
+        "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
+        "groups_tested": any(score.stats.p_value is not None for score in groups),
+        "odd_answers": [f"{count:,} {what}" for what, count in odd_counts.items() if count],
     }  # fmt: skip
 
 
 def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     task: Task | None = load_framework().task(result.task)
-    own_files = any(extra.get(name) is not None for name in _OWN_FILES)
-    parts = [f"{name} {one_line(str(extra[name]))}" for name in _PARTS if extra.get(name) is not None]
-    known: dict[str, Any]
+    own_files = any(extra.get(name) is not None for name in OWN_FILES)
+    parts = [f"{name} {one_line(str(extra[name]))}" for name in PARTS_OF_DATA if extra.get(name) is not None]
+    known: dict[str, Any] = {"task": task, "has_own_files": own_files, "parts": parts}
     if task is None:
-        known = {"is_zero_shot": False, "total": None}
-    else:
-        spec = load_index().run_specs.get(task.helm.run_spec)
-        total = None if own_files or parts else task.about.instances
-        known = {"is_zero_shot": task.helm.zero_shot or (spec is not None and spec.zero_shot), "total": total}
-    return {"task": task, "has_own_files": own_files, "parts": parts, **known}
+        return {**known, "is_zero_shot": False, "total": None}
+    spec = load_index().run_specs.get(task.helm.run_spec)
+    is_zero_shot = task.helm.zero_shot or (spec is not None and spec.zero_shot)
+    return {**known, "is_zero_shot": is_zero_shot, "total": None if own_files or parts else task.about.instances}
 
 
-def _model_facts(record: Provenance, endpoint: Mapping[str, Any]) -> dict[str, Any]:
+def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, Any]:
+    record, main = result.provenance, result.scores.get(result.main_metric)
     model, kind = record.endpoints.get(MODEL_ROLE), endpoint.get("type")
     host = one_line(model.host) if model is not None else ""
     stated = model.stated_models if model is not None else {}
@@ -158,23 +190,16 @@ def _model_facts(record: Provenance, endpoint: Mapping[str, Any]) -> dict[str, A
         "host": "" if host.rpartition(":")[0] in _THIS_MACHINE or host in _THIS_MACHINE else host,
         "is_demo": record.target == "demo baseline" and (model is None or model.model != "demo baseline"),
         "stated_models": [f"{one_line(name)} ({counted(count, 'answer')})" for name, count in stated.items()],
+        "nature": _nature(main) if main is not None else [],
     }
 
 
-def _score_facts(result: TaskResult) -> dict[str, Any]:
-    main, validity = result.scores.get(result.main_metric), result.validity
-    said = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
-    odd = {what: getattr(validity.instances, name) for what, name in said.items()}
-    groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
+def _program_facts(record: Provenance) -> dict[str, Any]:
+    versions = {"eval-factory": record.eval_factory, "crfm-helm": record.helm, "Python": record.python}
     return {
-        "main": main,
-        "stats": main.stats if main is not None else None,
-        "nature": _nature(main) if main is not None else [],
-        "floor": validity.floors.get(result.main_metric),
-        "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
-        "interval": forms()["intervals"].get(main.stats.ci_method) if main is not None else None,
-        "groups_tested": any(score.stats.p_value is not None for score in groups),
-        "odd_answers": [f"{count:,} {what}" for what, count in odd.items() if count],
+        "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
+        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
+        "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
     }
 
 
@@ -188,16 +213,6 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
         "kappas": [
             f"{one_line(pair)} {formats.coefficient(kappa)}" for pair, kappa in kappas.items() if kappa is not None
         ],
-    }
-
-
-def _program_facts(record: Provenance) -> dict[str, Any]:
-    versions = zip(PROGRAMS, (record.eval_factory, record.helm, record.python), strict=True)
-    return {
-        "helm": "HELM" if record.helm is None else f"HELM {one_line(record.helm)}",
-        "programs": [f"{name} {one_line(version)}" for name, version in versions if version is not None],
-        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
-        "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
     }
 
 
@@ -226,9 +241,8 @@ def enumerated(words: Sequence[str]) -> str:
 
 def settings(sent: Mapping[str, Any]) -> str:
     """Of a request, beside model and question."""
-    return (
-        enumerated([f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]) or "no settings"
-    )
+    named = [f"{one_line(str(name))} = {one_line(str(value))}" for name, value in sent.items()]
+    return enumerated(named) or "no settings"
 
 
 def _score(score: Score) -> str:
@@ -236,66 +250,37 @@ def _score(score: Score) -> str:
     return f"{formats.score(score.value)} (95 % interval {interval})" if interval else formats.score(score.value)
 
 
-_Said = Callable[[str], list[str]]
-"""A template -> its sentences; of several runs, those that hold for some with the names of these."""
-
-
 def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Paragraphs in plain English, a blank line between them, and the references last."""
-    cite = Citations()
-    return methods_of(Described(result, config, target, cite).said, cite)
+    return methods_of(Described(result, config, target))
 
 
-def methods_of(said: _Said, cite: Citations, more: Iterable[str] = ()) -> str:
-    """`more`: further paragraphs; looked at last, so that sources are numbered as they are read."""
-    paragraphs = [said("\n".join(f"{{{{ say('{name}') }}}}" for name in names)) for names in forms()["methods"]]
-    told = [*filter(None, map(" ".join, paragraphs)), *filter(None, more)]
-    references = [f"[{place}] {source}" for place, source in enumerate(cite.listed(), 1)]
-    return "\n\n".join([*told, "\n".join(["References", *references])]) + "\n"
+def methods_of(run: Writer) -> str:
+    """The comparison comes last, so that sources are numbered as they are read."""
+    paragraphs = [run.said("\n".join(f"{{{{ say('{name}') }}}}" for name in names)) for names in forms()["methods"]]
+    paragraphs += [run.of_comparison(item) for item in ("7e", "5e")]
+    references = [f"[{number}] {source}" for number, source in enumerate(run.cite.listed(), 1)]
+    return "\n\n".join([*(" ".join(one) for one in paragraphs if one), "\n".join(["References", *references])]) + "\n"
 
 
 def tripod_llm(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
     """Markdown: each item that the run can fill, with what is not known of it; then the items left for the authors."""
-    cite, record = Citations("(ref. {})"), result.provenance
-    of = f"Of the run {code(record.run_identity)}: {code(result.task)}, {code(record.target)}."
-    said = Described(result, config, target, cite).said
-    return tripod_of(said, said, cite, of)
+    of = f"Of the run {code(result.provenance.run_identity)}: {code(result.task)}, {code(result.provenance.target)}."
+    return tripod_of(Described(result, config, target, Citations("(ref. {})")), of)
 
 
-def tripod_of(said: _Said, each: _Said, cite: Citations, of: str, more: _Said = lambda _: []) -> str:
-    """`each`: as `said`, run by run. `of`: what was run. `more`: item -> further sentences, of a comparison."""
-    source, lines, left = cite("tripod_llm"), [], []
-    for place, item in forms()["tripod_llm"].items():
+def tripod_of(run: Writer, of: str) -> str:
+    """`of`: what was run."""
+    source, filled, left = run.cite("tripod_llm"), [], []
+    for number, item in forms()["tripod_llm"].items():
         if "known" not in item:
-            left.append([place, item["topic"]])
+            left.append([number, item["topic"]])
             continue
-        other = f" ({item['other']})" if "other" in item else ""
-        known = [prose(one) for one in (*(each if item.get("is_list") else said)(item["known"]), *more(place))]
-        lines += [f"### {place}{other} {item['topic']}", ""]
-        if item.get("is_list"):
-            lines += [*(f"- {one}" for one in known), ""]
-        elif known:
-            lines += [" ".join(known), ""]
-        lines += [f"*Not known to eval-factory: {'; '.join(item['unknown'])}.*", ""]
-    return "\n".join([
-        "# TRIPOD-LLM checklist",
-        "",
-        of,
-        f"Items are numbered as in Table 2 of the guideline {source}; a number in brackets is that of copies that have",
-        "items 6f and 6g. The sentences of the items are in the guideline; their topics here are in other words.",
-        "",
-        "## Filled from the run",
-        "",
-        *lines,
-        "## Left for the authors",
-        "",
-        *markdown(Table(["item", "topic"], left)),
-        "",
-        "## References",
-        "",
-        *(f"{number_of}. {prose(one)}" for number_of, one in enumerate(cite.listed(), 1)),
-        "",
-    ])  # fmt: skip
+        sentences = (run.of_each if item.get("is_list") else run.said)(item["known"]) + run.of_comparison(number)
+        filled.append({"number": number, "is_list": False, "other": None, **item, "sentences": sentences})
+    table = "\n".join(markdown(Table(["item", "topic"], left)))
+    values = {"of": of, "source": source, "items": filled, "left": table, "references": run.cite.listed()}
+    return _template(forms()["tripod_document"]).render(values)
 
 
 def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
@@ -305,52 +290,30 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
     results, interpretation, kind of test, data and process; every text may be Markdown. A result is a label and a value
     as JSON: its kinds `single` and `estimate_ci` are those of the examples beside the schema.
     """
-    card, root = forms()["model_card"], ET.Element("KeyMetrics", {"xmlns": CHAI})
-    results = dict(zip(card["kinds"], (_scores(result), _groups(result), _counts(result)), strict=True))
-    for name, kind in card["kinds"].items():
+    card = forms()["model_card"]
+    kinds: list[dict[str, Any]] = []
+    scores = {name: _value(score) for name, score in result.scores.items()}
+    main, counts = result.main_metric, result.validity.instances
+    groups = {
+        f"{main}, {by}: {value}": _value(of[main])
+        for by, groups in result.groups.items()
+        for value, of in groups.items()
+        if main in of
+    }
+    reliability = {
+        f"Instances {name}": {"kind": "single", "value": getattr(counts, name), "unit": "count"} for name in RELIABILITY
+    }
+    for (name, kind), found in zip(card["kinds"].items(), (scores, groups, reliability), strict=True):
         run = Described(result, config, target, Citations("(ref. {})"))
-        if not len(root):
+        data = process = [card["as_above"]]
+        if not kinds:
             data = [one for part in card["data"] for one in run.said(forms()["sentences"][part])]
             process = run.said(card["process"])
-            process += [f"Ref. {place}: {source}" for place, source in enumerate(run.cite.listed(), 1)]
-        else:
-            data = process = [card["as_above"]]
-        element = ET.SubElement(root, name)
-        _text(element, "MetricGoal", run.said(kind["goal"]))
-        found = ET.SubElement(element, "Results")
-        for label, value in list(results[name]) or [(card["unknown"], {"kind": "single", "value": None})]:
-            one = ET.SubElement(found, "MetricResult")
-            ET.SubElement(one, "Label").text = prose(label)
-            ET.SubElement(one, "ValueJson").text = json.dumps(value, allow_nan=False)
-        _text(element, "Interpretation", run.said(kind["interpretation"]))
-        _text(element, "TestType", [card["test_type"]])
-        _text(element, "TestingDataDescription", data)
-        _text(element, "ValidationProcessAndJustification", process)
-    ET.indent(root)
-    return ET.tostring(root, encoding="unicode", short_empty_elements=False) + "\n"
-
-
-def _text(parent: ET.Element, name: str, sentences: Iterable[str]) -> None:
-    ET.SubElement(parent, name).text = " ".join(map(prose, sentences))
-
-
-_Values = Iterator[tuple[str, dict[str, Any]]]
-
-
-def _scores(result: TaskResult) -> _Values:
-    return ((name, _value(score)) for name, score in result.scores.items())
-
-
-def _groups(result: TaskResult) -> _Values:
-    main = result.main_metric
-    for by, groups in result.groups.items():
-        yield from ((f"{main}, {by}: {value}", _value(of[main])) for value, of in groups.items() if main in of)
-
-
-def _counts(result: TaskResult) -> _Values:
-    for name in RELIABILITY:
-        value = getattr(result.validity.instances, name)
-        yield f"Instances {name}", {"kind": "single", "value": value, "unit": "count"}
+            process += [f"Ref. {number}: {source}" for number, source in enumerate(run.cite.listed(), 1)]
+        texts = {"goal": run.said(kind["goal"]), "interpretation": run.said(kind["interpretation"])}
+        results = found or {card["unknown"]: {"kind": "single", "value": None}}
+        kinds.append({"name": name, "results": results, "data": data, "process": process, **texts})
+    return _template(card["document"]).render(kinds=kinds, test_type=card["test_type"], namespace=CHAI)
 
 
 def _value(score: Score) -> dict[str, Any]:

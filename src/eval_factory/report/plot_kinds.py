@@ -123,12 +123,10 @@ class PlottedValue:
             return None
         return self.low, self.high
 
-    def told(self, axis: Axis) -> str:
+    def text(self, axis: Axis) -> str:
         """`0.712 (0.630 to 0.790)`."""
-        value = axis.number(self.value)
-        if self.interval is None:
-            return value
-        return f"{value} ({axis.number(self.interval[0])} to {axis.number(self.interval[1])})"
+        between = "" if self.interval is None else f" ({' to '.join(map(axis.number, self.interval))})"
+        return axis.number(self.value) + between
 
 
 @dataclass(frozen=True)
@@ -137,6 +135,9 @@ class Mark:
 
     label: str
     value: float
+
+    def text(self, axis: Axis) -> str:
+        return f"{self.label}: {axis.number(self.value)}"
 
 
 def interval_plot(
@@ -159,25 +160,25 @@ def interval_plot(
     axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
     middle, bottom = 44.0, 66.0 + ROW * (len(marks) + (bounds is not None))
     shapes = [*axis.shapes(middle - 16, bottom, score.label)]
-    told = [f"{score.label}: {score.told(axis)}{', a 95 % interval' if score.interval else ''}"]
+    words = [f"{score.label}: {score.text(axis)}{', a 95 % interval' if score.interval else ''}"]
     row, labels = 74.0, list[Shape]()
     for mark, on_the_right in _in_rows(axis, marks):
-        x, said = axis.x(mark.value), f"{mark.label}: {axis.number(mark.value)}"
+        x, text = axis.x(mark.value), mark.text(axis)
         shapes.append(Line(x, middle - 16, x, row, "second", 1.5, dashed=True))
-        shapes.append(triangle(x, row - 6, 6.0, "second", said))
-        labels.append(_beside(axis, x, row, said, on_the_right=on_the_right))
-        told.append(said)
+        shapes.append(triangle(x, row - 6, 6.0, "second", text))
+        labels.append(_beside(axis, x, row, text, on_the_right=on_the_right))
+        words.append(text)
         row += ROW
     shapes += labels  # over every line
     if bounds is not None:
-        said = f"if all that is missing were wrong, right: {axis.number(bounds[0])}, {axis.number(bounds[1])}"
-        shapes += _band(axis, bounds, middle - 11, 22.0, said)
+        text = f"if all that is missing were wrong, right: {', '.join(map(axis.number, bounds))}"
+        shapes += _band(axis, bounds, middle - 11, 22.0, text)
         shapes += _hatched(axis.left, row - 6, 24.0, 12.0)
-        shapes.append(_beside(axis, axis.left + 20, row, said, on_the_right=True))
-        told.append(said)
+        shapes.append(_beside(axis, axis.left + 20, row, text, on_the_right=True))
+        words.append(text)
     shapes += _dot(axis, score, middle)
-    shapes.append(_over(axis, score.told(axis), score.value, middle - 20))
-    return Drawing(title, "; ".join(told) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+    shapes.append(_over(axis, score.text(axis), score.value, middle - 20))
+    return Drawing(title, "; ".join(words) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def dot_plot(
@@ -186,35 +187,34 @@ def dot_plot(
     *,
     axis_label: str,
     scale: tuple[float, float] | None = None,
-    whole: float | None = None,
+    overall: float | None = None,
     elsewhere: int = 0,
     most: int = _MAX_ROWS,
 ) -> Drawing:
     """Groups below each other, the highest value first, each with its instances and interval.
 
     Args:
-        whole: the score of all instances: a dashed line.
+        overall: the score of all instances: a dashed line.
         elsewhere: instances that are in no group of these.
         most: so many groups are shown, those with the most instances.
     """
     shown = sorted(rows, key=lambda row: -(row.count or 0))[:most]
     shown.sort(key=lambda row: (-row.value, row.label))
     values = [value for row in shown for value in (row.value, *(row.interval or ()))]
-    axis = axis_of([*values, whole], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
-    top = 30.0 if whole is not None else 12.0
+    axis = axis_of([*values, overall], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
+    top = 30.0 if overall is not None else 12.0
     bottom = top + ROW * len(shown) + 4
     shapes = [*axis.shapes(top - 4, bottom, axis_label)]
-    if whole is not None:
-        shapes.append(Line(axis.x(whole), top - 4, axis.x(whole), bottom, "ink", 1.5, dashed=True))
-        shapes.append(_over(axis, f"all: {axis.number(whole)}", whole, top - 10))
+    if overall is not None:
+        shapes.append(Line(axis.x(overall), top - 4, axis.x(overall), bottom, "ink", 1.5, dashed=True))
+        shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
     for number, row in enumerate(shown):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
-    told = [f"{row.label} ({row.count} instances): {row.told(axis)}" for row in shown]
-    if whole is not None:
-        told.insert(0, f"all instances: {axis.number(whole)}")
+    words = [] if overall is None else [f"all instances: {axis.number(overall)}"]
+    words += [f"{row.label} ({row.count} instances): {row.text(axis)}" for row in shown]
     foot = list(_foot(shown, len(rows) - len(shown), elsewhere))
     shapes += [Text(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]
-    return Drawing(title, "; ".join([*told, *foot]) + ".", bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
+    return Drawing(title, "; ".join([*words, *foot]) + ".", bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
 
 
 def difference_plot(
@@ -237,20 +237,20 @@ def difference_plot(
     axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
     top, bottom = 30.0, 30.0 + ROW * len(rows) + 4
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
-    told = [f"{row.label}: {row.told(axis)}" for row in rows]
+    words = [f"{row.label}: {row.text(axis)}" for row in rows]
     if margin is not None:
-        said = f"hatched: differences up to {axis.number(margin)} (the margin)"
-        shapes += _band(axis, (-margin, margin), top - 4, bottom - top + 4, said)
-        shapes.append(Text(_LEFT, bottom + LABEL_HEIGHT + FONT_SIZE, said))
-        told.append(said)
+        text = f"hatched: differences up to {axis.number(margin)} (the margin)"
+        shapes += _band(axis, (-margin, margin), top - 4, bottom - top + 4, text)
+        shapes.append(Text(_LEFT, bottom + LABEL_HEIGHT + FONT_SIZE, text))
+        words.append(text)
     shapes.append(Line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
     lower, upper = names if higher_is_better else names[::-1]
     shapes += _sides(axis, lower, upper, top - 12)
     for number, row in enumerate(rows):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
-    told.append(f"{upper} is better above zero, {lower} below")
+    words.append(f"{upper} is better above zero, {lower} below")
     height = bottom + LABEL_HEIGHT + (ROW if margin is not None else 0)
-    return Drawing(title, "; ".join(told) + ".", height, tuple(shapes))
+    return Drawing(title, "; ".join(words) + ".", height, tuple(shapes))
 
 
 def _sides(axis: Axis, lower: str, upper: str, y: float) -> Iterator[Shape]:
@@ -266,7 +266,7 @@ def _row(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     if row.count is not None:
         yield Text(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
     yield from _dot(axis, row, y)
-    yield Text(axis.right + 12, y + _MIDDLE, row.told(axis))
+    yield Text(axis.right + 12, y + _MIDDLE, row.text(axis))
 
 
 def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
@@ -275,11 +275,11 @@ def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
         low, high = (axis.x(end) for end in row.interval)
         yield Line(low, y, high, y, "data", 2.5)
         yield from (Line(end, y - 5, end, y + 5, "data", 2.5) for end in (low, high))
-    said = f"{row.label}: {row.told(axis)}"
+    text = f"{row.label}: {row.text(axis)}"
     if row.stands_out:
-        yield diamond(axis.x(row.value), y, 8.0, "second", said)
+        yield diamond(axis.x(row.value), y, 8.0, "second", text)
     else:
-        yield Circle(axis.x(row.value), y, 5.5, "data", said)
+        yield Circle(axis.x(row.value), y, 5.5, "data", text)
 
 
 def _foot(shown: Sequence[PlottedValue], hidden: int, elsewhere: int) -> Iterator[str]:
@@ -292,13 +292,13 @@ def _foot(shown: Sequence[PlottedValue], hidden: int, elsewhere: int) -> Iterato
         yield f"{who} in groups too small for a score, or in none"
 
 
-def _band(axis: Axis, ends: tuple[float, float], y: float, height: float, said: str) -> Iterator[Shape]:
+def _band(axis: Axis, ends: tuple[float, float], y: float, height: float, title: str) -> Iterator[Shape]:
     left, right = axis.x(ends[0]), axis.x(ends[1])
-    return _hatched(left, y, right - left, height, said)
+    return _hatched(left, y, right - left, height, title)
 
 
-def _hatched(x: float, y: float, width: float, height: float, said: str = "") -> Iterator[Shape]:
-    yield Rect(x, y, width, height, "grid", said)
+def _hatched(x: float, y: float, width: float, height: float, title: str = "") -> Iterator[Shape]:
+    yield Rect(x, y, width, height, "grid", title)
     yield from hatching(x, y, width, height, "faint")
 
 
@@ -324,7 +324,7 @@ def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
 def _room(axis: Axis, mark: Mark, *, on_the_right: bool) -> bool:
     x = axis.x(mark.value)
     room = axis.right - x if on_the_right else x - axis.left
-    return text_width(f"{mark.label}: {axis.number(mark.value)}") + _GAP <= room
+    return text_width(mark.text(axis)) + _GAP <= room
 
 
 def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Text:
@@ -364,6 +364,10 @@ class Bin:
     def middle(self) -> float:
         return (self.low + self.high) / 2
 
+    def text(self, axis: Axis) -> str:
+        between = f"{axis.number(self.low)} to {axis.number(self.high)}"
+        return f"{f'{self.low:.6g}' if self.low == self.high else between}: {self.count}"
+
 
 def histogram(
     title: str,
@@ -389,14 +393,13 @@ def histogram(
     shapes += _columns(axis, bins, bottom, distinct=distinct)
     for number, mark in enumerate(marks):
         x, y = axis.x(mark.value), 14.0 + 18.0 * number
-        text = f"{mark.label}: {axis.number(mark.value)}"
         shapes.append(Line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
-        shapes.append(_over(axis, text, mark.value, y))
-    told = [f"{len(finite)} values", *(_told(axis, one) for one in bins if one.count)]
-    told += [f"{mark.label}: {axis.number(mark.value)}" for mark in marks]
+        shapes.append(_over(axis, mark.text(axis), mark.value, y))
+    words = [f"{len(finite)} values", *(one.text(axis) for one in bins if one.count)]
+    words += [mark.text(axis) for mark in marks]
     if left_out := len(values) - len(finite):
-        told.append(f"{left_out} that are no numbers are left out")
-    return Drawing(title, "; ".join(told) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+        words.append(f"{left_out} that are no numbers are left out")
+    return Drawing(title, "; ".join(words) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float, float] | None = None) -> Drawing:
@@ -406,8 +409,8 @@ def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float
     shapes: list[Shape] = [*axis.shapes(4.0, bottom, axis_label)]
     for number, row in enumerate(rows):
         shapes += _bar(axis, row, 8.0 + ROW * number)
-    told = [f"{row.label}: {row.text}" for row in rows]
-    return Drawing(title, "; ".join(told) + ".", bottom + LABEL_HEIGHT, tuple(shapes))
+    description = "; ".join(f"{row.label}: {row.text}" for row in rows)
+    return Drawing(title, f"{description}.", bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
@@ -431,7 +434,7 @@ def _columns(axis: Axis, bins: Sequence[Bin], bottom: float, *, distinct: bool) 
             continue
         height = (PLOT_HEIGHT - 6) * one.count / most
         x = axis.x(one.middle)
-        yield Rect(x - width / 2, bottom - height, width, height, "data", _told(axis, one))
+        yield Rect(x - width / 2, bottom - height, width, height, "data", one.text(axis))
         if width >= text_width(str(one.count)) - 4:
             yield Text(x, bottom - height - 4, str(one.count), "middle")
 
@@ -445,8 +448,3 @@ def _bar(axis: Axis, row: Bar, y: float) -> Iterator[Shape]:
     if row.hatched:
         yield from hatching(left, y + 3, width, height, "ink")
     yield label(max(start, end) + 8, baseline, row.text, WIDTH - max(start, end) - 8)
-
-
-def _told(axis: Axis, one: Bin) -> str:
-    where = f"{one.low:.6g}" if one.low == one.high else f"{axis.number(one.low)} to {axis.number(one.high)}"
-    return f"{where}: {one.count}"

@@ -167,11 +167,11 @@ _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_metho
 def _configuration(rundir: RunDir, document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """`config` and `target` with the defaults that run_config.yml has, where it is there."""
     try:
-        whole = parse_own(rundir.run_config.read_text(encoding="utf-8"))
-        whole = {name: dict(whole[name]) for name in ("config", "target")}
+        stored = parse_own(rundir.run_config.read_text(encoding="utf-8"))
+        stored = {name: dict(stored[name]) for name in ("config", "target")}
     except (OSError, ValueError, TypeError, KeyError):
-        whole = {"config": {}, "target": {}}
-    return _over(whole["config"], document["config"]), _over(whole["target"], document["target"])
+        stored = {"config": {}, "target": {}}
+    return _over(stored["config"], document["config"]), _over(stored["target"], document["target"])
 
 
 def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
 
 
 def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split: str | None) -> dict[str, Score]:
-    """What a group's score does not say of its metric, the score of that name of the whole does."""
+    """What a group's score does not say of its metric, the score of that name over all instances does."""
     found = {}
     for name, document in metrics["score"]["scores"].items():
         known: dict[str, Any] = {"metric": name, "split": main_split}
@@ -261,24 +261,22 @@ def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> li
         ConfigError: a suite has several benchmarks; the message says how to choose.
         PrerequisiteError: what `run_folders` raises.
     """
-    given = [Path(folder) for folder in folders]
-    runs = run_folders(given)
-    several = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in given)
+    paths = [Path(folder) for folder in folders]
+    runs = run_folders(paths)
+    of_suites = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in paths)
     names = list(dict.fromkeys(run.name for run in runs))
-    if several and len(names) > 1:
+    if of_suites and len(names) > 1:
         one = " ".join(str(run) for run in runs if run.name == names[0])
-        table = "; ".join(
-            f"{SuiteDir(folder).results_md} has those of each" for folder in given if is_suite_folder(folder)
-        )
+        tables = [f"{SuiteDir(path).results_md} has those of each; " for path in paths if is_suite_folder(path)]
         raise ConfigError(
             f"{command}: is of one benchmark, and there are {len(names)} ({', '.join(names[:_MAX_NAMED])});"
-            f" {f'{table}; ' if table else ''}for {names[0]} alone: eval-factory {command} {one}"
+            f" {''.join(tables)}for {names[0]} alone: eval-factory {command} {one}"
         )
     return runs
 
 
 def _is_run(folder: Path) -> bool:
-    """An output folder without a result holds at most results of another configuration, which were moved aside."""
+    """An output folder without a result holds at most archived results of another configuration."""
     rundir = RunDir(folder)
     return rundir.evaluation_config.exists() or rundir.marker.exists()
 
@@ -291,15 +289,13 @@ def _runs_of(folder: Path) -> list[Path]:
         )
     if _is_run(folder):
         return [folder]
-    suite = SuiteDir(folder)
-    of_suite = is_suite_folder(folder)
+    table, of_suite = SuiteDir(folder).results_yaml, is_suite_folder(folder)
     found = [path.parent for path in sorted(folder.glob(f"{'*/' * (1 + of_suite)}{_RESULT}"))]
     found = [run for run in found if not run.relative_to(folder).parts[0].startswith(".")]
-    refuse_foreign(folder, [*(run / _RESULT for run in found), *([suite.results_yaml] if of_suite else [])])
+    refuse_foreign(folder, [*(run / _RESULT for run in found), *([table] if of_suite else [])])
     if not of_suite:
         return found or [folder]
-    order = _table(suite.results_yaml)
-    runs = {(run.parent.name, run.name): run for run in found}
+    order, runs = _table(table), {(run.parent.name, run.name): run for run in found}
     in_order = [runs[name] for name in order if name in runs] if order else found
     if not in_order:
         raise PrerequisiteError(
@@ -310,7 +306,7 @@ def _runs_of(folder: Path) -> list[Path]:
 
 
 def _table(path: Path) -> list[tuple[str, str]]:
-    """(target, evaluation) of each run in the table; none where it is not there, or not whole."""
+    """(target, evaluation) of each run in the table; none where it is not there, or not complete."""
     try:
         cells = parse_own(path.read_text(encoding="utf-8"))["cells"]
         return [(str(cell["target"]), str(cell["evaluation"])) for cell in cells]

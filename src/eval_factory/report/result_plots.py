@@ -62,7 +62,10 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
     for name, group_field in zip(_names(_GROUPS, result.groups), result.groups, strict=True):
         if (drawing := groups_plot(result, group_field)) is not None:
             found[name] = drawing
-    return {**found, **dict(_of_instances(result, numbers)), VALIDITY: validity_plot(result.validity)}
+    requested, counts = result.validity.instances.requested, dict(_counts(result.validity.instances))
+    rows = [Bar(name, count, f"{count} of {requested}", hatched=name != _GOOD) for name, count in counts.items()]
+    became = bars("What became of the instances", rows, axis_label="instances", scale=(0, max(1, requested)))
+    return {**found, **dict(_of_instances(result, numbers)), VALIDITY: became}
 
 
 def score_plot(result: TaskResult, label: str) -> Drawing:
@@ -86,21 +89,11 @@ def groups_plot(result: TaskResult, group_field: str) -> Drawing | None:
     ]
     if not rows:
         return None
-    whole = result.scores.get(metric)
-    elsewhere = 0 if whole is None else max(0, whole.stats.count - sum(row.count or 0 for row in rows))
-    scale, value = (None, None) if whole is None else (whole.scale, whole.value)
+    main = result.scores.get(metric)
+    elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
+    scale, value = (None, None) if main is None else (main.scale, main.value)
     title = f"{result.task}: {metric} by {group_field}"
-    return dot_plot(title, rows, axis_label=metric, scale=scale, whole=value, elsewhere=elsewhere)
-
-
-def validity_plot(validity: Validity) -> Drawing:
-    """What became of the instances: those that are scored, and each kind of trouble that there is."""
-    rows = [
-        Bar(name, count, f"{count} of {validity.instances.requested}", hatched=name != _GOOD)
-        for name, count in _counts(validity.instances)
-    ]
-    title = "What became of the instances"
-    return bars(title, rows, axis_label="instances", scale=(0, max(1, validity.instances.requested)))
+    return dot_plot(title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere)
 
 
 def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:
@@ -120,7 +113,10 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         yield plot, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
     if numbers.latencies:
         name = f"seconds from request to answer ({len(numbers.latencies)} answers)"
-        marks = list(_latency_marks(numbers.latencies))
+        marks = [Mark("median", statistics.median(numbers.latencies))]
+        if len(numbers.latencies) > 1:
+            last = statistics.quantiles(numbers.latencies, n=20, method="inclusive")[-1]
+            marks.append(Mark("95 % are faster than", last))
         yield LATENCY, histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
 
 
@@ -137,26 +133,21 @@ def _marks(floor: Floor) -> Iterator[Mark]:
 
 
 def _counts(instances: Instances) -> Iterator[tuple[str, int]]:
+    """Those that are scored, and each kind of trouble that there is."""
     always = (_GOOD, "failed")
-    told = {
+    named = {
         _GOOD: instances.scored, "failed": instances.failed, "empty": instances.empty, "cut off": instances.truncated,
         "filtered": instances.filtered, "unjudged": instances.unjudged, "in no form asked for": instances.unparsed,
         "refused": instances.refused, "thinking unfinished": instances.thinking_unfinished,
         "prompt cut": instances.prompt_truncated,
     }  # fmt: skip
-    return ((name, count) for name, count in told.items() if count or name in always)
+    return ((name, count) for name, count in named.items() if count or name in always)
 
 
 def _rating(judge: str, mean: float, validity: Validity) -> str:
     counts = validity.judges.get(judge)
     shown = formats.mean_rating(mean)
     return shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
-
-
-def _latency_marks(latencies: list[float]) -> Iterator[Mark]:
-    yield Mark("median", statistics.median(latencies))
-    if len(latencies) > 1:
-        yield Mark("95 % are faster than", statistics.quantiles(latencies, n=20, method="inclusive")[-1])
 
 
 def _names(beginning: str, labels: Mapping[str, object]) -> list[str]:

@@ -22,14 +22,14 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
     validity = result.validity
     lines = [
         _main_score(result),
-        *(f"  {told}" for told in _corrected(result)),
+        *(f"  {line}" for line in _corrected(result)),
         *([] if result.clinicians is None else [f"  {clinician_headline(result.clinicians)}"]),
         *_floor(result),
         *(f"  {line}" for line in [choice_order_line(result)] if line is not None),
         *_other_splits(result),
         _instances(result),
         *_failures(validity.failures),
-        *_jury(validity.jury),
+        *([] if validity.jury is None or not validity.jury.means else [_jury(validity.jury)]),
         *([] if validity.rubric is None else [f"  criteria: {rubric_headline(validity.rubric)}"]),
         *_usage(result.usage),
         *_comparability(result.comparability),
@@ -89,12 +89,12 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
         if other == split:
             continue
         label = f"{main.metric}@{other}" if main else ""
-        told = (
+        value = (
             f": {label} = {formats.score(result.scores[label].value)}"
             if label in result.scores
             else " have no such score"
         )
-        yield f"  split {other}: {counted(count, 'instance')} more{told}"
+        yield f"  split {other}: {counted(count, 'instance')} more{value}"
 
 
 def _instances(result: TaskResult) -> str:
@@ -124,11 +124,10 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
         yield f"  {counted(more, 'more cause')} of failures: validity.failures, report.html"
 
 
-def _jury(jury: JuryReport | None) -> Iterator[str]:
-    if jury is not None and jury.means:
-        means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
-        alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
-        yield f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
+def _jury(jury: JuryReport) -> str:
+    means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
+    alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
+    return f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
 
 
 def _usage(usage: Usage) -> Iterator[str]:

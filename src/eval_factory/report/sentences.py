@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from eval_factory.core import formats
@@ -49,16 +49,6 @@ _SHARE = "share"
 _IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """Something that went wrong with some of the instances."""
-
-    count: int
-    said: str
-    flag: str
-    """By which the table shows them (`instance_data.FLAGS`)."""
-
-
 def about(task: str) -> str:
     """What a task is, where eval-factory brings it along; empty of custom benchmarks."""
     return next((one.description for one in load_framework().evaluations if one.name == task), "")
@@ -84,9 +74,7 @@ def amount(value: float, score: Scaled) -> str:
 
 def interval_text(score: Score) -> str:
     low, high = score.stats.ci_low, score.stats.ci_high
-    if low is None or high is None:
-        return ""
-    return f"{amount(low, score)} to {amount(high, score)}"
+    return "" if low is None or high is None else f"{amount(low, score)} to {amount(high, score)}"
 
 
 def measured(result: TaskResult, who: str = "The model") -> str:
@@ -120,9 +108,9 @@ def meaning(result: TaskResult) -> str:
     }
     unit = counts.get(score.unit or "")
     way = {True: "higher is better", False: "lower is better", None: ""}[score.higher_is_better]
-    told = "; ".join(part for part in (f"it is {unit}" if unit else "", way) if part)
+    parts = "; ".join(part for part in (f"it is {unit}" if unit else "", way) if part)
     over = f"over {counted(score.stats.count, 'instance')}"
-    return f"{result.main_metric}, {over}" + (f" ({told})." if told else ".")
+    return f"{result.main_metric}, {over}" + (f" ({parts})." if parts else ".")
 
 
 def how_sure(result: TaskResult) -> str:
@@ -145,9 +133,9 @@ def missing_scores(result: TaskResult) -> str:
     return f"{instances.scored:,} of {instances.requested:,} instances have a score of their own.{again}"
 
 
-def troubles(instances: Instances) -> Iterator[Trouble]:
-    """What went wrong, the worst first."""
-    told = (
+def troubles(instances: Instances) -> Iterator[tuple[int, str, str]]:
+    """(instances, what went wrong with them, the flag by which the table shows them), the worst first."""
+    counts = (
         (instances.failed, "got no answer: the request failed", "failed"),
         (instances.filtered, "withheld by the endpoint's content filter", "filtered"),
         (instances.empty, "answered with nothing at all", "empty"),
@@ -158,7 +146,7 @@ def troubles(instances: Instances) -> Iterator[Trouble]:
         (instances.refused, "declined by the model", "refused"),
         (instances.truncated, "ended at the token limit", "cut_off"),
     )
-    return (Trouble(count, said, flag) for count, said, flag in told if count)
+    return ((count, text, flag) for count, text, flag in counts if count)
 
 
 def beside_chance(result: TaskResult, label: str) -> str:
@@ -207,9 +195,9 @@ def rubric_headline(found: RubricReport) -> str:
     """One line: how many criteria are met, and how far the judges agree."""
     votes = found.criteria
     rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
-    told = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
-    told += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
-    return "; ".join([", ".join(told), *_agreement(found)])
+    parts = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
+    parts += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
+    return "; ".join([", ".join(parts), *_agreement(found)])
 
 
 def _agreement(found: RubricReport) -> Iterator[str]:
@@ -264,8 +252,8 @@ def clinician_lines(found: Clinicians) -> Iterator[str]:
 def agreement_text(one: Agreement) -> str:
     """The measures that are defined."""
     named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
-    told = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
-    return f"{told or 'not defined'} (n = {one.n})"
+    measures = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
+    return f"{measures or 'not defined'} (n = {one.n})"
 
 
 def bias_text(one: JudgeAgreement) -> str:
@@ -282,8 +270,8 @@ def choice_order_line(result: TaskResult) -> str | None:
     record = result.validity.choice_orders
     if record is None:
         return None
-    kept = sum(record.kept.values())
-    left = f"; {counted(kept, 'question')} left as they are" if kept else ""
+    unchanged = sum(record.kept.values())
+    left = f"; {counted(unchanged, 'question')} left as they are" if unchanged else ""
     changed = record.changed
     if changed is None:
         return f"order of the choices: no question was answered in two orders{left}"

@@ -1,4 +1,4 @@
-"""What every export has to know of a stored result: of which task and model it is, and what of it may be given away."""
+"""What every export has to know of a stored result: of which task and model it is, and what of it may be passed on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
-from eval_factory.report.papers import _OWN_FILES
+from eval_factory.report.papers import OWN_FILES
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
@@ -29,7 +29,7 @@ def access_of(stored: StoredResult) -> str:
     if task is None:
         return "unknown"
     extra = (stored.config.get("params") or {}).get("extra") or {}
-    own = [name for name in _OWN_FILES if extra.get(name) is not None]
+    own = [name for name in OWN_FILES if extra.get(name) is not None]
     return "private" if own and task.about.access == PUBLIC else task.about.access
 
 

@@ -1,4 +1,4 @@
-"""Writes every report of a result into the output folder, redacted, each file whole or not at all."""
+"""Writes every report of a result into the output folder, redacted, each file complete or not at all."""
 
 from __future__ import annotations
 
@@ -140,18 +140,18 @@ def _response_stats(statistics: ResponseStatistics) -> dict[str, Any]:
 
 def _evaluation(result: TaskResult, runs: tuple[RequestSpan, ...]) -> dict[str, Any]:
     """The time of a helm-run is known of the last one alone, so that of several there is no sum."""
-    spent, found = result.usage.all_runs.roles.get(MODEL_ROLE), None
+    spent, tokens = result.usage.all_runs.roles.get(MODEL_ROLE), None
     if spent is not None:
         prompt, completion = spent.prompt_tokens, spent.completion_tokens
         total = None if prompt is None or completion is None else prompt + completion
-        found = {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
+        tokens = {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
     inference, runtime = _inference_time(runs), round(result.usage.wall_s, _DIGITS_OF_SECONDS)
     times = {"runtime_seconds": runtime, "inference_time_seconds": inference}
     if result.usage.runs > 1:
         times = {"inference_time_seconds": inference}
     elif runs:
         times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), _DIGITS_OF_SECONDS)
-    return {**times, "total_runs": result.usage.runs, "token_usage": found}
+    return {**times, "total_runs": result.usage.runs, "token_usage": tokens}
 
 
 def _inference_time(runs: tuple[RequestSpan, ...]) -> float:

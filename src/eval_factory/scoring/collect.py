@@ -14,11 +14,11 @@ from typing import Any
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Provenance, TaskResult, Validity
 from eval_factory.data.run_data import notes_on_revisions
-from eval_factory.endpoint import response_cache
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import ANNOTATION
 from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import journal
 from eval_factory.scoring.choice_order_check import ChoiceOrderCheck
 from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
@@ -65,9 +65,7 @@ def collect(
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
     cache_db = plan.rundir.cache_db
-    stated = StatedModels(
-        plan.endpoints, response_cache.used_keys(cache_db, run_id), response_cache.read_servers(cache_db)
-    )
+    stated = StatedModels(plan.endpoints, journal.used_keys(cache_db, run_id), journal.read_servers(cache_db))
     answers = StoredAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
     floors = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))

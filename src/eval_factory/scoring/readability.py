@@ -20,7 +20,7 @@ from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import chosen_main_metric
-from eval_factory.helm.trivial_answers import LONGEST_LABEL
+from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import CORRECT_MARK, DATE_FORMATS
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
@@ -289,7 +289,7 @@ class Readability(Part):
         if raw.stripped:
             self.signs["thinking_stripped"].add(key)
         # Equal answers are normal where they are labels: options, a form, or short texts.
-        if form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > LONGEST_LABEL:
+        if form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > MAX_LABEL_LENGTH:
             self.same.add(state.instance.input.text, answer)
         found = form is not None and says and form.reads(state, answer)
         refused = not found and (raw.declined or is_refusal(answer))

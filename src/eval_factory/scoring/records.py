@@ -14,6 +14,7 @@ from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decision_signs
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.scoring import journal
 from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
 from eval_factory.scoring.rubric import RubricTally
@@ -47,7 +48,7 @@ class StoredAnswers:
         """Goes through all stored answers, once; `also` gets each."""
         model, cache_db = plan.model, plan.rundir.cache_db
         found = {}
-        for answer in response_cache.typed_answers(cache_db):
+        for answer in journal.typed_answers(cache_db):
             also(answer)
             is_models = answer.role == model.role
             raw, thought = raw_of(answer.response, model) if is_models else (Raw(), None)
@@ -57,14 +58,15 @@ class StoredAnswers:
     def to(self, state: output.RequestState) -> CachedAnswer | None:
         """None where it failed, or is not there any more."""
         body = self.model.body_of(state.request)
-        keys = openai_api.request_keys(self.model.url, body, state.request.get("random"), self.variants)
+        bodies = [body, *(openai_api.changed(body, one) for one in self.variants if one.keys() <= body.keys())]
+        keys = (self.model.key_of(one, state.request.get("random")) for one in bodies)
         return next((self.answers[one] for one in keys if one in self.answers), None)
 
     def thought_of(self, answer: CachedAnswer | None) -> str | None:
         """Read when it is asked for: what models think is many times as long as what they answer."""
         if self.cache_db is None or answer is None or answer.thought_under is None:
             return None
-        stored = response_cache.read_cached_answer(self.cache_db, answer.thought_under)
+        stored = journal.read_cached_answer(self.cache_db, answer.thought_under)
         return None if stored is None else raw_of(stored.response, self.model)[1]
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:

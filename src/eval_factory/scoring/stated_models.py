@@ -12,11 +12,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, AskedServer
-from eval_factory.endpoint import openai_api
+from eval_factory.core.urls import base_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
@@ -27,6 +28,7 @@ MAX_LISTED = 20
 MAX_MODEL = 200
 FAR_APART_DAYS = 7
 """Between the first and the last answer, from which on a note says so."""
+_NO_SAMPLING = frozenset({"model", "messages", "prompt"})
 
 _PROVIDER = re.compile(r"(?:[a-z]+\.)+(?=[a-z])")
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
@@ -36,6 +38,18 @@ _MONTH, _DAY = "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12]\\d|3[01])"
 _RELEASE = re.compile(
     rf"[-@:](?:20\d\d-{_MONTH}-{_DAY}|20\d\d{_MONTH}{_DAY}|{_MONTH}-20\d\d|{_MONTH}{_DAY}|2\d{_MONTH}|00\d|latest)\Z"
 )
+
+
+def stated_model(answer: Any) -> str | None:
+    """The model that an answer says it is of; None where it does not say."""
+    stated = answer.get("model") if isinstance(answer, Mapping) else None
+    return stated.strip() or None if isinstance(stated, str) else None
+
+
+def sampling_of(body: Any) -> dict[str, Any]:
+    """What a request's body says beside the model and its question."""
+    fields = body.items() if isinstance(body, Mapping) else ()
+    return {name: value for name, value in fields if name not in _NO_SAMPLING}
 
 
 def same_model(asked: str, stated: str) -> bool:
@@ -90,8 +104,8 @@ class _Seen:
         self.answers_at[server] += 1
         came = answer.created + answer.latency_s
         self.first, self.last = min(self.first, came), max(self.last, came)
-        self.sampling[json.dumps(openai_api.sampling_of(answer.request), sort_keys=True)] += 1
-        stated = openai_api.stated_model(answer.response)
+        self.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
+        stated = stated_model(answer.response)
         if stated is not None:
             for counted in (self.stated, self.stated_at[server]):
                 counted[one_line(stated, MAX_MODEL)] += 1
@@ -148,7 +162,7 @@ class StatedModels:
 
 
 def _shown_url(url: str) -> str:
-    return urlunsplit(urlsplit(openai_api.base_of(url))._replace(query="", fragment=""))
+    return urlunsplit(urlsplit(base_of(url))._replace(query="", fragment=""))
 
 
 def host_in(url: str) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 
 from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.nouns import AttemptState
+from eval_factory.core.paid_answers import Paid, cost_of, read_paid, read_prices
 from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, Usage
-from eval_factory.endpoint import response_cache
-from eval_factory.endpoint.paid_answers import Paid, cost_of, read_paid, read_prices
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import journal
 from eval_factory.scoring.intervals import percentile
 
 RunAndRole = tuple[str, str]
@@ -138,7 +138,7 @@ def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[st
     all_runs: dict[str, _Tally] = defaultdict(_Tally)
     run_ids, used = set(), set()
     adjusted: dict[str, set[str]] = defaultdict(set)
-    for attempt in response_cache.read_attempts(cache_db):
+    for attempt in journal.read_attempts(cache_db):
         run_ids.add(attempt["run_id"])
         all_runs[attempt["role"]].add(attempt)
         if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
@@ -184,7 +184,7 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
     codes: Counter[int] = Counter()
     latencies: list[float] = []
     tokens: list[tuple[int | None, int | None]] = []
-    for attempt in response_cache.read_attempts(cache_db):
+    for attempt in journal.read_attempts(cache_db):
         if attempt["role"] != MODEL_ROLE or attempt["outcome"] not in _ENDED:
             continue
         started, ended = attempt["started"], attempt["started"] + attempt["latency_s"]
@@ -205,7 +205,7 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
         total_tokens=_figures(one + other for one, other in tokens if one is not None and other is not None),
         latency_s=_figures(latencies),
         status_codes=dict(sorted(codes.items())),
-        finish_reasons=response_cache.finish_reasons(cache_db, MODEL_ROLE),
+        finish_reasons=journal.finish_reasons(cache_db, MODEL_ROLE),
         runs=tuple(sorted(spans.values(), key=lambda span: span.first_request)),
     )
 

@@ -47,13 +47,8 @@ class ChoiceQuestion:
         return LETTERS[self.right]
 
     def extra_data(self) -> dict[str, str]:
-        """What is kept beside the instance."""
+        """What is stored beside the instance."""
         return {**self.groups, **dict([self.cluster] if self.cluster else [])}
-
-    def table_row(self) -> dict[str, str]:
-        """As a row of a table: question, choices A to the last, the right letter, groups and what is shared."""
-        choices = dict(zip(LETTERS, self.choices, strict=False))
-        return {"id": self.id, "question": self.question, **choices, "correct": self.letter, **self.extra_data()}
 
 
 def options_shown(prompt: str) -> dict[str, str]:
@@ -113,14 +108,14 @@ def chosen_options(
     Raises:
         RowFaultError: there are too few or too many, one is no text, or none of them is the right one.
     """
-    kept = {name: text for name, text in choices.items() if not is_blank(text)}
-    if any(not isinstance(text, str) for text in kept.values()):
+    shown = {name: text for name, text in choices.items() if not is_blank(text)}
+    if any(not isinstance(text, str) for text in shown.values()):
         raise RowFaultError(choices_column, "each choice must be text")
-    if not FEWEST_CHOICES <= len(kept) <= len(LETTERS):
-        raise RowFaultError(choices_column, f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(kept)}")
-    if right not in kept:
-        raise RowFaultError(answer_column, f"must be one of {', '.join(kept)}")
-    return [text.strip() for text in kept.values()], list(kept).index(right)
+    if not FEWEST_CHOICES <= len(shown) <= len(LETTERS):
+        raise RowFaultError(choices_column, f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(shown)}")
+    if right not in shown:
+        raise RowFaultError(answer_column, f"must be one of {', '.join(shown)}")
+    return [text.strip() for text in shown.values()], list(shown).index(right)
 
 
 def lettered(row: DataRow, column: str) -> dict[str, Any]:

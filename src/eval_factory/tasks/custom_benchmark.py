@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError
 
@@ -43,10 +43,10 @@ RUBRIC = "rubric"
 """What `kind` says of a benchmark whose answers are judged criterion by criterion."""
 _OF_JURY = ("prompt_file", "judges", "scale", "criteria")
 _NEEDS = "name, description, prompt_file, dataset_file and metrics"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z")
 _ITS_NAME = "name: must be letters, digits, - _ and . (it names folders), at most 80"
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
+_Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z"))]
 
 
 class _Metric(StrictModel):
@@ -58,7 +58,7 @@ class _Metric(StrictModel):
 
 
 class _File(StrictModel):
-    name: _Text
+    name: _Name
     description: _Text
     prompt_file: _Text
     dataset_file: _Text
@@ -68,10 +68,13 @@ class _File(StrictModel):
 
 class _RubricFile(StrictModel):
     kind: Literal["rubric"]
-    name: Annotated[_Text, Field(pattern=re.compile(rf"\A{_NAME.pattern}"))]
+    name: _Name
     description: _Text
     dataset_file: _Text
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
+
+
+_Shape = TypeVar("_Shape", _File, _RubricFile)
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def load_benchmark(path: Path) -> Benchmark:
             sent = f"the messages of {document['dataset_file']} are what is sent"
             found.problems.append(f"{path}: prompt_file: leave it out; {sent}")
         document = {**document, "prompt_file": document["dataset_file"]}
-    shape = _shape(path, document, found)
+    shape = _shape(path, document, _File, found.problems)
     parts = _parts(path, document)
     number, jury = next(((at, one) for at, one in parts.metrics.items() if one.name == JURY), (0, _Metric(name=JURY)))
     form = jury_keys(f"{path}: metrics.{number}", jury.scale, jury.criteria, found.problems)
@@ -159,12 +162,7 @@ def load_benchmark(path: Path) -> Benchmark:
 
 def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
     problems: list[str] = []
-    shape = None
-    try:
-        shape = _RubricFile.model_validate(document)
-    except ValidationError as error:
-        known = f"a benchmark of kind rubric has {', '.join(sorted(_RubricFile.model_fields))}"
-        problems += [_explained(path, detail, _RubricFile, known) for detail in error.errors(include_url=False)]
+    shape = _shape(path, document, _RubricFile, problems)
     file, read = _file_named_by(path, document.get("dataset_file")), MessageFile[RubricCase]()
     if file is not None:
         try:
@@ -225,27 +223,24 @@ class _Parts:
         return [file for file in files if file is not None]
 
 
-def _shape(path: Path, document: dict[str, Any], found: Findings) -> _File | None:
+def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape], problems: list[str]) -> _Shape | None:
     try:
-        shape = _File.model_validate(document)
+        return model.model_validate(document)
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            model = _File if len(detail["loc"]) == 1 else _Metric
-            known = f"known here: {', '.join(sorted(model.model_fields))}"
-            found.problems.append(_explained(path, detail, model, known))
+        problems += [_explained(path, detail, model) for detail in error.errors(include_url=False)]
         return None
-    if not _NAME.match(shape.name):
-        found.problems.append(f"{path}: {_ITS_NAME}, got {shape.name!r}")
-    return shape
 
 
-def _explained(path: Path, detail: Any, model: type[StrictModel], known: str) -> str:
+def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     place, kind = detail["loc"], detail["type"]
     where = ".".join(str(part) for part in place)
     if kind == "extra_forbidden":
-        return f"{path}: unknown key {where}{did_you_mean(str(place[-1]), sorted(model.model_fields)) or f'; {known}'}"
+        known = sorted((model if len(place) == 1 else _Metric).model_fields)
+        listed = ", ".join(known)
+        whose = "a benchmark of kind rubric has" if model is _RubricFile else "known here:"
+        return f"{path}: unknown key {where}{did_you_mean(str(place[-1]), known) or f'; {whose} {listed}'}"
     if kind == "string_pattern_mismatch":
-        return f"{path}: {_ITS_NAME}"
+        return f"{path}: {_ITS_NAME}, got {detail['input']!r}"
     if place[0] == "metrics" and kind == "model_type":
         return f"{path}: {where}: must be a mapping such as {{name: exact_match}}"
     empty = dict.fromkeys(("string_too_short", "too_short"), "must not be empty")

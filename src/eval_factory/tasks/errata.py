@@ -40,7 +40,6 @@ class Erratum(StrictModel):
 
     @property
     def label(self) -> str:
-        """The name of the corrected score."""
         return f"{self.metric}{CORRECTED}"
 
 
@@ -60,6 +59,5 @@ class Errata(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
-    """Read and check the file once per process."""
     text = (resources.files("eval_factory.tasks") / _FILE_NAME).read_text(encoding="utf-8")
     return Errata.model_validate(parse_own(text))

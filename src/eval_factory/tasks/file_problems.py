@@ -96,7 +96,7 @@ def not_utf8(path: Path) -> ConfigError:
 
 MAX_CELL_LENGTH = 2**31 - 1
 _NUL = "\udc00"
-"""Stands in for a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a surrogate pair."""
+"""Placeholder of a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a surrogate pair."""
 
 _CELL = re.compile(r'("[^"]*(?:""[^"]*)*"|[^",\r\n][^,\r\n]*|)(,|\r\n?|\n)')
 _LINE_BREAK = re.compile(r"\r\n?|\n")

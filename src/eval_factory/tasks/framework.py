@@ -86,11 +86,10 @@ class FileLayout(_Part):
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
         """With the parameters' values in place of their names in braces."""
-        known = {f"{{{name}}}": value for name, value in values.items() if value is not None}
 
         def put(text: str) -> str:
-            for name, value in known.items():
-                text = text.replace(name, value)
+            for name, value in values.items():
+                text = text if value is None else text.replace(f"{{{name}}}", value)
             return text
 
         file = None if self.file is None else put(self.file)
@@ -247,8 +246,6 @@ class OAuthService(_Part):
 
 @dataclass(frozen=True)
 class Task(_Part):
-    """One entry of `evaluations`."""
-
     name: str
     description: str
     defaults: dict[str, Any]
@@ -277,8 +274,6 @@ class _Defaults(_Part):
 
 @dataclass(frozen=True)
 class Framework(_Part):
-    """The whole file."""
-
     framework: FrameworkInfo
     defaults: _Defaults
     judges: dict[str, JudgeDefault]
@@ -340,12 +335,11 @@ def _task(record: Mapping[str, Any]) -> Task:
     if "cluster" in helm:
         helm["cluster"] = ClusterRule(**helm["cluster"])
     if "parameters" in helm:
-        helm["parameters"] = {name: _parameter(rule) for name, rule in helm["parameters"].items()}
+        helm["parameters"] = {
+            name: ScenarioParameter(**{**rule, "layout": tuple(map(file_layout, rule.get("layout", ())))})
+            for name, rule in helm["parameters"].items()
+        }
     return Task(**{**record, "helm": HelmEntry(**helm), "about": About(**_unchanging(record["about"]))})
-
-
-def _parameter(record: Mapping[str, Any]) -> ScenarioParameter:
-    return ScenarioParameter(**{**record, "layout": tuple(file_layout(entry) for entry in record.get("layout", ()))})
 
 
 def file_layout(record: Mapping[str, Any]) -> FileLayout:

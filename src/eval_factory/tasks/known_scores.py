@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any
@@ -19,8 +18,6 @@ FILE_NAME = "known_floors.json"
 
 @dataclass(frozen=True)
 class KnownSet:
-    """One data set."""
-
     task: str
     floors: Mapping[str, Floor]
     """By the label of the score."""
@@ -44,11 +41,6 @@ class KnownFloors:
             for sha256, one in document["sets"].items()
         }
         return cls(document["errata_version"], sets)
-
-    def text(self) -> str:
-        """A line for each metric."""
-        text = json.dumps(asdict(self), ensure_ascii=False, indent=1)
-        return re.sub(r"\n(?: {5,}| {4}(?=\}))", "", text) + "\n"
 
 
 def known_floors(data_sha256: str) -> KnownSet | None:
@@ -107,8 +99,6 @@ class LeaderboardEntry(StrictModel):
 
 
 class MedhelmLeaderboard(StrictModel):
-    """The whole file."""
-
     helm: str
     """The version of HELM whose run specs it tells of."""
     max_eval_instances: int
@@ -131,6 +121,5 @@ class MedhelmLeaderboard(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_medhelm_leaderboard() -> MedhelmLeaderboard:
-    """Read and check the file once per process."""
     text = (resources.files("eval_factory.tasks") / FILE_NAME_OF_MEDHELM_LEADERBOARD).read_text(encoding="utf-8")
     return MedhelmLeaderboard.model_validate(parse_own(text))

@@ -28,7 +28,6 @@ from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, sho
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
-"""The run spec of our plug-in that runs them."""
 ENDING = ".jsonl"
 """Of a `dataset_file` that holds conversations; any other is a table."""
 MESSAGES = "messages"
@@ -54,7 +53,6 @@ class MessageFile(Generic[Row]):
 
     rows: list[Row] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
-    """Of each row its line."""
     problems: list[str] = field(default_factory=list)
 
     def without(self, values: Iterable[object]) -> tuple[int, int] | None:
@@ -115,8 +113,6 @@ def _read(
 
 @dataclass(frozen=True)
 class Conversation:
-    """One line of a file that was checked."""
-
     messages: tuple[Mapping[str, str], ...]
     """Each with `role` and `content`; the last is the user's."""
     id: str | None = None
@@ -338,13 +334,13 @@ def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
     if not isinstance(value, list) or not value:
         yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
         return
-    whole = True
+    complete = True
     for number, one in enumerate(value):
         where = f"rubrics.{number}"
         problems = list(_criterion_problems(where, one, own=own))
-        whole = whole and not problems
+        complete = complete and not problems
         yield from problems
-    if whole and positive_points(Criterion("", one["points"]) for one in value) <= 0:
+    if complete and positive_points(Criterion("", one["points"]) for one in value) <= 0:
         yield "rubrics: no criterion has positive points, so no score can be computed"
 
 

@@ -9,6 +9,7 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from eval_factory.tasks.published_choices import FORMS, read_choice_file
 _BYTE_ORDER_MARK = "\ufeff"
 GZIP = b"\x1f\x8b"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
-ROWS_AT_ONCE = 5000
 
 _Row = Mapping[str, str | None]
 """Column -> text: "" for an empty cell, None where the row has no such cell."""
@@ -40,7 +40,6 @@ def one_of(values: Sequence[str]) -> str:
 
 
 def _kind_of(file: Path, entry: FileLayout) -> str:
-    """The name of a format: what the layout says, else the suffix."""
     suffixes = [suffix.lower().lstrip(".") for suffix in file.suffixes]
     if suffixes[-1:] == ["gz"] and entry.read_by == "pandas":
         suffixes.pop()
@@ -143,51 +142,33 @@ def _table_of(file: Path, entry: FileLayout) -> _Table:
     kind = _kind_of(file, entry)
     if kind == "jsonl":
         return _Table(list(entry.columns), _json_rows(file, entry.columns))
-    if kind == "xlsx":
-        import pandas as pd
-
-        frame = pd.read_excel(file, dtype=str)
-        return _Table([str(name) for name in frame.columns], _frame_rows([frame], entry.columns, below=2))
-    if kind not in SEPARATORS:
+    if kind != "xlsx" and kind not in SEPARATORS:
         raise ValueError(f"no reader for {kind!r}")
-    if entry.read_by == "pandas":
-        return _pandas_table(file, entry, SEPARATORS[kind])
-    return _csv_table(file, SEPARATORS[kind])
-
-
-def _csv_table(file: Path, separator: str) -> _Table:
+    if kind == "xlsx" or entry.read_by == "pandas":
+        return _pandas_table(file, entry, kind)
     csv.field_size_limit(MAX_CELL_LENGTH)
     with file.open(encoding="utf-8", newline="") as opened:
-        columns = list(csv.DictReader(opened, delimiter=separator).fieldnames or [])
-
-    def rows() -> Iterator[tuple[str, _Row]]:
-        with file.open(encoding="utf-8", newline="") as opened:
-            reader = csv.DictReader(opened, delimiter=separator)
-            for number, row in enumerate(reader, start=1):
-                yield f"row {number} (line {reader.line_num})", row
-
-    return _Table(columns, rows())
+        columns = list(csv.DictReader(opened, delimiter=SEPARATORS[kind]).fieldnames or [])
+    return _Table(columns, _csv_rows(file, SEPARATORS[kind]))
 
 
-def _pandas_table(file: Path, entry: FileLayout, separator: str) -> _Table:
+def _csv_rows(file: Path, separator: str) -> Iterator[tuple[str, _Row]]:
+    with file.open(encoding="utf-8", newline="") as opened:
+        reader = csv.DictReader(opened, delimiter=separator)
+        for number, row in enumerate(reader, start=1):
+            yield f"row {number} (line {reader.line_num})", row
+
+
+def _pandas_table(file: Path, entry: FileLayout, kind: str) -> _Table:
+    """Read at once, as HELM does; a sheet's rows are counted with that of its names, as its program shows them."""
     import pandas as pd
 
-    columns = [str(name) for name in pd.read_csv(file, sep=separator, nrows=0).columns]
-
-    def frames() -> Iterator[Any]:
-        wanted = [name for name in columns if name in entry.columns]
-        with pd.read_csv(file, sep=separator, dtype=str, usecols=wanted, chunksize=ROWS_AT_ONCE) as parts:
-            yield from parts
-
-    return _Table(columns, _frame_rows(frames(), entry.columns, below=1))
-
-
-def _frame_rows(frames: Iterable[Any], columns: Iterable[str], below: int) -> Iterator[tuple[str, _Row]]:
-    number = below
-    for frame in frames:
-        for row in frame[list(columns)].fillna("").to_dict("records"):
-            yield f"row {number}", row
-            number += 1
+    is_sheet = kind == "xlsx"
+    read: Any = pd.read_excel if is_sheet else partial(pd.read_csv, sep=SEPARATORS[kind])
+    columns = [str(name) for name in read(file, nrows=0).columns]
+    cells = read(file, dtype=str, usecols=[name for name in columns if name in entry.columns]).fillna("")
+    rows = (dict(zip(cells.columns, row, strict=True)) for row in cells.itertuples(index=False))
+    return _Table(columns, ((f"row {number}", row) for number, row in enumerate(rows, start=1 + is_sheet)))
 
 
 def _json_rows(file: Path, columns: Iterable[str]) -> Iterator[tuple[str, _Row]]:
@@ -293,7 +274,6 @@ _Values = Mapping[str, str | None]
 
 
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> list[str]:
-    """The layout, a line a file; parameters that have no value yet stay in braces."""
     return [_line(entry.named(values)) for entry in layout if entry.may_apply(values)]
 
 

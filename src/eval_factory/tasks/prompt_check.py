@@ -184,7 +184,6 @@ def check_judge_prompt(
 
 
 def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
-    """What stands in braces, is meant as a placeholder, and is none."""
     places = (*JUDGE_PLACES, *form.places)
     for name in re.findall(r"\{([^{}\n]+)\}", text):
         meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in header

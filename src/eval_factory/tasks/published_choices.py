@@ -32,8 +32,6 @@ _REPEATED_CHOICES = "Answer Choices:"
 
 @dataclass(frozen=True)
 class PublishedForm:
-    """What a file of a benchmark looks like."""
-
     name: str
     columns: tuple[str, ...]
     """Without which no question can be read."""
@@ -242,7 +240,6 @@ def _named_apart(questions: list[ChoiceQuestion]) -> list[ChoiceQuestion]:
 
 
 def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, DataRow]]:
-    """Where a row stands, as a user would look for it, and the row."""
     kind = path.suffix.lower()
     if kind == ".parquet":
         return _parquet_rows(path)
@@ -271,7 +268,6 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
-    """A list of objects, or an object a line."""
     text = path.read_text(encoding="utf-8-sig")
     if text.lstrip().startswith("["):
         for number, row in enumerate(_json(text, "it"), start=1):

@@ -43,8 +43,6 @@ class Criterion:
 
 @dataclass(frozen=True)
 class RubricCase:
-    """One line of a rubric file that was checked."""
-
     id: str
     messages: tuple[Mapping[str, str], ...]
     """Each with `role` and `content`; the last is the user's."""
@@ -59,8 +57,8 @@ class RubricCase:
     def extra_data(self) -> dict[str, Any]:
         """What HELM keeps beside the instance; what says nothing is left out."""
         known = {_CLUSTER: self.cluster, CANARY: self.canary}
-        kept = {name: value for name, value in known.items() if value is not None}
-        return {RUBRICS: [one.as_dict() for one in self.criteria], TAGS: list(self.tags), **kept}
+        stored = {name: value for name, value in known.items() if value is not None}
+        return {RUBRICS: [one.as_dict() for one in self.criteria], TAGS: list(self.tags), **stored}
 
 
 def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
@@ -84,10 +82,10 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
     Returns:
         None where a criterion is not judged, or none has positive points.
     """
-    whole = positive_points(criteria)
-    if whole <= 0 or any(share is None for share in met):
+    maximum = positive_points(criteria)
+    if maximum <= 0 or any(share is None for share in met):
         return None
-    return sum(one.points * share for one, share in zip(criteria, met, strict=True) if share is not None) / whole
+    return sum(one.points * share for one, share in zip(criteria, met, strict=True) if share is not None) / maximum
 
 
 def case_bounds(criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
@@ -96,11 +94,11 @@ def case_bounds(criteria: Sequence[Criterion], ranges: Sequence[tuple[float, flo
     Args:
         ranges: of each criterion the least and the greatest share that it can be met by.
     """
-    whole = positive_points(criteria)
-    if whole <= 0:
+    maximum = positive_points(criteria)
+    if maximum <= 0:
         return None
     ends = [sorted(one.points * share for share in shares) for one, shares in zip(criteria, ranges, strict=True)]
-    return sum(low for low, _ in ends) / whole, sum(high for _, high in ends) / whole
+    return sum(low for low, _ in ends) / maximum, sum(high for _, high in ends) / maximum
 
 
 def share_met(decisions: Iterable[bool | None]) -> float | None:

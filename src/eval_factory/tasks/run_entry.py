@@ -92,7 +92,6 @@ def parse_run_entry(text: str, problems: list[str]) -> RunEntry:
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list[str]:
-    """What is wrong with the arguments."""
     problems = []
     if spec.asks is not None:
         problems.append(f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text")
@@ -118,7 +117,6 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list
 
 
 def given_twice(task: Task, params: Any) -> list[str]:
-    """Settings that stand both in the run entry and in `config.params`."""
     problems = []
     for name, elsewhere in SAME_SETTING.items():
         for path in elsewhere if name in task.helm.arguments else ():
@@ -213,7 +211,6 @@ def _notes_on_judges(prescribed: Sequence[str]) -> list[str]:
 
 
 def _known_traps(entry: RunEntry, framework: Framework) -> tuple[str, ...]:
-    """What our own task of the same run spec says of its scores."""
     notes = [
         note
         for task in framework.evaluations

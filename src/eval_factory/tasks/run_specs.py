@@ -78,22 +78,17 @@ class RunSpecIndex:
 
 @lru_cache(maxsize=1)
 def load_index() -> RunSpecIndex:
-    """Read the file once per process."""
     content = json.loads(Path(__file__).with_name("helm_index.json").read_bytes())
+    records: dict[str, dict[str, Any]] = {
+        name: {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+        for name, record in content["run_specs"].items()
+    }
     return RunSpecIndex(
         helm=content["helm"],
         expanders=tuple(content["expanders"]),
         packages=content["packages"],
-        run_specs={name: _run_spec(record) for name, record in content["run_specs"].items()},
+        run_specs={name: IndexedRunSpec(**record) for name, record in records.items()},
     )
-
-
-_LISTS = ("main_metrics", "annotators", "judge_deployments", "packages")
-
-
-def _run_spec(record: dict[str, Any]) -> IndexedRunSpec:
-    lists: dict[str, Any] = {name: tuple(record[name]) for name in _LISTS if name in record}
-    return IndexedRunSpec(**(record | lists))
 
 
 CODE_EXECUTION_FLAG = "--allow_code_execution"
@@ -132,7 +127,6 @@ def needs_sandbox(run_spec: str, arguments: Mapping[str, str]) -> bool:
 
 
 def how_executed(run_spec: str, executes: Mapping[str, str]) -> str:
-    """A sentence on what is executed, and where."""
     places = "; ".join(f"{what}, in HELM's {place}" for what, place in executes.items())
     if run_spec in NEEDS_NO_PERMISSION:
         return f"executes what a model answers ({places}) in processes that only read and are ended after a time"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +21,6 @@ _ABOUT = (
     "access", "source", "licence", "revision", "instances", "size_mb", "published", "answers_public", "label_noise",
     "tags", "tried", "notes",
 )  # fmt: skip
-"""What is as `framework.yml` has it under `about`."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class ParameterInfo:
     allowed: tuple[str, ...]
     """All that it may be; empty where it may be anything."""
     path: bool
-    """Whether it is the path of a file or folder."""
     other_name: str | None
     about: str | None
     layout: tuple[Mapping[str, Any], ...]
@@ -61,7 +60,6 @@ class TaskInfo:
     licence: str | None
     revision: str | None
     instances: int | None
-    """Of the test split; None where nobody has counted them."""
     size_mb: float | None
     published: str | None
     """The month by which it was public, `YYYY-MM`; None where nobody has established it."""
@@ -87,7 +85,8 @@ class TaskInfo:
 
     def as_dict(self) -> dict[str, Any]:
         """Of plain values, as `eval-factory ls --json` prints it."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
 
 
 def task_info(task: Task) -> TaskInfo:
@@ -145,11 +144,3 @@ def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})
         raise ConfigError(f"no task has the tag {tag!r}; tags: {', '.join(tags)}")
     return tasks
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value

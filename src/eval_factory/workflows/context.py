@@ -111,11 +111,21 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
 
 def is_our_folder(rundir: RunDir) -> bool:
     """Whether eval-factory has used the folder before; earlier versions left no marker, but a log and a cache."""
-    from eval_factory.endpoint import response_cache  # opens SQLite, which a dry run does without
-
     if any(path.is_file() for path in (rundir.marker, rundir.program_log, rundir.run_state)):
         return True
-    return response_cache.is_our_cache(rundir.cache_db)
+    return _is_our_cache(rundir.cache_db)
+
+
+def _is_our_cache(path: Path) -> bool:
+    """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
+    from eval_factory.endpoint.response_cache import APPLICATION_ID  # opens SQLite, which a dry run does without
+
+    at = 68  # the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
+    try:
+        with path.open("rb") as file:
+            return file.read(at + 4)[at:] == APPLICATION_ID.to_bytes(4, "big")
+    except OSError:
+        return False
 
 
 def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
@@ -130,8 +140,6 @@ def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
 
 def start_over(rundir: RunDir) -> None:
     """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
-    from eval_factory.endpoint import response_cache
-
     for folder in (rundir.helm_runs, rundir.responses, rundir.shards):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
@@ -139,6 +147,6 @@ def start_over(rundir: RunDir) -> None:
         rundir.packages,
         rundir.helm / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
         *rundir.results,
-        *(rundir.answers if response_cache.is_our_cache(rundir.cache_db) else ()),
+        *(rundir.answers if _is_our_cache(rundir.cache_db) else ()),
     ):
         path.unlink(missing_ok=True)

@@ -23,7 +23,6 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.executors.process import make_room
 from eval_factory.helm.command import command_line
 from eval_factory.helm.packages import look_for_packages
@@ -32,6 +31,7 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
 from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.result_views import ResultViews
+from eval_factory.scoring.journal import read_answers_by_role
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.workflows import resume

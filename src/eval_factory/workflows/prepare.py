@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,13 +17,13 @@ from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.paid_answers import PRICES_TABLE
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.endpoint import response_cache
-from eval_factory.endpoint.paid_answers import PRICES_TABLE
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by
@@ -135,9 +136,20 @@ def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
-        aside = response_cache.archive(rundir.cache_db)
+        aside = _archive(rundir.cache_db)
         log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
         response_cache.create_or_check(rundir.cache_db)
+
+
+def _archive(path: Path) -> Path:
+    """Rename a file that is not our cache, so that it is neither used nor lost. Returns its new path."""
+    target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
+    path.rename(target)
+    for suffix in ("-wal", "-shm"):
+        side = path.with_name(path.name + suffix)
+        if side.exists():
+            side.rename(target.with_name(target.name + suffix))
+    return target
 
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:

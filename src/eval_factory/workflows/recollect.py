@@ -19,13 +19,13 @@ from eval_factory.core.results import Provenance, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import is_within, write_atomic
 from eval_factory.core.secrets import Redactor, variables_in
-from eval_factory.endpoint.response_cache import read_answers_by_role
 from eval_factory.helm import names
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.plan.run_plan import KEPT_BY, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult
+from eval_factory.scoring.journal import read_answers_by_role
 from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.message_files import holds_conversations

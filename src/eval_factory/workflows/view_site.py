@@ -7,7 +7,6 @@ time that it is opened. The copies here ask nobody: a Content-Security-Policy le
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import logging
 import os
@@ -31,6 +30,7 @@ from eval_factory.helm.command import helm_program
 from eval_factory.helm.metric_facts import is_score
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.output import read_run
+from eval_factory.helm.packages import installed
 from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_name
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.workflows.context import RunContext
@@ -236,13 +236,6 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
                 shutil.copyfile(original, folder / name)
             else:
                 (folder / name).symlink_to(os.path.relpath(original.resolve(), folder.resolve()))
-
-
-def installed(*parts: str) -> Path | None:
-    """A file or folder of the installed HELM, which is not imported; None where it has no such."""
-    spec = importlib.util.find_spec("helm")
-    places = [Path(folder).joinpath(*parts) for folder in (spec.submodule_search_locations or ())] if spec else []
-    return next((place for place in places if place.exists()), None)
 
 
 def front_end() -> Path:

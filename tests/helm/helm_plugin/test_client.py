@@ -15,15 +15,17 @@ from typing import Any
 import pytest
 from helm.common.request import Request
 
+from eval_factory.core.bridge import map_at_once
 from eval_factory.core.budget import Budget, Purse
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
-from eval_factory.endpoint import openai_api, response_cache
-from eval_factory.endpoint.bridge import map_at_once
+from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
-from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
+from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
+from eval_factory.scoring import journal
+from eval_factory.workflows.suite.limit_server import LimitServer
 from in_the_loop import WAYS
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
@@ -96,7 +98,7 @@ def test_an_answer_that_an_older_version_kept_is_looked_at_again(
     result = endpoint.make_request(REQUEST)
     assert result.completions[0].text == "B"
     assert not result.cached
-    assert [row["outcome"] for row in response_cache.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
+    assert [row["outcome"] for row in journal.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
     assert endpoint.make_request(REQUEST).cached
 
 
@@ -109,7 +111,7 @@ def test_who_answered_the_probe_may_refuse_the_first_prompt(
     endpoint = endpoint_at(server, tmp_path)
     if probed:
         assert "Input flagged by moderation" in str(endpoint.make_request(REQUEST).error)
-        assert [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")] == ["failed"]
+        assert [row["outcome"] for row in journal.read_attempts(tmp_path / "cache.db")] == ["failed"]
         return
     with pytest.raises(EndpointStopped, match="Input flagged by moderation"):
         endpoint.make_request(REQUEST)
@@ -135,8 +137,8 @@ def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_
     assert [result.completions[0].text for result in results] == ["B"] * 4
     assert len(server.requests) == 1
     assert sorted(result.cached for result in results) == [False, True, True, True]
-    rows = [(row["key"], row["outcome"], row["attempt"]) for row in response_cache.read_attempts(tmp_path / "cache.db")]
-    (key,) = (row["key"] for row in response_cache.read_answers(tmp_path / "cache.db"))
+    rows = [(row["key"], row["outcome"], row["attempt"]) for row in journal.read_attempts(tmp_path / "cache.db")]
+    (key,) = (row["key"] for row in journal.read_answers(tmp_path / "cache.db"))
     assert rows == [(key, "answered", 1), *[(key, "cached", 0)] * 3], "sent and cached are what was asked"
 
 
@@ -181,7 +183,7 @@ def test_in_an_event_loop_equal_requests_are_sent_once(server: ScriptedEndpoint,
     results = map_at_once(endpoint.make_request, [REQUEST, REQUEST, *others], 4)
     assert [result.completions[0].text for result in results] == ["p", "p", "other", "last"]
     assert sorted(asked) == ["last", "other", "p"]
-    outcomes = [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")]
+    outcomes = [row["outcome"] for row in journal.read_attempts(tmp_path / "cache.db")]
     assert sorted(outcomes) == ["answered"] * 3 + ["cached"]
 
 
@@ -262,7 +264,7 @@ class Picky(ScriptedEndpoint):
 
 
 def kept_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(row["request"]) for row in response_cache.read_answers(folder / "cache.db")]
+    return [json.loads(row["request"]) for row in journal.read_answers(folder / "cache.db")]
 
 
 def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> None:
@@ -282,9 +284,9 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
     )  # nothing was answered to the request as it was
     assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
     assert response_cache.read_changes(tmp_path / "cache.db", url, "another") == []
-    keys = list(openai_api.request_keys(url, asked_as_it_was.body, None, [{"temperature": None}]))
-    assert [row["key"] for row in response_cache.read_answers(tmp_path / "cache.db")] == keys[1:]
-    outcomes = [(row["key"], row["outcome"]) for row in response_cache.read_attempts(tmp_path / "cache.db")]
+    keys = [asked_as_it_was.key, asked_as_it_was.with_changes({"temperature": None}).key]
+    assert [row["key"] for row in journal.read_answers(tmp_path / "cache.db")] == keys[1:]
+    outcomes = [(row["key"], row["outcome"]) for row in journal.read_attempts(tmp_path / "cache.db")]
     assert outcomes == [(keys[0], "refused"), (keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
 
 
@@ -313,7 +315,7 @@ def test_a_judgement_that_is_forgotten_is_asked_again_under_any_key(tmp_path: Pa
         endpoint.forget(REQUEST, "no judgement")
         assert not endpoint.make_request(REQUEST).cached
         assert endpoint.make_request(REQUEST).cached
-    outcomes = [row["outcome"] for row in response_cache.read_attempts(tmp_path / "cache.db")]
+    outcomes = [row["outcome"] for row in journal.read_attempts(tmp_path / "cache.db")]
     assert outcomes == ["refused", "answered", "unusable", "answered", "cached"]
 
 
@@ -441,7 +443,7 @@ def test_at_a_limit_nothing_is_sent_and_what_is_kept_is_given(
     endpoint, judge = endpoint_at(server, tmp_path), endpoint_at(server, tmp_path, role="gpt")
     here.clients.update(model=endpoint, gpt=judge)
     assert endpoint.make_request(REQUEST).success
-    here.tell_limit()
+    here.report_limit()
     assert judge.make_request(dataclasses.replace(REQUEST, prompt="judge it")).success  # from one purse
     other = dataclasses.replace(REQUEST, prompt="other")
     for asked in (endpoint, judge):
@@ -451,7 +453,7 @@ def test_at_a_limit_nothing_is_sent_and_what_is_kept_is_given(
     assert endpoint.make_request(REQUEST).cached
     assert len(server.requests) == 2
     assert at("max_requests", tmp_path) == []  # a run may end well without what was refused
-    here.tell_limit()
+    here.report_limit()
     (told,) = at("max_requests", tmp_path)
     assert told["countable"] is True
     assert told["answered"] == {"model": 2, "gpt": 1}
@@ -480,5 +482,5 @@ def test_an_answer_whose_cost_nobody_knows_is_the_last(
     assert endpoint.make_request(REQUEST).success
     with pytest.raises(EndpointStopped, match="max_cost"):
         endpoint.make_request(dataclasses.replace(REQUEST, prompt="other"))
-    here.tell_limit()
+    here.report_limit()
     assert at("max_cost", tmp_path)[0]["countable"] is False

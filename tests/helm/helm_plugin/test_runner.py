@@ -42,7 +42,7 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
         events=told,
         redactor=Redactor([KEY]),
         report=lambda *_, **__: None,
-        tell_limit=lambda: told.ends.append(len(told.events)),
+        report_limit=lambda: told.ends.append(len(told.events)),
     )
     made._guard = None
 

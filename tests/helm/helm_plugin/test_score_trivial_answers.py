@@ -40,10 +40,10 @@ from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivi
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
-from eval_factory.helm_plugin.patches.slim_scoring import EXECUTED
 from eval_factory.helm_plugin.score_trivial_answers import (
     _FORMS,
     BASIC,
+    EXECUTED,
     SQL,
     SUMMARIES,
     clock_for,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from eval_factory.helm_plugin.patches.patch_registry import CONFINED
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from eval_factory.tasks.run_specs import NEEDS_NO_PERMISSION, NOT_CONFINED, ONLY_WITH, load_index, needs_permission
 
+CONFINED = frozenset().union(*(one.run_specs or () for one in PATCHES if one.name.startswith("confine_")))
 EXECUTING = {
     "bigcodebench": "a remote service", "bird_sql": "SQL", "cleva": "Python", "code": "Python",
     "codeinsights_code_efficiency": "C++", "codeinsights_correct_code": "C++", "codeinsights_student_coding": "C++",

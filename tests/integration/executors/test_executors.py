@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,7 +27,7 @@ from eval_factory.workflows.suite.cell_process import CELL_PROCESS, SAFE_TO_FORK
 from eval_factory.workflows.suite.slurm_suite import WORKER
 from integration.support import CANARY, program_environment
 from slurm_cells import run_of
-from slurm_trial import processes
+from slurm_trial import INSTANCES, gate, processes, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
 
 PATIENCE_S = 120.0
@@ -77,11 +78,12 @@ class Trial:
     kill: Callable[[str], None]
     """A run's process, without a word."""
 
-    def run(self, name: str, task: str = "sample_medical_qa", url: str | None = None) -> RunSpec:
+    def run(self, name: str, task: str = "sample_medical_qa", url: str | None = None, **endpoint: Any) -> RunSpec:
         """One that waits for ever."""
+        params = {"limit_samples": INSTANCES, "parallelism": 1}
         config = {
-            "config": {"type": task, "output_dir": str(self.folder / name), "params": {"limit_samples": 2}},
-            "target": {"api_endpoint": {"url": url or self.url, "model_id": "m", "type": "chat"}},
+            "config": {"type": task, "output_dir": str(self.folder / name), "params": params},
+            "target": {"api_endpoint": {"url": url or self.url, "model_id": "m", "type": "chat", **endpoint}},
         }
         file = self.folder / f"{name}.yml"
         file.write_text(yaml.safe_dump(config))
@@ -93,6 +95,14 @@ class Trial:
     def wrong(self, name: str) -> RunSpec:
         """One that ends with 2."""
         return self.run(name, "no_such_task")
+
+    def unready(self, name: str) -> RunSpec:
+        """One that ends with 3."""
+        return self.run(name, api_key="NOT_SET")
+
+    def ended(self, *runs: RunSpec) -> list[RunState]:
+        """What has become of them, when all are over."""
+        return [self.until(run, Ended) for run in runs]
 
     def until(self, run: RunSpec, *kinds: type[RunState]) -> RunState:
         ends = time.monotonic() + PATIENCE_S
@@ -244,6 +254,197 @@ def test_nothing_is_left_of_runs_that_have_ended_but_their_folders_and_logs(tria
     found = subprocess.run(["grep", "-rl", CANARY, str(trial.folder)], capture_output=True, text=True, check=False)
     assert found.stdout == ""
     assert processes("helm-run", trial.folder) == processes("run_eval", trial.folder) == []
+
+
+def test_nothing_is_known_of_runs_that_were_not_begun(trial: Trial) -> None:
+    assert trial.executor.look() == {}
+
+
+def test_to_begin_none_is_to_do_nothing(trial: Trial) -> None:
+    trial.executor.begin([])
+    assert trial.executor.look() == {}
+
+
+def test_where_nothing_was_begun_nothing_ends(trial: Trial) -> None:
+    trial.executor.end()
+    trial.executor.end(["t/never/0"])
+    assert trial.executor.look() == {}
+
+
+def test_where_nothing_was_begun_there_is_nothing_to_clean(trial: Trial) -> None:
+    trial.executor.clean_up()
+    trial.executor.clean_up()
+    assert trial.executor.look() == {}
+
+
+def test_whoever_looks_says_how_long(trial: Trial) -> None:
+    run = trial.run("waits")
+    trial.begin(run)
+    started = time.monotonic()
+    assert isinstance(trial.executor.look(0.5)[run.name], Started)
+    assert time.monotonic() - started < 30
+
+
+def test_a_prerequisite_that_is_not_there_is_another_code(trial: Trial) -> None:
+    run = trial.unready("unready")
+    trial.executor.begin([run])
+    assert trial.ended(run) == [Ended(3)]
+    assert "NOT_SET" in trial.log(run)
+
+
+def test_a_run_config_that_is_gone_ends_its_run_alone(trial: Trial) -> None:
+    gone, other = trial.wrong("gone"), trial.unready("other")
+    Path(gone.run_config).unlink()
+    trial.executor.begin([gone, other])
+    assert trial.ended(gone, other) == [Ended(2), Ended(3)]
+
+
+def test_each_ends_with_its_own_code(trial: Trial) -> None:
+    runs = [trial.wrong("wrong"), trial.unready("unready"), trial.run("good", url="demo://baseline")]
+    trial.executor.begin(runs)
+    assert trial.ended(*runs) == [Ended(2), Ended(3), Ended(0)]
+
+
+def test_runs_are_begun_while_others_are_at_work(trial: Trial) -> None:
+    first, second = trial.run("first"), trial.wrong("second")
+    trial.begin(first)
+    trial.executor.begin([second])
+    assert trial.ended(second) == [Ended(2)]
+    assert isinstance(trial.executor.look()[first.name], Started)
+
+
+def test_one_that_has_ended_is_still_looked_at_when_others_are_begun(trial: Trial) -> None:
+    first, second = trial.wrong("first"), trial.unready("second")
+    trial.executor.begin([first])
+    trial.ended(first)
+    trial.executor.begin([second])
+    assert trial.ended(second, first) == [Ended(3), Ended(2)]
+
+
+def test_the_end_of_all_changes_nothing_of_one_that_has_ended(trial: Trial) -> None:
+    over, works = trial.wrong("over"), trial.run("works")
+    trial.executor.begin([over])
+    trial.ended(over)
+    trial.begin(works)
+    trial.executor.end()
+    states = trial.executor.look()
+    assert states[over.name] == Ended(2)
+    assert isinstance(states[works.name], (Ended, Lost))
+
+
+def test_to_end_one_that_has_ended_changes_nothing(trial: Trial) -> None:
+    run = trial.wrong("over")
+    trial.executor.begin([run])
+    trial.ended(run)
+    trial.executor.end([run.name])
+    assert trial.executor.look()[run.name] == Ended(2)
+
+
+def test_to_end_another_name_ends_nobody(trial: Trial) -> None:
+    run = trial.run("works")
+    trial.begin(run)
+    trial.executor.end(["t/another/0"])
+    trial.executor.end([])
+    assert isinstance(trial.executor.look()[run.name], Started)
+    assert not trial.is_free(run)
+
+
+def test_what_was_ended_may_be_ended_again(trial: Trial) -> None:
+    run = trial.run("twice")
+    trial.begin(run)
+    trial.executor.end([run.name])
+    state = trial.executor.look()[run.name]
+    trial.executor.end([run.name])
+    trial.executor.end()
+    assert trial.executor.look()[run.name] == state
+
+
+def test_all_that_are_at_work_end_together(trial: Trial) -> None:
+    runs = [trial.run(name) for name in ("one", "two")]
+    trial.begin(*runs)
+    trial.executor.end()
+    assert [trial.is_free(run) for run in runs] == [True, True]
+
+
+def test_one_that_was_killed_is_begun_again(trial: Trial) -> None:
+    run = trial.run("again")
+    trial.begin(run)
+    trial.kill(run.name)
+    trial.until(run, Ended, Lost)
+    trial.wrong("again")
+    trial.executor.begin([run])
+    while "there is no task" not in trial.log(run):
+        trial.executor.look(0.2)
+    assert trial.ended(run) == [Ended(2)]
+
+
+def test_when_one_is_killed_the_other_goes_on(trial: Trial) -> None:
+    one, two = trial.run("one"), trial.run("two")
+    trial.begin(one)
+    trial.kill(one.name)
+    trial.until(one, Ended, Lost)
+    trial.begin(two)
+    assert not trial.is_free(two)
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_what_was_answered_is_not_asked_again(trial: Trial, how: str) -> None:
+    """But for what was in flight."""
+    with gate(1) as endpoint:
+        run = trial.run("goes-on", url=endpoint.endpoint.url)
+        trial.begin(run)
+        until(lambda: endpoint.asked > 1)
+        if how == "ended":
+            trial.executor.end([run.name])
+        else:
+            trial.kill(run.name)
+            trial.until(run, Ended, Lost)
+        endpoint.opened.set()
+        trial.executor.begin([run])
+        until(lambda: RunDir(trial.folder / "goes-on").evaluation_config.exists())
+        assert trial.ended(run) == [Ended(0)], trial.log(run)
+        assert INSTANCES <= endpoint.asked <= INSTANCES + 1
+
+
+def test_a_log_keeps_what_earlier_starts_said(trial: Trial) -> None:
+    run = trial.wrong("twice")
+    trial.executor.begin([run])
+    trial.ended(run)
+    trial.unready("twice")
+    trial.executor.begin([run])
+    while "NOT_SET" not in trial.log(run):
+        trial.executor.look(0.2)
+    assert trial.ended(run) == [Ended(3)]
+    assert "there is no task 'no_such_task'" in trial.log(run)
+
+
+def test_after_the_clean_up_more_may_be_begun(trial: Trial) -> None:
+    first, second = trial.wrong("first"), trial.unready("second")
+    trial.executor.begin([first])
+    trial.ended(first)
+    trial.executor.clean_up()
+    trial.executor.begin([second])
+    assert trial.ended(second) == [Ended(3)]
+
+
+def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
+    run = trial.run("held", url="demo://baseline")
+    rundir = RunDir(trial.folder / "held")
+    rundir.create()
+    with rundir.locked():
+        trial.executor.begin([run])
+        until(lambda: trial.log(run) != "no log" and "in use" in trial.log(run))
+        assert not rundir.evaluation_config.exists()
+    state = trial.until(run, Ended)  # refused, or it waits as long as a file system may hold a lock that is nobody's
+    assert isinstance(state, Ended)
+    assert (state.code == 0) == rundir.evaluation_config.exists()
+
+
+def test_no_key_is_in_the_words_of_a_process(trial: Trial) -> None:
+    run = trial.run("keyed")
+    trial.begin(run)
+    words = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if os.access(file, os.R_OK)]
+    assert not any(CANARY.encode() in one for one in words)
 
 
 def parent_of(pid: int) -> int:

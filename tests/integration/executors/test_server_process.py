@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from eval_factory.executors import served
 from eval_factory.executors.served import _GONE, _READY, ServedModel, ServerFailedError, ServerSpec, answers, free_port
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -201,6 +202,25 @@ def test_one_of_two_that_does_not_start_is_left_out(tmp_path: Path) -> None:
         assert len(server.addresses) == 1
     assert "the server of small (replica 1) ended with exit code 3 before it was ready; see" in said[-1]
     assert said[-1].endswith("the others go on: 1 of 2")
+
+
+def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
+    with ServedModel(spec_of(tmp_path, "child"), lambda _: None) as server:
+        server.start()
+        guard = server._servers[0]._guard
+        assert guard is not None
+        guard.kill()
+        until(lambda: server.lost() == "is gone: what looked after it was killed")
+        server.start_again()
+        assert server.is_ready()
+    assert not any(map(is_alive, pids(tmp_path)))
+
+
+def test_one_on_another_machine_that_cannot_be_asked_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "answers", lambda _url: False)  # of this process; its guard asks it too
+    said = failure(tmp_path, launch=("env",))
+    assert "small is ready at http://" in said
+    assert ", and does not answer from here; have it listen on all" in said
 
 
 def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from eval_factory.analysis.annotation_sheets import (
     _CUT,
     _LARGEST,
-    _LONGEST_CELL,
+    _MAX_CELL,
     BOM,
     COLUMNS,
     Returned,
@@ -50,8 +50,8 @@ def test_a_cell_is_one_line() -> None:
     assert sheet_cell("a\r\n\r\n=b\tc\u2028d") == "a \u23ce =b c \u23ce d"
     assert sheet_cell("\n=b") == " \u23ce =b"
     assert all(sheet_cell(f"x{odd}y").isprintable() for odd in ODD.values())
-    assert sheet_cell("x" * _LONGEST_CELL) == "x" * _LONGEST_CELL
-    assert sheet_cell("x" * (_LONGEST_CELL + 1)) == "x" * _LONGEST_CELL + _CUT
+    assert sheet_cell("x" * _MAX_CELL) == "x" * _MAX_CELL
+    assert sheet_cell("x" * (_MAX_CELL + 1)) == "x" * _MAX_CELL + _CUT
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])

@@ -99,19 +99,18 @@ def test_pairs_as_rows(tmp_path: Path) -> None:
     given = cells(tmp_path, {"x": {"a": "1" * 30 + "0" * 10, "b": "0" * 30 + "1" * 10, "c": "1" * 28 + "0" * 12}})
     given.append(cell(tmp_path, "d", "x", "10" * 20, provenance=replace(PROVENANCE, errata_version=9)))
     (benchmark,) = suite_results(given).benchmarks
-    ab, ac, ad, bc, *_ = words.pair_rows(benchmark)
-    assert (ab.evaluation, ab.a, ab.b, ab.n, ab.difference, ab.said) == ("x", "a", "b", "40", "-50.0", "a is better")
-    assert (ab.interval, ab.p, ab.reasons) == ("-71.6 to -19.6", "0.0067", ())
-    assert (ac.difference, ac.said) == ("-5.0", "no difference is shown")
-    assert bc.said == "c is better"
-    assert ad.reasons == ("a and d were scored with different lists of known defects: errata 3 and 9",)
-    assert (ad.n, ad.difference, ad.interval, ad.p, ad.said) == ("-", "-", "-", "-", "")
+    ab, ac, bc = words.pair_rows([benchmark])
+    assert ab == ["x", "a", "b", "a is better", "40", "-50.0", "-71.6 to -19.6", "0.0067"]
+    assert (ac[5], ac[3], bc[3]) == ("-5.0", "no difference is shown", "c is better")
+    assert words.refused_pairs(benchmark)[0] == (
+        "a and d", ["a and d were scored with different lists of known defects: errata 3 and 9"],
+    )  # fmt: skip
 
 
 def test_no_difference_has_no_sign(tmp_path: Path) -> None:
     (benchmark,) = suite_results(cells(tmp_path, {"x": {"a": "1" * 10, "b": "1" * 10}})).benchmarks
-    (row,) = words.pair_rows(benchmark)
-    assert (row.difference, row.interval, row.p) == ("0.0", "-27.8 to +27.8", "1")
+    (row,) = words.pair_rows([benchmark])
+    assert row[5:] == ["0.0", "-27.8 to +27.8", "1"]
 
 
 def test_differences_of_what_is_no_share_are_in_their_own_unit(tmp_path: Path) -> None:
@@ -124,8 +123,8 @@ def test_differences_of_what_is_no_share_are_in_their_own_unit(tmp_path: Path) -
         for name, rating in (("a", 2.0), ("b", 3.5))
     ]  # fmt: skip
     (benchmark,) = suite_results(given).benchmarks
-    (row,) = words.pair_rows(benchmark)
-    assert (row.n, row.difference, row.interval, row.p) == ("1", "+1.5", "-", "-")
+    (row,) = words.pair_rows([benchmark])
+    assert row[4:] == ["1", "+1.5", "-", "-"]
 
 
 def test_scores_of_other_groups_are_rows_with_a_value_a_target() -> None:

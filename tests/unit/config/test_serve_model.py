@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from eval_factory.config.merge import with_defaults
 from eval_factory.config.suite_model import (
     ServeSection,
     health_url,
     problems_of_serve,
-    serve_of,
     served_lines,
     served_target,
     server_variables,
@@ -34,7 +34,7 @@ def served(**changes: Any) -> dict[str, Any]:
 def test_every_key_has_a_default_and_a_null_leaves_it() -> None:
     assert DEFAULTS.keys() == ServeSection.model_fields.keys()
     ServeSection.model_validate(DEFAULTS)
-    assert serve_of(DEFAULTS, {"health": None, "max_restarts": 0}) == {**DEFAULTS, "max_restarts": 0}
+    assert with_defaults(DEFAULTS, {"health": None, "max_restarts": 0}) == {**DEFAULTS, "max_restarts": 0}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_target_gets_a_url() -> None:
 
 
 def test_words_of_the_command() -> None:
-    serve = serve_of(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
+    serve = with_defaults(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
     assert words_of(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")
     assert words_of({**serve, "machine_options": None})[-1] == "--url=h:{port}"
     assert health_url(serve) == "http://127.0.0.1:{port}/health"
@@ -107,9 +107,9 @@ def test_variables_of_a_server_are_named_or_said() -> None:
 
 def test_a_dry_run_shows_it() -> None:
     assert list(served_lines({})) == []
-    _, line = served_lines({"small": serve_of(DEFAULTS, {"command": "a {port}", "machine_options": "--b"})})
+    _, line = served_lines({"small": with_defaults(DEFAULTS, {"command": "a {port}", "machine_options": "--b"})})
     assert line.strip("# ") == "small: a {port} --b  ({port}: one that is free; ready when /health answers with 200)"
-    _, line = served_lines({"small": serve_of(DEFAULTS, {"command": "a {port}", "replicas": 3})})
+    _, line = served_lines({"small": with_defaults(DEFAULTS, {"command": "a {port}", "replicas": 3})})
     assert "(3 servers, {replica}: its number; {port}: one that is free; ready" in line
 
 
@@ -133,7 +133,7 @@ def test_the_identity_of_a_run_is_of_the_command_and_neither_of_the_port_nor_of_
 
 def test_a_suite_with_a_served_target() -> None:
     found = suite(targets=[served(health="/x"), {"name": "b", "api_endpoint": {"url": "http://h/v1", "model_id": "b"}}])
-    assert dict(found.serve) == {"small": serve_of(DEFAULTS, {"command": COMMAND, "health": "/x"})}
+    assert dict(found.serve) == {"small": with_defaults(DEFAULTS, {"command": COMMAND, "health": "/x"})}
     assert found.limit_groups == {"small": "server of small", "b": "h/v1"}
     (target, _) = found.document["suite"]["targets"]
     assert "url" not in target["api_endpoint"]  # suite_config.yml can be run again

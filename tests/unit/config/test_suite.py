@@ -59,15 +59,6 @@ def test_the_document_is_the_suite_as_it_is_run() -> None:
     assert again == found
 
 
-def test_targets_with_the_same_url_share_their_limits() -> None:
-    targets = [
-        {"name": "a", "api_endpoint": {"url": "https://Host.example/v1/", "model_id": "a"}},
-        {"name": "b", "api_endpoint": {"url": "https://host.example/v1/chat/completions", "model_id": "b"}},
-        {"name": "c", "limit_group": "own", "api_endpoint": {"url": "https://host.example/v1", "model_id": "c"}},
-    ]
-    assert suite(targets=targets).limit_groups == {"a": "host.example/v1", "b": "host.example/v1", "c": "own"}
-
-
 def test_flags_beat_the_file_and_overrides_beat_flags() -> None:
     found = suite(
         flags={"suite.output_dir": "/flag", "suite.params.limit_samples": 5, "suite.max_attempts": 4},

@@ -99,7 +99,7 @@ def test_of_judges_that_helm_prescribes_those_with_their_roles_are_handed() -> N
 
 @pytest.mark.parametrize("jury", [False, True])
 def test_a_custom_benchmark_has_a_jury_where_it_says_so(tmp_path: Path, jury: bool) -> None:
-    write_example(tmp_path / "own", jury=jury)
+    write_example(tmp_path / "own", "jury" if jury else "choice")
     evaluation = {"type": "custom", "params": {"extra": {"benchmark": str(tmp_path / "own" / "benchmark.yaml")}}}
     assert judges(evaluation) == (JURY if jury else None)
 

@@ -16,7 +16,7 @@ from eval_factory.tasks.framework import load_framework
 
 @pytest.mark.parametrize("jury", [False, True])
 def test_it_is_sound(tmp_path: Path, jury: bool) -> None:
-    written = write_example(tmp_path / "new" / "deep", jury=jury)
+    written = write_example(tmp_path / "new" / "deep", "jury" if jury else "choice")
     assert all(path.read_text("utf-8").strip() for path in written)
     config = tmp_path / "new" / "deep" / "run_config.yml"
     found = build_evaluation(Request(run_config=config), load_framework(), {})
@@ -31,16 +31,16 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     kept = tmp_path / "notes.txt"
     kept.write_text("mine")
     with pytest.raises(ConfigError, match="is not empty, and nothing is overwritten"):
-        write_example(tmp_path, jury=False)
+        write_example(tmp_path)
     assert list(tmp_path.iterdir()) == [kept]
     with pytest.raises(ConfigError, match="is a file"):
-        write_example(kept, jury=False)
+        write_example(kept)
     with pytest.raises(PrerequisiteError, match="cannot be written to"):
-        write_example(kept / "below", jury=False)
+        write_example(kept / "below")
 
 
 def test_the_rubric_is_sound(tmp_path: Path) -> None:
-    write_example(tmp_path / "new", kind="rubric")
+    write_example(tmp_path / "new", "rubric")
     found = build_evaluation(Request(run_config=tmp_path / "new" / "run_config.yml"), load_framework(), {})
     assert found.benchmark is not None
     assert (found.benchmark.instances, found.benchmark.is_rubric, found.benchmark.has_clusters) == (12, True, True)

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core.bridge import map_at_once
 from eval_factory.endpoint import limits
-from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import (
     DECREASE,
     MINUTE_S,
-    AdaptiveLimit,
     Limit,
     LocalAdmission,
     asked_pause,
@@ -141,7 +140,7 @@ def test_so_many_are_in_and_the_others_follow_in_the_order_of_coming(clock: Cloc
 def test_a_lower_priority_goes_before_whoever_came_first(clock: Clock) -> None:
     limit = limit_of(1, clock)
     for key, priority in (("late", 1), ("first", 0), ("second", 0), ("gone", 0), ("last", 2)):
-        limit.acquire(key, priority)
+        limit.acquire(key, priority=priority)
     limit.release("gone")
     order = []
     while key := granted(limit):
@@ -189,31 +188,6 @@ def test_more_again_as_answers_come_and_only_then(clock: Clock) -> None:
     assert granted(limit) == "dc"
 
 
-def test_never_below_one_and_no_more_than_ever() -> None:
-    limit = AdaptiveLimit(3)
-    assert limit.slots == 3
-    limit.too_many(1.0, 2.0)
-    limit.too_many(1.9, 2.5)  # it was under way already
-    assert (limit.allowed, limit.slots) == (3 * DECREASE, 2)
-    for since in range(2, 30):
-        limit.too_many(since, since + 1.0)
-    assert limit.allowed == 1.0
-    limit.answered()
-    assert limit.allowed == 2.0
-    for _ in range(9):
-        limit.answered()
-    assert limit.allowed == 3.0
-
-
-def test_one_slot_more_for_a_round_of_answers_not_for_each() -> None:
-    limit = AdaptiveLimit(10)
-    limit.too_many(1.0, 2.0)
-    before = limit.allowed
-    for _ in range(int(before)):
-        limit.answered()
-    assert before < limit.allowed <= before + 1
-
-
 def test_nobody_gets_a_slot_in_a_pause(clock: Clock) -> None:
     limit = limit_of(10, clock, *"ab")
     assert granted(limit) == "ab"
@@ -254,7 +228,7 @@ def test_so_much_in_any_minute(
     """What is larger than the limit takes all of it."""
     limit: Limit[int] = Limit(LimitOf(99, requests, tokens), clock=clock)
     for number, of_request in enumerate(asked):
-        limit.acquire_minute(number, of_request)
+        limit.acquire(number, of_request)
     times = list[float]()
     while True:
         now = list(limit.granted())
@@ -274,10 +248,10 @@ def test_a_minute_slides(clock: Clock) -> None:
     limit: Limit[str] = Limit(LimitOf(9, None, 10), clock=clock)
     for key, tokens, seconds, wait in (("a", 6, 0, None), ("b", 4, 20, None), ("c", 5, 10, MINUTE_S - 30)):
         clock.now += seconds
-        limit.acquire_minute(key, tokens)
+        limit.acquire(key, tokens)
         assert granted(limit) == (key if wait is None else "")
         assert limit.seconds_to_next() == wait
-    limit.acquire_minute("d", 1)
+    limit.acquire("d", 1)
     assert granted(limit) == "", "nobody passes who came first"
     clock.now += MINUTE_S - 30
     assert granted(limit) == "cd"
@@ -286,7 +260,7 @@ def test_a_minute_slides(clock: Clock) -> None:
 def test_who_waits_no_more_for_a_minute_holds_nobody_up(clock: Clock) -> None:
     limit: Limit[str] = Limit(LimitOf(9, None, 10), clock=clock)
     for key, tokens in (("a", 6), ("b", 6), ("c", 4)):
-        limit.acquire_minute(key, tokens)
+        limit.acquire(key, tokens)
     assert granted(limit) == "a"
     limit.release("b")
     assert granted(limit) == "c"

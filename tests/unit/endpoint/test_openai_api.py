@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.openai_api import JsonBody, Split, json_text, split_thinking
+from eval_factory.endpoint.openai_api import json_text
 
 REQUEST: dict[str, Any] = {
     "prompt": "p", "messages": None, "temperature": 0.0, "num_completions": 1, "max_tokens": 7, "stop_sequences": [],
@@ -16,28 +15,6 @@ REQUEST: dict[str, Any] = {
 
 def body(endpoint_type: str = "chat", top_p: float | None = None, **changes: Any) -> dict[str, Any]:
     return openai_api.request_body({**REQUEST, **changes}, model_id="m", endpoint_type=endpoint_type, top_p=top_p)
-
-
-@pytest.mark.parametrize(
-    ("url", "kind", "expected"),
-    [
-        ("https://h/v1", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/chat/completions", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/chat/completions/", "chat", "https://h/v1/chat/completions"),
-        ("https://h/v1/completions", "completions", "https://h/v1/completions"),
-        ("https://h/v1", "completions", "https://h/v1/completions"),
-        ("https://h/v1/chat/completions", "completions", "https://h/v1/completions"),
-        ("https://h", "chat", "https://h/chat/completions"),
-        ("https://h/d/x?api-version=1", "chat", "https://h/d/x/chat/completions?api-version=1"),
-    ],
-)
-def test_url(url: str, kind: str, expected: str) -> None:
-    assert openai_api.request_url(url, kind) == expected
-
-
-def test_a_cloud_functions_url_is_used_as_given() -> None:
-    assert openai_api.request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"
 
 
 def test_chat_body() -> None:
@@ -275,132 +252,6 @@ def test_a_completion_is_all_that_is_read_of_an_answer() -> None:
         openai_api.completion_of({}, "completions")
 
 
-def test_the_keys_of_a_request_begin_with_its_own() -> None:
-    variants = [{"temperature": None}, {"stop": None}, {"temperature": None, "top_p": None}]
-    without = {name: value for name, value in body().items() if name != "temperature"}
-    keys = list(openai_api.request_keys("u", body(), "1", variants))
-    assert keys[:2] == [openai_api.request_key("u", body(), "1"), openai_api.request_key("u", without, "1")]
-    assert len(set(keys)) == len(keys) == 3  # of `stop` this request has none
-
-
-def test_the_model_that_an_answer_states() -> None:
-    assert openai_api.stated_model({"model": " org/m "}) == "org/m"
-    for silent in ({}, {"model": None}, {"model": ["m"]}, {"model": "  "}, "text", None):
-        assert openai_api.stated_model(silent) is None
-
-
-def test_sampling_is_what_is_neither_model_nor_question() -> None:
-    body = {"model": "m", "messages": [1], "prompt": "p", "temperature": 0.0, "stop": ["\n"]}
-    assert openai_api.sampling_of(body) == {"temperature": 0.0, "stop": ["\n"]}
-    assert openai_api.sampling_of("text") == {}
-
-
 def test_the_text_is_compact_and_keeps_order_and_letters() -> None:
     body = {"model": "m", "a": [1, {"b": 'ü\n"\ud800'}]}
-    assert json_text(body) == json_text(JsonBody(body)) == '{"model":"m","a":[1,{"b":"ü\\n\\"\ud800"}]}'
-
-
-def test_it_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-
-    def noted(value: object) -> str:
-        made.append(value)
-        return json.dumps(value)
-
-    monkeypatch.setattr(openai_api, "_compact_json", noted)
-    body = JsonBody(model="m")
-    assert body.text() == json_text(body) == body.text() == '{"model": "m"}'
-    assert len(made) == 1
-    assert json_text({"model": "m"}) == '{"model": "m"}'
-    assert len(made) == 2
-
-
-def test_it_is_a_body_like_any_other() -> None:
-    assert JsonBody(model="m") == {"model": "m"}
-    assert json.loads(json.dumps({"body": JsonBody(model="m")})) == {"body": {"model": "m"}}
-
-
-START, END = "<think>", "</think>"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("B", Split("B", None)),
-        (" B ", Split(" B ", None)),
-        ("<think>hm</think>\n\nB", Split("B", "hm")),
-        ("hm</think> B", Split("B", "hm")),
-        ("Well. <think>hm</think>B", Split("Well. B", "hm")),
-        ("<think>a</think>x</think>B", Split("B", "a</think>x")),
-        ("<think>hm", Split("", "hm", unfinished=True)),
-        ("Well. <think>hm", Split("Well.", "hm", unfinished=True)),
-    ],
-)
-@pytest.mark.parametrize("cut_off", [False, True])
-def test_what_stands_between_the_markers_is_thinking(text: str, expected: Split, *, cut_off: bool) -> None:
-    assert split_thinking(text, START, END, cut_off=cut_off) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("<", ""),
-        ("<t", ""),
-        ("\n<think", ""),
-        ("Well. <thi", "Well."),
-        ("Well. <thin \n", "Well."),
-        ("<thi<thi", "<thi"),
-    ],
-)
-def test_a_begun_marker_at_the_end_of_what_was_cut_off_is_thinking(text: str, answer: str) -> None:
-    assert split_thinking(text, START, END, cut_off=True) == Split(answer, "", unfinished=True)
-    assert split_thinking(text, START, END) == Split(text, None)
-
-
-@pytest.mark.parametrize("text", ["", "B", "B \n", "pH <", "pH <t", "a table <th", "<b", "think>", "<think a", "<<"])
-def test_other_ends_are_none(text: str) -> None:
-    assert split_thinking(text, START, END, cut_off=True) == Split(text, None)
-
-
-@pytest.mark.parametrize(("text", "answer"), [("B", "B"), ("Be", ""), ("1", "1"), ("x Beg", "x Beg"), ("x Begi", "x")])
-def test_a_letter_may_be_an_answer_where_a_marker_is_a_word(text: str, answer: str) -> None:
-    assert split_thinking(text, "Begin:", "End:", cut_off=True).answer == answer
-    assert split_thinking("1", "1)", "2)", cut_off=True) == Split("1", None)
-
-
-ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
-TURN = "<|end|><|start|>assistant"
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "thought"),
-    [
-        ("<thinking>hm</thinking>\n\nB", "B", "hm"),
-        ("hm</thinking>B", "B", "hm"),
-        ("[THINK]hm[/THINK]B", "B", "hm"),
-        ("<seed:think>hm</seed:think>B", "B", "hm"),
-        ("hm</seed:think>B", "B", "hm"),
-        ("<think>a</think><thinking>b</thinking>B", "B", "a\n\nb"),
-        (f"{ANALYSIS}hm{TURN}{FINAL}B<|return|>", "B", "hm"),
-        (f"<|start|>assistant{ANALYSIS}hm<|end|>\n<|start|>assistant{FINAL}B", "B", "hm"),
-        (f"{ANALYSIS}hm{TURN}<|channel|>commentary<|message|>so{TURN}{FINAL}B<|end|>", "B", "hmso"),
-        (f"{FINAL}B", "B", ""),
-        ("[THINKING] B", "[THINKING] B", None),
-        ("<|im_end|> B", "<|im_end|> B", None),
-    ],
-)
-def test_the_markers_of_other_models_are_known(text: str, answer: str, thought: str | None) -> None:
-    assert split_thinking(text, START, END) == Split(answer, thought)
-    assert split_thinking(text, "<r>", "</r>") == Split(text, None)
-
-
-@pytest.mark.parametrize("start", ["<thinking>", "[THINK]", "<seed:think>", ANALYSIS, f"<|start|>assistant{ANALYSIS}"])
-def test_thinking_without_an_end_is_cut_off_whatever_its_markers(start: str) -> None:
-    assert split_thinking(f"{start}hm", START, END) == Split("", "hm", unfinished=True)
-    assert split_thinking(f"{start}hm", "<r>", "</r>") == Split(f"{start}hm", None)
-    assert split_thinking(start[:-2], START, END, cut_off=True).unfinished
-    assert split_thinking(start[:-2], START, END, cut_off=True).answer == ""
-
-
-def test_own_markers_are_the_only_ones() -> None:
-    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == Split("<think>x</think>B", "hm")
+    assert json_text(body) == '{"model":"m","a":[1,{"b":"ü\\n\\"\ud800"}]}'

@@ -14,7 +14,6 @@ from eval_factory.endpoint.replies import (
     ReplyReader,
     RequestFailed,
     changes_asked_for,
-    described_changes,
     largest_answer,
 )
 
@@ -122,10 +121,3 @@ def test_what_an_error_names(text: str, changes: dict[str, Any]) -> None:
 
 def test_nothing_is_renamed_that_was_not_sent() -> None:
     assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}
-
-
-def test_in_words() -> None:
-    assert described_changes({"temperature": None, "max_tokens": "max_completion_tokens"}) == (
-        "the endpoint refuses temperature: it was left out, the model's own default was used",
-        "the endpoint takes max_completion_tokens in place of max_tokens",
-    )

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.endpoint import bridge, response_cache
+from eval_factory.core import bridge
+from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.openai_api import UnusableAnswer
 from eval_factory.endpoint.response_cache import GroupCommit, Statement
+from eval_factory.scoring import journal
 
 
 def answer(key: str, text: str = "t") -> response_cache.Answer:
@@ -35,29 +37,16 @@ def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
     assert found[0] == {"text": "t"}
     second.journal(attempt("k", "cached"))
     second.close()
-    assert [(row["run_id"], row["outcome"]) for row in response_cache.read_attempts(path)] == [
+    assert [(row["run_id"], row["outcome"]) for row in journal.read_attempts(path)] == [
         ("run1", "answered"),
         ("run2", "cached"),
     ]
-    assert [row["key"] for row in response_cache.read_answers(path)] == ["k"]
-    one = response_cache.read_cached_answer(path, "k")
+    assert [row["key"] for row in journal.read_answers(path)] == ["k"]
+    one = journal.read_cached_answer(path, "k")
     assert one is not None
     assert (one.key, one.response) == ("k", {"text": "t"})
-    assert response_cache.read_cached_answer(path, "other") is None
+    assert journal.read_cached_answer(path, "other") is None
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_answers_are_read_from_the_oldest_on(tmp_path: Path) -> None:
-    """Whatever the order in which they were kept; of those of one moment the key decides."""
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    for key, role, created in (("c", "model", 2.0), ("b", "model", 3.0), ("a", "judge", 2.0), ("d", "model", 1.0)):
-        kept.save(replace(answer(key, f"of {key}"), role=role, created=created), attempt(key))
-    kept.close()
-    read = list(response_cache.read_answers(kept.path))
-    assert [row["key"] for row in read] == ["d", "a", "c", "b"]
-    assert [json.loads(row["response"])["text"] for row in read] == ["of d", "of a", "of c", "of b"]
-    assert [row["key"] for row in response_cache.read_answers(kept.path, "model")] == ["d", "c", "b"]
-    assert [one.key for one in response_cache.typed_answers(kept.path, "judge")] == ["a"]
 
 
 def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
@@ -69,47 +58,21 @@ def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_kept_answers_are_read_once_for_all_uses(tmp_path: Path) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    saved = replace(answer("k"), response={"usage": {"prompt_tokens": 3, "completion_tokens": 4}}, created=1.0)
-    judged = replace(answer("j"), role="gpt", created=2.0)
-    for one in (judged, saved):
-        kept.save(one, attempt(one.key))
-    assert list(response_cache.typed_answers(kept.path)) == [saved, judged]
-    assert list(response_cache.typed_answers(kept.path, "gpt")) == [judged]
-    assert [found.tokens for found in response_cache.typed_answers(kept.path)] == [(3, 4), (None, None)]
-    assert list(response_cache.typed_answers(tmp_path / "none.db")) == []
-
-
-@pytest.mark.parametrize("body", ["[" * 100_000 + "]" * 100_000, "1" * 5000])
-def test_a_body_that_python_cannot_take_apart_is_text(tmp_path: Path, body: str) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    kept.save(answer("k"), attempt("k"))
-    with sqlite3.connect(kept.path) as connection:
-        connection.execute("UPDATE responses SET response = ?", (body,))
-    connection.close()
-    (found,) = response_cache.typed_answers(kept.path)
-    assert (found.request, found.response, found.tokens) == ('{"prompt": "p"}', body, (None, None))
-
-
 def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
     kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
     kept.save(replace(answer("k"), request={"prompt": "\ud83d"}), attempt("k"))
-    (row,) = response_cache.read_answers(kept.path)
+    (row,) = journal.read_answers(kept.path)
     assert json.loads(row["request"]) == {"prompt": "\ud83d"}
 
 
 @pytest.mark.parametrize(
     "content", [b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900]
 )
-def test_a_damaged_file_is_archived(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_not_used(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cache.db"
     path.write_bytes(content)
     with pytest.raises(response_cache.DamagedCacheError):
         response_cache.create_or_check(path)
-    aside = response_cache.archive(path)
-    assert aside.read_bytes() == content
-    response_cache.create_or_check(path)
 
 
 def test_a_foreign_database_is_not_used(tmp_path: Path) -> None:
@@ -135,13 +98,9 @@ def test_how_requests_were_changed_is_kept_once_and_by_endpoint(tmp_path: Path) 
     path = tmp_path / "cache.db"
     kept = response_cache.ResponseCache(path, "run")
     for key in ("a", "b"):
-        kept.save(
-            answer(key), attempt(key), response_cache.RequestChanges("u", "m", {"temperature": None, "top_p": None})
-        )
-    kept.save(
-        answer("c"), attempt("c"), response_cache.RequestChanges("u", "m", {"max_tokens": "max_completion_tokens"})
-    )
-    kept.save(answer("d"), attempt("d"), response_cache.RequestChanges("v", "m", {"stop": None}))
+        kept.save(answer(key), attempt(key), ("u", {"temperature": None, "top_p": None}))
+    kept.save(answer("c"), attempt("c"), ("u", {"max_tokens": "max_completion_tokens"}))
+    kept.save(answer("d"), attempt("d"), ("v", {"stop": None}))
     kept.close()
     assert response_cache.read_changes(path, "u", "m") == [
         {"temperature": None, "top_p": None}, {"max_tokens": "max_completion_tokens"},
@@ -156,7 +115,7 @@ def test_a_file_of_an_older_version_gets_what_is_new(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE request_changes")
     kept = response_cache.ResponseCache(path, "run")
-    kept.save(answer("a"), attempt("a"), response_cache.RequestChanges("u", "m", {"stop": None}))
+    kept.save(answer("a"), attempt("a"), ("u", {"stop": None}))
     kept.close()
     assert response_cache.read_changes(path, "u", "m") == [{"stop": None}]
 
@@ -171,26 +130,6 @@ def test_what_is_no_json_is_not_given(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> None:
-    path = tmp_path / "cache.db"
-    before = response_cache.ResponseCache(path, "before")
-    for key in ("old", "used again", "failed later"):
-        before.save(answer(key), attempt(key))
-    before.close()
-    kept = response_cache.ResponseCache(path, "run")
-    kept.save(answer("new"), attempt("new"))
-    kept.save(answer("unusable"), attempt("unusable"))
-    kept.archive_answer("unusable", replace(attempt("unusable"), outcome="unusable"))
-    kept.journal(replace(attempt("used again"), outcome="cached"))
-    kept.journal(replace(attempt("used again"), outcome="cached"))
-    kept.journal(replace(attempt("failed later"), outcome="failed"))
-    kept.close()
-    used = response_cache.used_keys(path, "run")
-    assert [found.key for found in response_cache.typed_answers(path) if found.key in used] == ["used again", "new"]
-    assert len(response_cache.used_keys(path, "before")) == 3
-    assert response_cache.used_keys(tmp_path / "none.db", "run") == frozenset()
-
-
 def test_a_file_that_is_whole_is_not_written_to_when_it_is_checked(tmp_path: Path) -> None:
     """Its checksum is part of a result, which the same command finds unchanged."""
     path = tmp_path / "cache.db"
@@ -199,7 +138,7 @@ def test_a_file_that_is_whole_is_not_written_to_when_it_is_checked(tmp_path: Pat
     kept.close()
     before = path.read_bytes()
     response_cache.create_or_check(path)
-    assert [row["key"] for row in response_cache.read_answers(path)] == ["k"]
+    assert [row["key"] for row in journal.read_answers(path)] == ["k"]
     assert path.read_bytes() == before
 
 
@@ -260,33 +199,6 @@ def test_what_cannot_be_written_costs_no_other_its_rows(tmp_path: Path) -> None:
     assert committed(tmp_path / "a.db", "SELECT word FROM words ORDER BY word") == [(0,), (1,), (2,), (4,)]
 
 
-def test_whoever_writes_for_all_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = GroupCommit(connection_to(tmp_path / "a.db"))
-
-    def interrupted(jobs: list[object]) -> None:
-        if jobs:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(group, "_write", interrupted)
-    told = commit_together(group, [[(WORD, (n,))] for n in range(5)])
-    assert sum(isinstance(error, sqlite3.OperationalError) for error in told) == 4
-    assert sum(isinstance(error, KeyboardInterrupt) for error in told) == 1
-
-
-def test_a_file_that_another_program_holds_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = GroupCommit(connection_to(tmp_path / "a.db"))
-    tried = []
-
-    def locked(jobs: list[object]) -> None:
-        tried.append(len(jobs))
-        raise sqlite3.OperationalError("database is locked")
-
-    monkeypatch.setattr(group, "_write", locked)
-    told = commit_together(group, [[(WORD, (n,))] for n in range(5)])
-    assert [str(error) for error in told] == ["database is locked"] * 5
-    assert tried == [5]
-
-
 def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     group = GroupCommit(connection_to(tmp_path / "a.db"))
     group.commit([(WORD, ("a",))])
@@ -294,23 +206,6 @@ def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         group.commit([(WORD, ("b",))])
     assert committed(tmp_path / "a.db", "SELECT word FROM words") == [("a",)]
-
-
-def test_the_loop_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
-    group, seen = GroupCommit(connection_to(tmp_path / "a.db")), []
-
-    def process(number: int) -> None:
-        group.commit([(NUMBER, (None, number))])
-        seen.append("committed")
-
-    def let_go() -> None:
-        seen.append("let go")
-        group._writing.release()
-
-    group._writing.acquire()
-    threading.Timer(0.05, let_go).start()
-    bridge.map_at_once(process, [1], 1)
-    assert seen == ["let go", "committed"]
 
 
 def test_in_the_loop_those_that_come_together_are_one_transaction(tmp_path: Path) -> None:

@@ -16,19 +16,18 @@ from eval_factory.endpoint import replies, retrying_client, servers
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
-from eval_factory.endpoint.limits import LocalAdmission
+from eval_factory.endpoint.limits import LocalAdmission, Ticket
 from eval_factory.endpoint.replies import (
     EndpointGone,
     EndpointUnusable,
     LimitReached,
     NoneAnswered,
     RequestFailed,
-    described_changes,
+    StopMessages,
 )
-from eval_factory.endpoint.retrying_client import FirstRequests, OutageDetector, RetryingClient
+from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
-from eval_factory.endpoint.stop_messages import StopMessages
 from unit.builders import endpoint_settings
 
 GOOD = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
@@ -341,9 +340,7 @@ def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
     answered, outcomes = ask(transport)
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["refused", "retried"]
     assert len(transport.sent) == 3
-    assert described_changes(answered.changes) == (
-        "the endpoint refuses temperature: it was left out, the model's own default was used",
-    )
+    assert answered.changes == {"temperature": None}
 
 
 def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,7 +508,7 @@ class Admitting(LocalAdmission):
         self._in_turn = in_turn
 
     @contextmanager
-    def slot(self) -> Iterator[int]:
+    def slot(self) -> Iterator[Ticket]:
         with super().slot() as since:
             self.told.append("in")
             yield since
@@ -521,7 +518,7 @@ class Admitting(LocalAdmission):
         self.told.append(dict(body))
         self._in_turn()
 
-    def too_many(self, slot: int, pause: float | None) -> None:
+    def too_many(self, slot: Ticket, pause: float | None) -> None:
         super().too_many(slot, pause)
         self.told.append(pause)
 
@@ -639,73 +636,3 @@ def test_at_a_limit_nobody_waits_for_the_end_of_a_pause() -> None:
     with pytest.raises(LimitReached, match="max_wall_s"):
         client.ask(BODY, note)
     assert noted == [1]
-
-
-def test_the_last_of_the_first_says_why() -> None:
-    first = FirstRequests(3)
-    numbers = [first.start() for _ in range(5)]
-    assert numbers[:3] == [0, 1, 2]
-    assert first.failed(numbers[3], "later") is None  # of many at once, those that fail end sooner
-    assert first.failed(numbers[0], "HTTP 500: a") is None
-    assert first.failed(numbers[2], "HTTP 400: b") is None
-    assert first.failed(numbers[1], "HTTP 500: a") == ("HTTP 500: a", "HTTP 400: b", "HTTP 500: a")
-
-
-def test_one_answer_is_enough() -> None:
-    first = FirstRequests(2)
-    numbers = [first.start(), first.start()]
-    first.answered()
-    assert [first.failed(number, "x") for number in numbers] == [None, None]
-
-
-def test_never() -> None:
-    first = FirstRequests(0)
-    assert [first.failed(first.start(), "x") for _ in range(3)] == [None] * 3
-
-
-class Clock:
-    now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(retrying_client, "time", clock)
-    return clock
-
-
-def attempts_until_gone(detector: OutageDetector, *, unreachable: bool) -> int:
-    return next(number for number in range(1, 1000) if detector.nothing_received(unreachable=unreachable))
-
-
-@pytest.mark.parametrize(
-    ("parallelism", "max_retries", "unreachable", "attempts"),
-    [(1, 0, True, 9), (4, 9, True, 12), (1, 0, False, 9), (4, 5, False, 24), (1, 5, False, 18)],
-)
-def test_often_enough_for_as_many_threads(
-    parallelism: int, max_retries: int, attempts: int, monkeypatch: pytest.MonkeyPatch, *, unreachable: bool
-) -> None:
-    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
-    detector = OutageDetector(max_retries=max_retries, parallelism=parallelism)
-    assert attempts_until_gone(detector, unreachable=unreachable) == attempts
-
-
-def test_and_for_long_enough(clock: Clock) -> None:
-    detector = OutageDetector(max_retries=0, parallelism=1)
-    assert not any(detector.nothing_received(unreachable=True) for _ in range(100))
-    clock.now += retrying_client.OUTAGE_S - 1
-    assert not detector.nothing_received(unreachable=True)
-    clock.now += 1
-    assert detector.nothing_received(unreachable=True)
-
-
-def test_what_is_received_begins_anew(clock: Clock) -> None:
-    detector = OutageDetector(max_retries=0, parallelism=1)
-    for _ in range(8):
-        detector.nothing_received(unreachable=True)
-    detector.received()
-    clock.now += retrying_client.OUTAGE_S
-    assert not any(detector.nothing_received(unreachable=True) for _ in range(100))  # for no time since then

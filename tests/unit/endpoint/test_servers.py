@@ -16,10 +16,10 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.secrets import REDACTED, Redactor
+from eval_factory.core.token_file import OAuthSettings
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.endpoint import retrying_client, servers
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed
@@ -101,23 +101,6 @@ def test_the_fewest_under_way_and_in_turn(clock: Clock) -> None:
     with found.turn() as first, found.turn() as second:
         (third,) = set(found.all) - {first.server, second.server}
         assert chosen(found, 1) == name_of(third)
-    assert [server.under_way for server in found.all] == [0, 0, 0]
-
-
-def test_a_place_that_cannot_be_had_is_given_back() -> None:
-    found = three()
-
-    class Lost(Exception):
-        pass
-
-    def slot() -> Any:
-        raise Lost
-
-    for server in found.all:
-        server.admission.slot = slot  # type: ignore[method-assign]
-    for _ in range(10):  # more than places altogether
-        with pytest.raises(Lost), found.turn():
-            pass
     assert [server.under_way for server in found.all] == [0, 0, 0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import stat
@@ -19,11 +18,12 @@ import pytest
 
 from eval_factory.core.budget import Budget, Purse, Spending
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.endpoint import shared_limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointUnusable
-from eval_factory.endpoint.shared_limits import LimitServer, LimitsLost, SharedLimits
+from eval_factory.endpoint.shared_limits import LimitsLost, SharedLimits
+from eval_factory.workflows.suite import limit_server
+from eval_factory.workflows.suite.limit_server import LimitServer
 from in_the_loop import insiders
 
 NOT_S = 0.1
@@ -282,7 +282,7 @@ def test_no_budget_is_no_purse() -> None:
 
 def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "g" * 20_000
-    monkeypatch.setattr(shared_limits, "MAX_LINE", 30_000)
+    monkeypatch.setattr(limit_server, "MAX_LINE", 30_000)
     with (
         LimitServer({name: LimitOf(1)}) as server,
         SharedLimits(SharedLimitsSettings(server.address, {"model": name})) as limits,
@@ -370,46 +370,11 @@ def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_c
         assert b.hear() == {"id": 3}
 
 
-def test_a_connection_that_closes_gives_all_its_places_back_and_waits_no_more() -> None:
-    with LimitServer({"g": LimitOf(2), "r": LimitOf(1, 1)}) as server, asking(server, 2) as (killed, other):
-        for number in (1, 2, 3):
-            killed.say(do="slot", id=number, group="g")
-        killed.say(do="rate", id=4, group="r", tokens=1)
-        killed.say(do="rate", id=5, group="r", tokens=1)
-        assert [killed.hear()["id"] for _ in range(3)] == [1, 2, 4]
-        other.say(do="slot", id=1, group="g")
-        other.say(do="slot", id=2, group="g")
-        other.say(do="slot", id=3, group="g")
-        assert other.hears_nothing()
-        killed.end()
-        assert [other.hear()["id"], other.hear()["id"]] == [1, 2]
-        assert other.hears_nothing()
-
-
-def test_who_is_gone_or_waits_no_more_holds_nobody_up() -> None:
-    with LimitServer({"g": LimitOf(9, None, 20)}) as server, asking(server, 2) as (a, b):
-        a.say(do="rate", id=1, group="g", tokens=10)
-        assert a.hear() == {"id": 1}
-        a.say(do="rate", id=2, group="g", tokens=11)
-        a.say(do="begin", id=3)
-        assert a.hear() == {"id": 3, "reached": None}  # what came before is taken
-        b.say(do="rate", id=1, group="g", tokens=5)
-        assert b.hears_nothing()
-        a.say(do="leave", id=2, answered=False)
-        assert b.hear() == {"id": 1}
-        a.say(do="rate", id=4, group="g", tokens=11)
-        a.say(do="begin", id=5)
-        assert a.hear() == {"id": 5, "reached": None}
-        b.say(do="rate", id=2, group="g", tokens=5)
-        a.end()
-        assert b.hear() == {"id": 2}
-
-
 @pytest.mark.parametrize(
     "line",
     [
         b"GET / HTTP/1.1\n", b"[]\n", b'{"do": "quit"}\n', b'{"do": "slot", "id": 1}\n', b'{"do": "slot", "group": "g"}\n',
-        b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (shared_limits.MAX_LINE + 1),
+        b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (limit_server.MAX_LINE + 1),
     ],
 )  # fmt: skip
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
@@ -439,22 +404,14 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
         pass  # it may end at once
 
 
-def test_it_may_begin_where_a_loop_runs() -> None:
-    async def begin() -> Any:
-        with LimitServer({"g": LimitOf(1)}) as server, asking(server) as (a,):
-            return a.greeting["groups"]
-
-    assert list(asyncio.run(begin())) == ["g"]
-
-
 @pytest.mark.parametrize(
     ("length", "short"),
-    [(shared_limits.MAX_PATH - len("/eval-factory-12345678/s"), False), (shared_limits.MAX_PATH, True)],
+    [(limit_server.MAX_PATH - len("/eval-factory-12345678/s"), False), (limit_server.MAX_PATH, True)],
 )
 def test_a_socket_has_a_short_path_wherever_temporary_files_are(
     length: int, short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory(dir=shared_limits.SHORT_FOLDER) as base:
+    with tempfile.TemporaryDirectory(dir=limit_server.SHORT_FOLDER) as base:
         folder = Path(base, "x" * (length - len(base) - 1))
         folder.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(folder))

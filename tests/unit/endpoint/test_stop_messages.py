@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.endpoint.stop_messages import messages_of
+from eval_factory.core.token_file import OAuthSettings
+from eval_factory.endpoint.replies import StopMessages
 from unit.builders import endpoint_settings
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
@@ -11,7 +11,7 @@ OWN = "the entry gpt of config.params.extra.judges"
 
 
 def test_a_refused_key_of_the_model() -> None:
-    told = messages_of(endpoint_settings(key_names=("MY_KEY",)), URL, {"MY_KEY": "k"}).refused(401, "no such key")
+    told = StopMessages.of(endpoint_settings(key_names=("MY_KEY",)), URL, {"MY_KEY": "k"}).refused(401, "no such key")
     assert told == (
         f"Authentication error detected: {URL} answers 401\n"
         "  it says: no such key\n"
@@ -21,7 +21,9 @@ def test_a_refused_key_of_the_model() -> None:
 
 
 def test_a_refused_key_of_a_judge_is_the_judges() -> None:
-    told = messages_of(endpoint_settings(role="gpt", key_names=("GPT_KEY",)), URL, {"GPT_KEY": "k"}).refused(401, "")
+    told = StopMessages.of(endpoint_settings(role="gpt", key_names=("GPT_KEY",)), URL, {"GPT_KEY": "k"}).refused(
+        401, ""
+    )
     assert told == (
         f"judge gpt: Authentication error detected: {URL} answers 401\n"
         "  check the variable GPT_KEY: its key was sent, and has to be allowed to use this model;"
@@ -30,7 +32,7 @@ def test_a_refused_key_of_a_judge_is_the_judges() -> None:
 
 
 def test_a_judge_with_the_main_key_is_told_of_its_own() -> None:
-    told = messages_of(endpoint_settings(role="gpt", key_names=("GPT_KEY", "MAIN")), URL, {"MAIN": "k"}).refused(
+    told = StopMessages.of(endpoint_settings(role="gpt", key_names=("GPT_KEY", "MAIN")), URL, {"MAIN": "k"}).refused(
         403, ""
     )
     assert "check the variable MAIN: its key was sent" in told
@@ -42,11 +44,11 @@ def test_a_judge_with_the_main_key_is_told_of_its_own() -> None:
     [(["GPT_KEY", "MAIN"], "no key was sent: set GPT_KEY or MAIN; name"), ([], "no key was sent; name a variable")],
 )
 def test_a_judge_without_a_key(names: list[str], advice: str) -> None:
-    assert advice in messages_of(endpoint_settings(role="gpt", key_names=tuple(names)), URL, {}).refused(401, "")
+    assert advice in StopMessages.of(endpoint_settings(role="gpt", key_names=tuple(names)), URL, {}).refused(401, "")
 
 
 def test_a_refused_token() -> None:
-    told = messages_of(endpoint_settings(oauth=OAuthSettings("openai", None, None)), URL, {}).refused(401, "")
+    told = StopMessages.of(endpoint_settings(oauth=OAuthSettings("openai", None, None)), URL, {}).refused(401, "")
     assert told.endswith("check that the client whose openai OAuth token was sent may use this model")
 
 
@@ -60,13 +62,13 @@ def test_a_refused_token() -> None:
     ],
 )
 def test_a_404_suggests_v1_where_the_url_has_no_path(url: str, hint: str) -> None:
-    told = messages_of(endpoint_settings(), url, {}).refused(404, "")
+    told = StopMessages.of(endpoint_settings(), url, {}).refused(404, "")
     assert told.endswith(f"\n  check target.api_endpoint: url and model_id{hint}")
     assert "no model 'm'" in told
 
 
 def test_every_message_of_a_judge_names_it_and_its_host() -> None:
-    messages = messages_of(endpoint_settings(role="gpt"), URL, {})
+    messages = StopMessages.of(endpoint_settings(role="gpt"), URL, {})
     for told in (
         messages.refused(404, ""), messages.refused_probe(400, "bad"), messages.none_answered(20, ["HTTP 429: x"] * 20),
         messages.moved(301), messages.proxy_login(407, URL), messages.unreachable("closed"), messages.outage("closed"),
@@ -79,13 +81,13 @@ def test_every_message_of_a_judge_names_it_and_its_host() -> None:
 
 def test_what_to_do_where_nothing_was_answered() -> None:
     errors = [f"HTTP 400: maximum context length is 768 tokens, not {number}" for number in range(20)]
-    told = messages_of(endpoint_settings(), URL, {}).none_answered(20, errors)
+    told = StopMessages.of(endpoint_settings(), URL, {}).none_answered(20, errors)
     cause = "20 x HTTP 400: maximum context length is 768 tokens, not ...; try max_length"
     assert told.startswith(f"the first 20 requests to {URL} all failed:\n  {cause}")
     assert "--overrides config.params.extra.stop_after_failures=0" in told
-    rare = messages_of(endpoint_settings(), URL, {}).none_answered(9, "aaabbccde")
+    rare = StopMessages.of(endpoint_settings(), URL, {}).none_answered(9, "aaabbccde")
     assert "all failed:\n  3 x a\n  2 x b\n  2 x c\n  2 x something else\n" in rare
-    refused = messages_of(endpoint_settings(), URL, {}).refused_probe(400, "Invalid model name")
+    refused = StopMessages.of(endpoint_settings(), URL, {}).refused_probe(400, "Invalid model name")
     assert "HTTP 400\n  it says: Invalid model name\n" in refused
     assert "target.api_endpoint: model_id, url and api_key" in refused
     assert "--no_preflight" in refused

@@ -14,7 +14,6 @@ from eval_factory.executors.progress import (
     ProgressDisplay,
     duration,
     figures_text,
-    short_figures,
     short_number,
 )
 
@@ -29,8 +28,13 @@ def progress(**changes: Any) -> dict[str, Any]:
 
 def test_figures() -> None:
     text = figures_text(progress(cached=10, failed=2, prompt_tokens=7, completion_tokens=8), 10.0)
-    assert text == "50/100 done (10 from cache), 5.0/s, 10 s left, 2 failed, 7+8 tokens"
-    assert figures_text(progress(role="gpt", total=0), 10.0) == "judge gpt: 50 done, 5.0/s, 0 failed"
+    assert text == "50/100, 2 failed, 10 s left, 5.0/s, 15 tokens, 10 from cache"
+    event = progress(role="gpt", total=0, cached=3)
+    assert figures_text(event, 10.0) == "gpt 50 done, 0 failed, 5.0/s, 3 from cache"
+    assert figures_text(event, 0.0) == "gpt 50 done, 0 failed, 0.0/s, 3 from cache"
+    assert figures_text(event, 10.0, 21) == "gpt 50 done, 0 failed"
+    assert figures_text(event, 10.0, 20) == figures_text(event, 10.0, -5) == "gpt 50 done"
+    assert figures_text(progress(done=100), 10.0) == "100/100, 0 failed, 10.0/s"
 
 
 def test_plain_lines_where_there_is_no_terminal() -> None:
@@ -42,7 +46,7 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         display.show({"event": "warning", "message": "[bold]look"})
     lines = screen.getvalue().splitlines()
     assert lines == [
-        "asking the model: 100 requests ...", "  100/100 done, 10.0/s, 0 failed", "warning: [bold]look",
+        "asking the model: 100 requests ...", "  100/100, 0 failed, 10.0/s", "warning: [bold]look",
     ]  # fmt: skip
 
 
@@ -166,15 +170,6 @@ def test_a_terminal_that_cannot_go_back_has_lines(terminal: Any) -> None:
     assert terminal(TERM="dumb").splitlines() == [
         "loading data ...", "asking the model: 100 requests ...", "warning: look",
     ]  # fmt: skip
-
-
-def test_short_figures() -> None:
-    event = progress(role="gpt", total=0, cached=3)
-    assert short_figures(event, 10.0, 99) == "gpt 50 done, 0 failed, 5.0/s, 3 from cache"
-    assert short_figures(event, 0.0, 99) == "gpt 50 done, 0 failed, 0.0/s, 3 from cache"
-    assert short_figures(event, 10.0, 21) == "gpt 50 done, 0 failed"
-    assert short_figures(event, 10.0, 20) == short_figures(event, 10.0, -5) == "gpt 50 done"
-    assert short_figures(progress(done=100), 10.0, 99) == "100/100, 0 failed, 10.0/s"
 
 
 @pytest.mark.parametrize(

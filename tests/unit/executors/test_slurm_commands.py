@@ -17,7 +17,7 @@ class Commands:
     """Says what it was given, and keeps what was asked."""
 
     def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
-        self.said = Captured(code, stdout, stderr)
+        self.said = Captured([], code, stdout, stderr)
         self.asked: list[list[str]] = []
         self.env: Mapping[str, str] = {}
         self.seconds = 0.0

@@ -193,15 +193,6 @@ def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -
     assert runs.keys() == [False, True]
 
 
-def test_keys_that_are_another_users_raise_nothing(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(Path, "unlink", refuse)
-    runs.forget_keys([])
-    assert runs.keys() == [True, True]
-
-
 def test_keys_and_settings_go_along_and_nothing_else(tmp_path: Path) -> None:
     """Of settings the node's come first, of keys the submitter's."""
     path = tmp_path / "env"

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from eval_factory.core.proxies import proxy_for
 from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.http_wire import proxy_for
 from eval_factory.helm_plugin.network_guard import BlockedConnectionError, NetworkGuard
 from scripted_endpoint import ScriptedEndpoint
 
@@ -23,7 +23,7 @@ def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
     guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
     guard.learn("host.example", ["10.0.0.2"])
     told: list[str] = []
-    guard.tell = told.append
+    guard.report = told.append
     with pytest.raises(BlockedConnectionError, match=r"only host\.example:443, 10\.0\.0\.1:8000"):
         guard.audit(event, (None, argument))
     assert len(told) == 1

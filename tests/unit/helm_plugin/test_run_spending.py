@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from eval_factory.core.budget import Budget, Price, Purse, Spending
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.paid_answers import read_prices
 from eval_factory.endpoint.openai_api import Completion, completion_of
-from eval_factory.endpoint.paid_answers import read_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.session import RunSpending, purse_of
@@ -132,7 +132,7 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
             assert self.daemon
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    monkeypatch.setattr(session, "BEGUN", 100.0)
+    monkeypatch.setattr(session, "STARTED", 100.0)
     monkeypatch.setattr("eval_factory.helm_plugin.session.time.monotonic", lambda: 103.0)
     for seconds in (10.0, 2.0, 1e12):
         spending(tmp_path, max_wall_s=seconds)[0].watch(print)

@@ -125,9 +125,3 @@ def test_what_is_forgotten_is_gone_and_may_be_gone_before(tmp_path: Path) -> Non
     forget_checksums(rundir)
     forget_checksums(rundir)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_known_is_not_hashed_again(finished: RunDir) -> None:
-    whole = digests_of(finished, [])
-    known = {"packages.txt": "0" * 64, "no such file": "1" * 64}
-    assert digests_of(finished, [], known) == {**whole, "packages.txt": "0" * 64}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import TaskResult
-from eval_factory.report.reader import load_result
 from eval_factory.report.result_views import INSTANCE_COLUMNS, SCORE_COLUMNS, frame, instances_frame, scores_frame
-from stored_results import instance, result, written
+from stored_results import instance, result
 
 
 def types_of(found: Any) -> dict[str, str]:
@@ -106,14 +104,6 @@ def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:
     assert (row["id"], row["metric.id"]) == ("q0", 0.5)
     assert (row["judge.gpt"], row["metric.judge.gpt"]) == (3.0, 0.25)
     assert (row["extra.x"], row["metric.extra.x"]) == ("y", 0.125)
-
-
-def test_a_stored_result_has_the_same_frames(tmp_path: Path) -> None:
-    made = result([instance("q0", 1.0), instance("q1", None)])
-    stored = load_result(written(tmp_path, made))
-    assert stored.to_frame().equals(scores_frame(made))
-    assert stored.to_frame(instances=True).equals(instances_frame(made))
-    assert stored.instances_frame().equals(instances_frame(made))
 
 
 def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

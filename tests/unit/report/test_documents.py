@@ -77,12 +77,6 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
     assert result_of_document(document, ()).clinicians == few
 
 
-@pytest.mark.parametrize("name", [documents.EVALUATION_CONFIG_SCHEMA, documents.RESULTS_SCHEMA])
-def test_the_schemas_are_schemas(name: str) -> None:
-    """Checked here alone: a run takes it for granted."""
-    jsonschema.validators.validator_for(documents.schema(name)).check_schema(documents.schema(name))
-
-
 @pytest.mark.parametrize(("patches", "shown"), [(None, "none"), ((), []), (("a", "b"), ["a", "b"])])
 def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: Any) -> None:
     given = replace(result, provenance=replace(result.provenance, patches=patches))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
+from described_runs import CONFIG, TARGET, hostile, plain
 from eval_factory.core.results import Instances, Score, TaskResult
 from eval_factory.report.papers import Described, forms
 
@@ -21,44 +21,6 @@ def answers_of(made: TaskResult, config: Any = CONFIG, target: Any = TARGET) -> 
 
 def told(item: str, made: TaskResult, config: Any = CONFIG) -> str:
     return " ".join(answers_of(made, config)[item])
-
-
-@pytest.mark.parametrize(
-    ("item", "truth"),
-    [
-        ("5a", "revision 1f00b98"), ("5d", "list 3 of eval-factory"),
-        ("5d", f"HELM 0.5.16 read the data and made the prompts of them. The SHA-256 of all prompts is {'b' * 64}."),
-        ("5e", "19 of 20 requested instances have a score; 1 failed."),
-        ("6a", "org/model, asked through"), ("6a", "from 2026-01-02T03:04:05Z"),
-        ("6b", "trained and tuned nothing: org/model was asked"), ("6c", "max_tokens = 1 and temperature = 0.0"),
-        ("6c", "(zero-shot). No system prompt"), ("6d", "reasoning was removed from 0 answers. 4 answers had none"),
-        ("7a", "The main metric was exact_match"), ("7c", "by the chat API"), ("7c", "Wilson's score interval"),
-        ("7c", "to 2026-01-02T03:05:06Z"), ("7d", "No judge was asked"),
-        ("7e", "no model (always A) scores 0.5520."), ("7e", "temperature 0.7 (leaderboard: 0.0)"),
-        ("9a", "were those of HELM 0.5.16"), ("12", "The last run took 1.0 s; 1 run made the result."),
-        ("12", "1 request was sent, 0 answers came"), ("12", "1 prompt tokens and 1 completion tokens"),
-        ("12", "one machine (x86_64)"), ("14e", "licence: MIT"),
-        ("14e", "Access to them: public."), ("14f", "eval-factory 1, crfm-helm 0.5.16"), ("14f", "is identity."),
-        ("16a", "20 instances (split test: 20) were asked, of 1,000"), ("16a", "1 failed"),
-        ("16d", "exact_match over 19 instances."), ("17", "exact_match = 0.7368 (95 % interval 0.5121 to 0.8819)."),
-    ],
-)  # fmt: skip
-def test_of_a_plain_run(item: str, truth: str) -> None:
-    assert truth in told(item, plain())
-
-
-@pytest.mark.parametrize(
-    ("item", "truth"),
-    [
-        ("7b", "Krippendorff's alpha for ordinal ratings [4], is 0.614."), ("7d", "kind (judge/one; temperature = 0.0), 3 of 3"),
-        ("7d", "5 of 6 judgements"), ("8a", "language models rated them"), ("8a", f"template: {'c' * 64}."),
-        ("8b", "2 judges rated them (kind 3 of 3, strict 2 of 3). 5 of 6 judgements were given."), ("8b", "is 0.614."),
-        ("8c", "kind is judge/one, asked with temperature = 0.0. Of the answers: strict is judge/two."),
-        ("17", "this score may not be reported"), ("17", "medication_qa_accuracy = 4.2500"),
-    ],
-)  # fmt: skip
-def test_of_a_jury(item: str, truth: str) -> None:
-    assert truth in told(item, of_a_jury())
 
 
 def test_what_a_run_does_not_have_is_not_told() -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import TaskResult
+from eval_factory.endpoint.openai_api import changed
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import output
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.readability import Raw, Readability, raw_of
-from eval_factory.scoring.records import InstanceRecords, StoredAnswers
+from eval_factory.scoring.records import CachedAnswer, InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
@@ -80,6 +81,14 @@ def test_an_answer_is_found_by_its_request(here: Plan) -> None:
     answers = StoredAnswers.of(here)
     assert answers.raw_to(output.RequestState.model_validate(state(0, "yes"))) == Raw(stripped=True)
     assert answers.raw_to(output.RequestState.model_validate(state(1, "yes"))) is None
+
+
+def test_an_answer_is_found_by_its_request_as_the_endpoint_took_it(here: Plan) -> None:
+    asked = output.RequestState.model_validate(state(0, "yes"))
+    key = here.model.key_of(changed(here.model.body_of(asked.request), {"temperature": None}), None)
+    known = CachedAnswer((3, 4), 0.5, Raw())
+    for variants, found in (([{"nothing": None}, {"temperature": None}], known), ([{"top_p": None}], None), ([], None)):
+        assert StoredAnswers(here.model, {key: known}, variants).to(asked) is found
 
 
 def test_options_have_a_lenient_score_beside_helms(here: Plan) -> None:

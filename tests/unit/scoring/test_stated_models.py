@@ -19,6 +19,8 @@ from eval_factory.scoring.stated_models import (
     host_in,
     notes_on_models,
     same_model,
+    sampling_of,
+    stated_model,
 )
 from unit.builders import endpoint_settings
 
@@ -189,3 +191,15 @@ def test_a_judge_that_is_the_evaluated_model_is_told() -> None:
     assert told[-1] == "judge a is the evaluated model itself, m"
     assert len(told) == 2
     assert list(notes_on_models({"a": described("a"), "b": described("b")}, "ab")) == []
+
+
+def test_the_model_that_an_answer_states() -> None:
+    assert stated_model({"model": " org/m "}) == "org/m"
+    for silent in ({}, {"model": None}, {"model": ["m"]}, {"model": "  "}, "text", None):
+        assert stated_model(silent) is None
+
+
+def test_sampling_is_what_is_neither_model_nor_question() -> None:
+    body = {"model": "m", "messages": [1], "prompt": "p", "temperature": 0.0, "stop": ["\n"]}
+    assert sampling_of(body) == {"temperature": 0.0, "stop": ["\n"]}
+    assert sampling_of("text") == {}

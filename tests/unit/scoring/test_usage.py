@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Cost, Price
+from eval_factory.core.paid_answers import write_prices
 from eval_factory.core.results import Figures, RequestSpan, Spent, SpentByRole, Usage
-from eval_factory.endpoint import response_cache
-from eval_factory.endpoint.paid_answers import write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of, why_unknown, with_costs
 from unit.builders import plan
@@ -99,7 +98,9 @@ def test_a_price_that_was_not_counted_by_is_not_named(tmp_path: Path) -> None:
 def journal(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Attempts, as cache.db gives them."""
     attempts: list[dict[str, Any]] = []
-    monkeypatch.setattr(response_cache, "read_attempts", lambda path: attempts if path == Path("cache.db") else None)
+    monkeypatch.setattr(
+        "eval_factory.scoring.journal.read_attempts", lambda path: attempts if path == Path("cache.db") else None
+    )
     return attempts
 
 

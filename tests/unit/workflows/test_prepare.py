@@ -19,13 +19,13 @@ import yaml
 from eval_factory.core.budget import Price
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.paid_answers import spent_so_far, write_prices
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.data import run_data
 from eval_factory.data import run_data as placing
 from eval_factory.data.sources import Sources
-from eval_factory.endpoint.paid_answers import spent_so_far, write_prices
-from eval_factory.endpoint.response_cache import Answer, Attempt, RequestChanges, ResponseCache
+from eval_factory.endpoint.response_cache import Answer, Attempt, Changed, ResponseCache
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
@@ -158,10 +158,10 @@ def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:
 
 
 LOG = logging.getLogger("test")
-CHANGES = RequestChanges("http://h/v1", "m", {"max_tokens": "max_completion_tokens"})
+CHANGES = ("http://h/v1", {"max_tokens": "max_completion_tokens"})
 
 
-def keep(folder: Path, *keys: str, changed: RequestChanges | None = None) -> RunDir:
+def keep(folder: Path, *keys: str, changed: Changed | None = None) -> RunDir:
     folder.mkdir(parents=True, exist_ok=True)
     cache = ResponseCache(RunDir(folder).cache_db, "run")
     for number, key in enumerate(keys):

@@ -27,7 +27,7 @@ from unit.scoring.test_collect import state
 def custom(tmp_path: Path) -> tuple[RunDir, Path]:
     """Of a custom benchmark, and the benchmark's folder."""
     own = tmp_path / "own"
-    write_example(own, jury=False)
+    write_example(own)
     flags = {"config.type": "custom", "config.params.extra.benchmark": str(own / "benchmark.yaml")}
     return finished_folder(tmp_path / "out", flags), own
 

@@ -60,7 +60,7 @@ def test_nulls_are_left_out_but_for_those_that_are_sent_or_say_that_no_key_is() 
 
 def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "own"
-    write_example(own, jury=False)
+    write_example(own)
     flags = {
         "config.type": "custom", "config.params.extra.benchmark": str(own / "benchmark.yaml"),
         "target.api_endpoint.url": "https://host.example/v1?key=${GATEWAY_KEY}",

@@ -25,14 +25,14 @@ MAX_REASON = 500
 
 
 class Results(list[str]):
-    """In place of a list that HELM shares between processes."""
+    """Instead of a list that HELM shares between processes."""
 
     def append(self, text: str) -> None:
         super().append(text[:MAX_REASON])
 
 
 class InThisProcess:
-    """In place of multiprocessing's Process: the sandbox is the process."""
+    """Instead of multiprocessing's Process: the sandbox is the process."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
@@ -42,7 +42,7 @@ class InThisProcess:
 
     def join(self, timeout: float) -> None:
         end_after(timeout)
-        with suppress(BaseException):  # as a process that fails when it has said its result
+        with suppress(BaseException):  # as a process that fails after its result
             self._target()
 
     def is_alive(self) -> bool:

@@ -23,7 +23,7 @@ from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import confined_worker, sql_execution
-from eval_factory.helm_plugin.patches.patch_registry import BIRD_SQL, CODEINSIGHTS, CZECH_BANK, PYTHON
+from eval_factory.helm_plugin.patches.patch_registry import run_specs_of
 from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
 
 _START_LIMIT_S = 60.0
@@ -84,7 +84,7 @@ def _run(
     settings = {"path": path, "int_digits": digits, "argv": list(argv), "seconds": seconds}
     worker = [os.path.realpath(sys.executable), "-I", "-S", confined_worker.__file__, json.dumps(settings)]
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
-    libraries = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place.startswith("/")]
+    libraries = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")]
     allowed = sandbox.Allowed([*sorted(prefixes), *path, *libraries], processes=processes)
     seconds += 0 if argv else _START_LIMIT_S
     return sandbox.run(worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given)
@@ -93,20 +93,20 @@ def _run(
 def _import_path() -> list[str]:
     """Absolute, because the worker has another working directory; without folders that hold more than packages."""
     home = Path.home()
-    places = [Path(place).absolute() for place in sys.path if place]
-    return [str(place) for place in places if place.exists() and place != home and place not in home.parents]
+    paths = [Path(path).absolute() for path in sys.path if path]
+    return [str(path) for path in paths if path.exists() and path != home and path not in home.parents]
 
 
-def _asked_of(run_specs: frozenset[str]) -> frozenset[str]:
-    """Those of a patch that this helm-run asks for; all where nobody knows."""
-    return run_specs & names.asked_run_specs(sys.argv) or run_specs
+def _asked_of(patch: str) -> frozenset[str]:
+    """Those run specs of a patch that this helm-run asks for; all where nobody knows."""
+    return run_specs_of(patch) & names.asked_run_specs(sys.argv) or run_specs_of(patch)
 
 
 def confine_python() -> None:
     """HumanEval's and APPS's checks."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
-    code_execution.begin(_asked_of(PYTHON), CONFINED_BY)
+    code_execution.begin(_asked_of("confine_python"), CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
@@ -126,7 +126,7 @@ def check_correctness(
 
 
 class AppsProcess:
-    """In place of multiprocessing's Process in HELM's APPSMetric."""
+    """Instead of multiprocessing's Process in HELM's APPSMetric."""
 
     exitcode = 0
 
@@ -140,7 +140,7 @@ class AppsProcess:
             "seconds": APPS_LIMIT_S,
         }  # fmt: skip
         found = check_answer(question, APPS_LIMIT_S)
-        # The answer can write what it likes in place of results: HELM's metric must not stumble over it.
+        # The answer can write anything instead of results: HELM's metric must not fail on it.
         if isinstance(found, list) and found and all(isinstance(result, bool | int) for result in found):
             self._results.append(found)
 
@@ -155,7 +155,7 @@ def confine_cpp() -> None:
     """The programs of CodeInsights, and their compiler."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-    code_execution.begin(_asked_of(CODEINSIGHTS), CONFINED_BY)
+    code_execution.begin(_asked_of("confine_cpp"), CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
@@ -194,7 +194,7 @@ def confine_bird_sql() -> None:
     """Queries of Bird and Spider."""
     from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
 
-    code_execution.begin(_asked_of(BIRD_SQL), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of("confine_bird_sql"), [BY_SQL_WORKERS])
     BirdSQLAnnotator.annotate = annotate_by_rows
 
 
@@ -202,7 +202,7 @@ def confine_czech_bank_sql() -> None:
     """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
     from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
-    code_execution.begin(_asked_of(CZECH_BANK), [BY_SQL_WORKERS])
+    code_execution.begin(_asked_of("confine_czech_bank_sql"), [BY_SQL_WORKERS])
     make = CzechBankQAAnnotator.__init__
 
     def without_connection(self: Any, file_storage_path: str) -> None:

@@ -19,7 +19,7 @@ Tokenize = Callable[[str], list[str]]
 
 
 class DataStatsMetric:
-    """Takes the place of summ-eval's class of this name, as far as HELM uses it."""
+    """Replaces summ-eval's class of this name, as far as HELM uses it."""
 
     def __init__(self, tokenize: Tokenize | None = None) -> None:
         self._tokenize = tokenize or english_tokens()
@@ -59,26 +59,26 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
     Greedy, as in the paper: at each token the longest common run is taken and stepped over. A search goes on behind a
     run that it has found, so that one which begins inside another is not seen.
     """
-    places = defaultdict(list)
-    for place, token in enumerate(source):
-        places[token].append(place)
+    positions = defaultdict(list)
+    for at, token in enumerate(source):
+        positions[token].append(at)
     start = 0
     while start < len(summary):
         longest = searched = 0
-        for place in places.get(summary[start], ()):
-            if place >= searched:
-                length = _common(summary, start, source, place)
+        for at in positions.get(summary[start], ()):
+            if at >= searched:
+                length = _common(summary, start, source, at)
                 longest = max(longest, length)
-                searched = place + length
+                searched = at + length
         if longest:
             yield longest
         start += longest or 1
 
 
-def _common(left: Sequence[str], start: int, right: Sequence[str], place: int) -> int:
-    """How many tokens are the same from these two places on."""
-    most = min(len(left) - start, len(right) - place)
-    return next((n for n in range(most) if left[start + n] != right[place + n]), most)
+def _common(left: Sequence[str], start: int, right: Sequence[str], at: int) -> int:
+    """How many tokens are the same from these two positions on."""
+    most = min(len(left) - start, len(right) - at)
+    return next((n for n in range(most) if left[start + n] != right[at + n]), most)
 
 
 SPACY_MODEL = "en_core_web_sm"
@@ -88,14 +88,14 @@ def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def _stand_in(name: str, **members: Any) -> None:
+def _put_placeholder(name: str, **members: Any) -> None:
     module = types.ModuleType(name)
     vars(module).update(members)
     sys.modules[name] = module
 
 
 class _NeedsWeights:
-    """Takes the place of a metric that loads model weights."""
+    """Replaces a metric that loads model weights."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         raise ModuleNotFoundError("this metric needs torch")
@@ -105,10 +105,10 @@ def replace_missing_torch() -> bool:
     """HELM's jury run specs import torch only to name a device, and their metrics name classes that they never use."""
     missing = [package for package in ("torch", "bert_score") if not _is_installed(package)]
     if "torch" in missing:
-        _stand_in("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
-        _stand_in("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
+        _put_placeholder("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
+        _put_placeholder("helm.benchmark.metrics.summac.model_summac", SummaCZS=_NeedsWeights)
     if "bert_score" in missing:
-        _stand_in("bert_score", BERTScorer=_NeedsWeights)
+        _put_placeholder("bert_score", BERTScorer=_NeedsWeights)
     return bool(missing)
 
 
@@ -116,7 +116,7 @@ def replace_missing_transformers() -> bool:
     """MedAlign's module names a tokenizer of transformers, and uses tiktoken's."""
     if _is_installed("transformers"):
         return False
-    _stand_in("transformers", AutoTokenizer=_NeedsWeights)
+    _put_placeholder("transformers", AutoTokenizer=_NeedsWeights)
     importlib.import_module("helm.benchmark.scenarios.medalign_scenario_helper")
     del sys.modules["transformers"]  # others ask whether it is there
     return True
@@ -142,8 +142,8 @@ def replace_missing_summ_eval() -> bool:
     """The data statistics of summaries: their package asks for one that no longer builds, and for torch."""
     if _is_installed("summ_eval") and _is_installed("gin"):
         return False
-    _stand_in("summ_eval", __path__=[])
-    _stand_in("summ_eval.data_stats_metric", DataStatsMetric=DataStatsMetric)
+    _put_placeholder("summ_eval", __path__=[])
+    _put_placeholder("summ_eval.data_stats_metric", DataStatsMetric=DataStatsMetric)
     return True
 
 

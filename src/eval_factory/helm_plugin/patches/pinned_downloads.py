@@ -1,4 +1,4 @@
-"""HELM's downloads: at which revision, what is said where they fail, and which data sets of the Hub were read."""
+"""HELM's downloads: at which revision, what a failure says, and which data sets of the Hub were read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.core.safe_files import write_atomic
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
-"""In the package's messages: the Hub has no such commit (authors replace whole histories), or that commit has a loading
+"""In the package's messages: the Hub has no such commit (authors replace histories), or that commit has a loading
 script and the Hub keeps its own conversion for the newest one alone. The newest is read then, and the result says so.
 """
 

@@ -89,20 +89,20 @@ def rebuild_ehrshot_prompts() -> None:
 
     get_instances = EHRSHOTScenario.get_instances
 
-    def anew(self: Any, output_path: str) -> list[Any]:
+    def made_again(self: Any, output_path: str) -> list[Any]:
         from pyarrow import parquet
 
         folder = Path(output_path)
         for prompts in folder.glob(f"*/{EHRSHOT_PROMPTS}"):
-            elsewhere = any(path.is_symlink() for path in (folder.parent, folder, prompts.parent))
-            if prompts.parent.name == self.subject or not elsewhere:  # where they are shared, HELM writes these again
+            shared = any(path.is_symlink() for path in (folder.parent, folder, prompts.parent))
+            if prompts.parent.name == self.subject or not shared:  # HELM writes shared ones again
                 prompts.unlink()
         instances: list[Any] = get_instances(self, output_path)
         count = parquet.read_metadata(folder / self.subject / EHRSHOT_PROMPTS).num_rows
         _write_down_limits(output_path, "ehrshot", self.max_length, count, left_out=count - len(instances))
         return instances
 
-    EHRSHOTScenario.get_instances = anew
+    EHRSHOTScenario.get_instances = made_again
 
 
 def count_cut_medalign_records() -> None:
@@ -159,7 +159,7 @@ def read_cells_as_text() -> None:
 
 
 class _Table:
-    """As much of a pandas table as HELM's scenario uses: read row by row, each time anew, and never held as a whole."""
+    """As much of a pandas table as HELM's scenario uses: read row by row, and never complete in memory."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -216,7 +216,7 @@ def keep_other_columns() -> None:
 def _beside(table: _Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
     """Of each row the id, and the cells of the columns that stand in neither prompt nor answers."""
     found = [row[_ID] for _, row in table.iterrows()] if _ID in table.columns else []
-    # The check refuses other ids; a table that was run without it (by HELM's own name) may hold them.
+    # The check refuses other ids; a table may hold them that was run without it (by HELM's own name).
     named = _ID in table.columns and len(set(found)) == len(found) and all(name.strip() for name in found)
     left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
     kept = [name for name in table.columns if name not in left_out]

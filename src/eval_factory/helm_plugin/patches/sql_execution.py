@@ -1,6 +1,6 @@
 """A model's SQL, executed where it can do no harm: in processes that only read, for a limited time.
 
-Takes the place of HELM's EhrSqlAnnotator, which executes and commits on the benchmark's own database.
+Replaces HELM's EhrSqlAnnotator, which executes and commits on the benchmark's own database.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Worker:
 
 
 def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """The one line that the process has to say.
+    """One line of the process's output.
 
     Raises:
         TimeoutError: it did not within `seconds`.

@@ -17,8 +17,8 @@ from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.clients.auto_client import AutoClient
 from helm.common.request import Request, RequestResult
 
+from eval_factory.core.bridge import map_at_once
 from eval_factory.core.foreign_text import one_line
-from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm import names
 from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
@@ -52,7 +52,7 @@ def judgement(
 ) -> _Judgement:
     """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
 
-    Where that cannot be used either, both are archived: the next run of the same command asks the judge anew.
+    Where that cannot be used either, both are archived: the next run of the same command asks the judge again.
 
     Args:
         read: what the output says, or raises UnusableJudgeOutput.
@@ -73,7 +73,7 @@ def judgement(
             current_session().expect_more(role)
         try:
             result = ask(request)
-        except Exception as error:  # a judge that cannot be asked at all said so already; the others go on
+        except Exception as error:  # reported already: this judge cannot be asked; the others go on
             if current_session().limit_reached is not None:
                 raise
             raise NotJudged(one_line(str(error))) from error
@@ -125,7 +125,7 @@ def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
     return {"prompt_text": prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}
 
 
-_Said = dict[str, Any]
+_Decided = dict[str, Any]
 """A decision with its explanation, or `error`."""
 
 
@@ -150,7 +150,7 @@ class _Question:
 
 
 class CriterionAnnotator(Annotator):  # type: ignore[misc]
-    """What the judges say of each criterion of each answer."""
+    """What the judges decide about each criterion of each answer."""
 
     name = ANNOTATION
     use_global_metric = True
@@ -178,7 +178,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         """
         for size in {1, self._at_once}:
             judge_prompts.note(ANNOTATION, template(alone=size == 1))
-        said: list[list[dict[str, _Said]]] = [[{} for _ in rubric_criteria(state)] for state in request_states]
+        decided: list[list[dict[str, _Decided]]] = [[{} for _ in rubric_criteria(state)] for state in request_states]
         questions = [
             question
             for number, state in enumerate(request_states)
@@ -189,14 +189,14 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             current_session().expect(judge.role, len(questions))
 
         def judge_one(judge: _Judge, question: _Question) -> None:
-            for offset, one in enumerate(_said_by(judge, question, self._ask)):
-                said[question.number][question.first + offset][judge.name] = one
+            for offset, one in enumerate(_decided_by(judge, question, self._ask)):
+                decided[question.number][question.first + offset][judge.name] = one
 
         def judge_all(judge: _Judge) -> None:
             map_at_once(lambda question: judge_one(judge, question), questions, judge.parallelism)
 
         map_at_once(judge_all, self._judges, len(self._judges))
-        return [{ANNOTATION: annotation_of(of_answer)} for of_answer in said]
+        return [{ANNOTATION: annotation_of(of_answer)} for of_answer in decided]
 
 
 def _judge(name: str, deployment: str) -> _Judge:
@@ -220,7 +220,7 @@ def _questions_of(number: int, state: RequestState, at_once: int) -> Iterator[_Q
         yield _Question(number, first, state, tuple(criteria[first : first + at_once]))
 
 
-def _said_by(judge: _Judge, question: _Question, ask: _Ask) -> list[_Said]:
+def _decided_by(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decided]:
     """One judge's decisions, or why there are none."""
     state, count = question.state, len(question.criteria)
     answer = state.result.completions[0].text if state.result and state.result.completions else ""
@@ -228,7 +228,7 @@ def _said_by(judge: _Judge, question: _Question, ask: _Ask) -> list[_Said]:
     messages = state.instance.input.messages or []
     prompt = criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
 
-    def read(text: str) -> list[_Said]:
+    def read(text: str) -> list[_Decided]:
         return [one.as_dict() for one in parse_decisions(text, count, answer)]
 
     try:

@@ -99,7 +99,7 @@ def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec
 def healthbench(
     jury_config_path: str, subset: str = WHOLE, data_path: str | None = None, criteria_per_request: int = 1
 ) -> RunSpec:
-    """HealthBench, from `data_path` where that is given, else as it is published."""
+    """HealthBench, from `data_path` where that is set, else as it is published."""
     scenario = {
         "name": "healthbench", "description": "HealthBench (Arora et al. 2025)", "form": HEALTHBENCH,
         "dataset_file": data_path, "subset": subset,

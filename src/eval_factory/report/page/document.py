@@ -74,7 +74,7 @@ def page(
     beside: Beside | None = None,
     with_texts: bool = True,
 ) -> str:
-    """The whole page.
+    """The page.
 
     Args:
         redact: for what is written out; instances come redacted.
@@ -91,8 +91,8 @@ def page(
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
     parts = {STYLE: style, SCRIPT: script, DATA: blocks}
     text = redact(text)
-    for place, part in parts.items():
-        text = text.replace(place, part)
+    for slot, part in parts.items():
+        text = text.replace(slot, part)
     return text
 
 

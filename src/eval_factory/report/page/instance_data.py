@@ -82,20 +82,20 @@ def criteria_rows(
             [shortened_text(tag) for tag in one["tags"][:MAX_TAGS] if with_texts or tag in tags],
             one["verdict"],
             points_lost(one),
-            [[judge, _decision(said), _words(said) if with_texts else None] for judge, said in one["judges"].items()],
+            [[judge, _decision(vote), _words(vote) if with_texts else None] for judge, vote in one["judges"].items()],
         ]
         for number, one in enumerate(criteria, 1)
     ]
     return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
 
 
-def _decision(said: Mapping[str, Any]) -> int | None:
-    met = said.get("criteria_met")
+def _decision(vote: Mapping[str, Any]) -> int | None:
+    met = vote.get("criteria_met")
     return int(met) if isinstance(met, bool) else None
 
 
-def _words(said: Mapping[str, Any]) -> str | None:
-    found = said.get("explanation", said.get("error"))
+def _words(vote: Mapping[str, Any]) -> str | None:
+    found = vote.get("explanation", vote.get("error"))
     return None if found is None else shortened_text(str(found))
 
 
@@ -113,8 +113,7 @@ def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
 class LostScore:
     """A tag, or a criterion that several answers were judged by, and what it cost."""
 
-    label: str | None
-    """None of a criterion that was met once only, so far: its words are not stored."""
+    label: str
     is_tag: bool
     judged: int = 0
     """How often it was decided."""
@@ -133,7 +132,7 @@ class LostPoints:
     with_texts: bool = True
     tags: Collection[str] = ()
     """That may be shown without texts."""
-    _places: dict[tuple[bool, bytes], int] = field(default_factory=dict)
+    _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
     _counted: list[LostScore] = field(default_factory=list)
 
     def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
@@ -142,41 +141,32 @@ class LostPoints:
         answered: set[int] = set()
         for one in criteria:
             points = points_lost(one)
-            for place in self._places_of(one):
-                found = self._counted[place]
-                found.answers += place not in answered
-                answered.add(place)
+            for number in self._numbers_of(one):
+                found = self._counted[number]
+                found.answers += number not in answered
+                answered.add(number)
                 if points is not None:
                     found.judged += 1
                     found.points += points
-                    if points and place not in lost:
+                    if points and number not in lost:
                         found.times += 1
-                        lost.add(place)
+                        lost.add(number)
         return tuple(sorted(lost))
 
     def most(self) -> dict[int, LostScore]:
         """Number -> what cost most, tags first; of criteria those that several answers have."""
-        found = [(place, one) for place, one in enumerate(self._counted) if one.times and one.answers > 1]
-        found.sort(key=lambda one: (-one[1].points, one[1].label or ""))
+        found = [(number, one) for number, one in enumerate(self._counted) if one.times and one.answers > 1]
+        found.sort(key=lambda one: (-one[1].points, one[1].label))
         tags, texts = ([one for one in found if one[1].is_tag is kind][:MAX_LOST] for kind in (True, False))
         return dict([*tags, *texts])
 
-    def _places_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
-        for tag in dict.fromkeys(criterion["tags"]):
-            if self.with_texts or tag in self.tags:
-                yield self._place(tag, is_tag=True)
-        if self.with_texts:
-            yield self._place(criterion["criterion"], is_tag=False)
-
-    def _place(self, text: str, *, is_tag: bool) -> int:
-        """Its words are stored from the second time on: most criteria are of one case."""
-        key = (is_tag, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16])
-        place = self._places.setdefault(key, len(self._counted))
-        if place == len(self._counted):
-            self._counted.append(LostScore(None, is_tag))
-        elif self._counted[place].label is None:
-            self._counted[place].label = shortened_text(text)
-        return place
+    def _numbers_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
+        labels = [(True, tag) for tag in dict.fromkeys(criterion["tags"]) if self.with_texts or tag in self.tags]
+        for key in [*labels, *([(False, criterion["criterion"])] if self.with_texts else [])]:
+            if key not in self._numbers:
+                self._numbers[key] = len(self._counted)
+                self._counted.append(LostScore(shortened_text(key[1]), key[0]))
+            yield self._numbers[key]
 
 
 _LARGEST = 256 * 1024 * 1024
@@ -245,6 +235,10 @@ _SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pr
 _Key = tuple[str, int, str | None, str]
 
 
+def _key_of(record: InstanceRecord) -> _Key:
+    return record.id, record.trial, record.perturbation, record.split
+
+
 @dataclass(frozen=True)
 class InstanceBlocks:
     """All that a page holds of the instances of one result."""
@@ -311,9 +305,7 @@ class InstancePacker:
     def finish(self) -> InstanceBlocks:
         if self._waiting:
             self._pack()
-        values = self._numbers.values
-        judged = all(value in (0, 1) for value in values)
-        middle = None if judged else self._middle(values)
+        middle = self._middle(self._numbers.values)
         for row in self._rows:
             if row.value is not None:
                 row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
@@ -328,17 +320,16 @@ class InstancePacker:
         records, self._waiting = self._waiting, []
         if self._beginning is None:
             self._beginning = common_beginning([_text_of_prompt(record) for record in records])
-        lines = []
         for record in records:
             self._rows.append(self._row(record))
             self._numbers.add(record, self.main)
-            lines.append(json_line(self._detail(record)))
+        lines = (json_line(self._detail(record)) for record in records)
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
     def _row(self, record: InstanceRecord) -> _Row:
         prompt = _text_of_prompt(record).removeprefix(self._beginning or "")
         return _Row(
-            key=(record.id, record.trial, record.perturbation, record.split),
+            key=_key_of(record),
             value=None if self.main is None or record.error is not None else record.metrics.get(self.main.metric),
             flags=set(flags_of(record)),
             groups=tuple(None if (one := record.categories.get(name)) is None else str(one) for name in self.fields),
@@ -369,8 +360,10 @@ class InstancePacker:
             "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
         }  # fmt: skip
         if self.beside_others:
-            key = (record.id, record.trial, record.perturbation, record.split)
-            self._prompts[key] = digest = _digest(asked)
+            key = _key_of(record)
+            self._prompts[key] = digest = hashlib.sha256(json_line(asked).encode("utf-8", "surrogatepass")).digest()[
+                :16
+            ]
             if self.known_prompts.get(key) == digest:
                 asked = {"same_prompt": True}
         return {
@@ -384,11 +377,11 @@ class InstancePacker:
             return value == (1 if lower_is_better else 0)
         return value > middle if lower_is_better else value < middle
 
-    def _middle(self, values: Sequence[float]) -> float:
-        """Of the scale, where there is one; else the mean of the instances."""
-        if self.main is not None and self.main.scale is not None:
-            return sum(self.main.scale) / 2
-        return sum(values) / len(values)
+    def _middle(self, values: Sequence[float]) -> float | None:
+        """Of the scale, where there is one; else the mean of the instances. None where values are right or wrong."""
+        if all(value in (0, 1) for value in values):
+            return None
+        return sum(values) / len(values) if self.main is None or self.main.scale is None else sum(self.main.scale) / 2
 
     def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
         """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
@@ -403,10 +396,10 @@ class InstancePacker:
             "chunk": _CHUNK, "flags": _FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
             "metric": None if self.main is None else self.main.metric, **lost,
         })  # fmt: skip
-        numbers = {place: number for number, place in enumerate(most)}
+        numbers = {label: number for number, label in enumerate(most)}
         for row, members in zip(self._rows, numbered, strict=True):
-            bits = sum(1 << place for place, flag in enumerate(_FLAGS) if flag in row.flags)
-            cost = [[numbers[place] for place in row.lost if place in numbers]] if numbers else []
+            bits = sum(1 << bit for bit, flag in enumerate(_FLAGS) if flag in row.flags)
+            cost = [[numbers[label] for label in row.lost if label in numbers]] if numbers else []
             shown = [row.latency_s, row.tokens, row.preview, row.answer]
             yield json_line([*row.key, row.value, bits, members, *shown, *cost])
 
@@ -442,8 +435,8 @@ def _text_of_prompt(record: InstanceRecord) -> str:
     """Without the system prompt, which all have."""
     if not record.turns:
         return record.prompt
-    said = [turn.get("content") for turn in record.turns if turn.get("role") != "system"]
-    return "\n".join(one for one in said if isinstance(one, str)) or record.prompt
+    texts = [turn.get("content") for turn in record.turns if turn.get("role") != "system"]
+    return "\n".join(one for one in texts if isinstance(one, str)) or record.prompt
 
 
 def first_words(text: str, length: int) -> str:
@@ -453,7 +446,3 @@ def first_words(text: str, length: int) -> str:
     if len(shown) > length:
         return shown[: length - 1].rstrip() + "…"
     return f"{shown} {REDACTED}".lstrip() if redacted else shown
-
-
-def _digest(asked: Mapping[str, Any]) -> bytes:
-    return hashlib.sha256(json_line(asked).encode("utf-8", "surrogatepass")).digest()[:16]

@@ -36,9 +36,9 @@ def rater_form(
         keys=[(rating_key(one, place, sample.choices), one.label) for place, one in enumerate(sample.choices)],
         style=Markup(STYLE), script=Markup(SCRIPT), data=Markup(DATA), policy=policy(style, script),  # noqa: S704
     )  # fmt: skip
-    told = form_data(sample, rater, order, shown, with_reference=with_reference)
-    for place, part in {STYLE: style, SCRIPT: script, DATA: in_a_script(told)}.items():
-        text = text.replace(place, part)
+    data = form_data(sample, rater, order, shown, with_reference=with_reference)
+    for slot, part in {STYLE: style, SCRIPT: script, DATA: in_a_script(data)}.items():
+        text = text.replace(slot, part)
     return text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -18,12 +17,12 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.helm.names import conf_entries
+from eval_factory.helm.packages import installed
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
 from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 
 _FILE_NAME = "leaderboards.yml"
 _ORGANIZATION = "{organization}"
-STATIC_FOLDER = ("benchmark", "static")
 BUNDLE_FOLDER = "presentation"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
 _TIMEOUT_S = 20.0
@@ -72,6 +71,8 @@ class Catalogue(StrictModel):
 
     output_dir: str
     """Where results go unless the user says: {name} is the leaderboard's."""
+    several: dict[str, dict[str, tuple[int, ...]]]
+    """Argument -> value that stands for several runs -> the value of each."""
     leaderboards: tuple[Leaderboard, ...]
 
 
@@ -110,12 +111,7 @@ def helm_version() -> str:
 
 def schema_path(row: Leaderboard) -> Path | None:
     """The schema in the installed HELM, which is not imported; None where it does not have it."""
-    spec = importlib.util.find_spec("helm")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder).joinpath(*STATIC_FOLDER, row.schema_file)
-        if path.is_file():
-            return path
-    return None
+    return installed("benchmark", "static", row.schema_file)
 
 
 def conf_of(
@@ -174,15 +170,6 @@ def _download(address: str) -> str:
 # Confs name models in three ways: a group (`model=text`), somebody's model (`model=openai/gpt-4o,model_deployment=...`,
 # an entry for each), or not at all. Here no entry names one: the target of each run does.
 _MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
-SEVERAL = {
-    "max_train_instances": {
-        "all": (0, 1, 2, 4, 8, 16),
-        "big_bench_few_shot_setting": (0, 1, 2, 3),
-        "vhelm": (0, 1, 2, 4, 8),
-        "melt": (0, 1, 5),
-    }
-}
-"""Argument -> value that stands for several runs -> the value of each, as HELM's run expander has them."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +284,7 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
 
 def _single(entry: Entry) -> Iterator[Entry]:
     """An entry for each of the runs that it stands for."""
-    for name, values in SEVERAL.items():
+    for name, values in load_catalogue().several.items():
         given = entry.argument(name)
         if given in values:
             for value in values[given]:

@@ -23,8 +23,6 @@ from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.endpoint.endpoint_settings import RunEndpoints, limits_of
-from eval_factory.endpoint.shared_limits import LimitServer
 from eval_factory.executors.local_runs import LocalRuns
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
@@ -42,9 +40,10 @@ from eval_factory.workflows.suite.finished_cells import (
     source_for,
     take_over,
 )
-from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
+from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
+from eval_factory.workflows.suite.limit_server import LimitServer
+from eval_factory.workflows.suite.planned_cells import PlannedCell, groups_that_answered, plan_cells, spent_before
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
-from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,

@@ -24,7 +24,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
-from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of
+from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of, some_of
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
 _POLL_S = 3.0
-_MOST_NAMED = 3
 QUEUED = "queued in Slurm"
 """Why a cell that goes on without this command is not complete."""
 _LOST = "its task is gone from Slurm and left no result; see its log"
@@ -53,7 +52,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Sleep = time.sleep) -> None:
         ConfigError, PrerequisiteError: nothing was submitted, or not all: the same command goes on.
         InterruptedRunError: while it waited. The jobs go on.
     """
-    folder, secrets = work.suite.folder, secrets_of(work.cells) | named_by_servers(work.suite)
+    folder, secrets = work.suite.folder, secrets_of(work.cells, work.suite)
     runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
     runs.store.begin()
     if work.options.fresh:
@@ -250,12 +249,10 @@ def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
         share: how many tasks have the endpoint's limits together.
     """
     document = copy.deepcopy(dict(planned.cell.document))
-    limits = _limits(planned)
+    limits = {name: max(1, limit // share) for name, limit in _limits(planned).items()}
     document["config"]["output_dir"] = str(planned.plan.rundir.root.absolute())
-    document["config"]["params"]["parallelism"] = _part(limits["parallelism"], share)
-    for name in _OF_ENDPOINTS:
-        if name in limits:
-            document["target"]["api_endpoint"][name] = _part(limits[name], share)
+    document["config"]["params"]["parallelism"] = limits.pop("parallelism")
+    document["target"]["api_endpoint"] |= limits
     return document
 
 
@@ -276,22 +273,15 @@ def _limits(planned: PlannedCell) -> dict[str, int]:
     return {name: value for name, value in stated.items() if value is not None}
 
 
-def _part(limit: int, share: int) -> int:
-    return max(1, limit // share)
-
-
-def secrets_of(cells: Iterable[PlannedCell]) -> set[str]:
-    names = {HUB_TOKEN, CREDENTIALS_VARIABLE}
+def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
+    """Names of the variables that the tasks get beside their settings: those of the cells and of the servers."""
+    names = {HUB_TOKEN, CREDENTIALS_VARIABLE}.union(*map(variables_of, suite.serve.values()))
     for planned in cells:
         evaluation = planned.plan.evaluation
         names |= {*evaluation.key_names(), *evaluation.setting_names()}
         for endpoint in planned.plan.endpoints:
             names |= {*endpoint.key_names, *endpoint.secret_variables}
     return names
-
-
-def named_by_servers(suite: Suite) -> set[str]:
-    return {name for serve in suite.serve.values() for name in variables_of(serve)}
 
 
 def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) -> None:
@@ -305,9 +295,8 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
     busy = [planned.cell.name for planned in cells if planned.cell.name in queued]
     if busy:
         folder = shlex.quote(str(store.suite.named))
-        more = f" and {len(busy) - _MOST_NAMED} more" if len(busy) > _MOST_NAMED else ""
         raise BusyError(
-            f"--fresh: in Slurm already: {', '.join(busy[:_MOST_NAMED])}{more}\n"
+            f"--fresh: in Slurm already: {some_of(busy)}\n"
             "  without --fresh the command takes them over; to begin anew, end them first:"
             f" eval-factory suite cancel {folder}"
         )

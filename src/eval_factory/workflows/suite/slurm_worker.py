@@ -66,11 +66,6 @@ KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same comman
 TAKEN_OVER = "Slurm has started this {what} again elsewhere: the newer start goes on, with its answers"
 
 
-def interrupt_this_process() -> None:
-    """As Slurm does: what was answered is on disk, and no end is recorded."""
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 class Start:
     """One start of some runs. While it is entered, a newer start of one of them interrupts this one."""
 
@@ -79,10 +74,13 @@ class Start:
         store: SlurmStore,
         wave: Wave,
         runs: Sequence[RunSpec],
-        interrupt: Callable[[], object] = interrupt_this_process,
+        interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
         every_s: float = _LOOK_S,
     ) -> None:
         """
+        Args:
+            interrupt: as Slurm does it: what was answered is on disk, and no end is recorded.
+
         Raises:
             OSError: the disk takes no more.
         """
@@ -143,13 +141,11 @@ def work(wave_file: Path, index: int) -> int:
     left = [run for run in wave.of_task(index) if run.run_config and _is_left(store, wave, run)]
     if not left:  # a task of an earlier version has no run config: the same command submits the run
         return 0
-    code = 0
     try:
         take_environment(store.environment(wave.number), os.environ)
     except FileNotFoundError:
-        code = PrerequisiteError.exit_code
-        _record(store, wave, left, RunEnd(code, MISSING, KEYS_ARE_GONE))
-        return code
+        _record(store, wave, left, RunEnd(PrerequisiteError.exit_code, MISSING, KEYS_ARE_GONE))
+        return PrerequisiteError.exit_code
     try:
         _refuse_full_disk(store.root)
         code = _serve(store, wave, left) if wave.together else _until_it_ends(store, wave, left[0])
@@ -184,14 +180,10 @@ def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
     if store.ended(wave, run) is not None or store.was_submitted_again(wave, run):
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
-        _record(store, wave, [run], _too_often())
+        reason = f"was begun {MAX_STARTS} times and never came to its end"
+        _record(store, wave, [run], RunEnd(HelmError.exit_code, FAILED, reason, MAX_STARTS))
         return False
     return True
-
-
-def _too_often() -> RunEnd:
-    reason = f"was begun {MAX_STARTS} times and never came to its end"
-    return RunEnd(HelmError.exit_code, FAILED, reason, MAX_STARTS)
 
 
 def _record(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec], end: RunEnd) -> None:
@@ -207,19 +199,16 @@ def _until_it_ends(store: SlurmStore, wave: Wave, run: RunSpec) -> int:
     Slurm may start the task again.
     """
     tried = Tried(0, SlurmAsks.of(run).max_attempts)
-    while True:
-        if len(store.starts_in(wave, run)) >= MAX_STARTS:
-            _record(store, wave, [run], _too_often())
-            return HelmError.exit_code
+    while _is_left(store, wave, run):
         tried = replace(tried, attempts=tried.attempts + 1)
         outcome, has_result = _attempt(store, wave, run, tried)
         if outcome.exit_code == _INTERRUPTED:
             return _INTERRUPTED
         tried = replace(tried, crashes=tried.crashes + outcome.crashed, has_result=tried.has_result or has_result)
         if outcome.then not in AGAIN:
-            end = RunEnd(outcome.exit_code, outcome.status, outcome.reason, tried.attempts)
-            _record(store, wave, [run], end)
+            _record(store, wave, [run], RunEnd(outcome.exit_code, outcome.status, outcome.reason, tried.attempts))
             return outcome.exit_code
+    return HelmError.exit_code
 
 
 def _attempt(store: SlurmStore, wave: Wave, run: RunSpec, tried: Tried) -> tuple[Outcome, bool]:
@@ -262,7 +251,7 @@ class Recorder:
         self.store.record_end(self.wave, run, end)
 
     def tick(self) -> None:
-        pass
+        """Nothing is shown."""
 
     def say(self, text: str) -> None:
         print(text, flush=True)

@@ -49,6 +49,7 @@ from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 _NO_RESULT = "there is no result"
 _ANOTHER = "the result in its folder is of another configuration or version"
+_STOPPED = "its run was stopped while it wrote its result"
 _OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
 ASK_THE_REST = "the same command asks what is left"
 LOOK = "its logs say why"
@@ -247,12 +248,13 @@ def _found(plan: Plan) -> tuple[str, str | None]:
     if state is not None and state.complete and state.identity == plan.identity and reads_own_data(plan):
         return COMPLETE, _OWN_DATA
     try:
-        counts = load_result(plan.rundir.root).result.validity.instances
+        result = load_result(plan.rundir.root).result
     except PrerequisiteError:
         return MISSING, _NO_RESULT
+    counts = result.validity.instances
     if has_partial_result(plan.rundir, plan.identity):
         return PARTIAL, f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
-    return MISSING, _ANOTHER
+    return MISSING, _STOPPED if state is None and result.provenance.run_identity == plan.identity else _ANOTHER
 
 
 def _made(one: CheckedCell, status: str, reason: str | None, to_do: tuple[str, ...]) -> CellCheck:

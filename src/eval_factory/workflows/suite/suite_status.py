@@ -17,11 +17,11 @@ from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir, is_running
-from eval_factory.executors.progress import EventTail, short_figures
+from eval_factory.executors.progress import EventTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, SlurmStore, Wave, cell_of
-from eval_factory.workflows.suite.suite_budget import SpendingReader, total
+from eval_factory.workflows.suite.planned_cells import SpendingReader, total
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
@@ -76,7 +76,7 @@ class CellProgress:
         """`120/1000, 2 failed, 37 s left, 24.0/s`: as many of these as there are columns for."""
         if self.counts is None:
             return ""
-        return short_figures(dict(self.counts), self.elapsed_s, room)
+        return figures_text(dict(self.counts), self.elapsed_s, room)
 
     @property
     def elapsed_s(self) -> float:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import nltk
 import pytest
 import yaml
-from helm.benchmark import annotation_executor, run_spec
-from helm.benchmark.adaptation.adapters.in_context_learning_adapter import InContextLearningAdapter
+from helm.benchmark import run_spec
 from helm.benchmark.metrics import nltk_helper
-from helm.benchmark.window_services.default_window_service import DefaultWindowService
-from helm.benchmark.window_services.no_tokenizer_window_service import NoTokenizerWindowService
-from helm.common import general, local_context
+from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
 
 from eval_factory.core import this_process
 from eval_factory.helm_plugin.patches import speed
@@ -125,65 +119,15 @@ def test_run_specs(
     assert (found, bool(looked)) == (imported, all_are_looked_for)
 
 
-@pytest.mark.parametrize(("kind", "threads"), [(NoTokenizerWindowService, 1), (DefaultWindowService, 8)])
-def test_requests_are_made_in_one_thread_where_no_tokenizer_is_asked(
-    kind: type, threads: int, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def adapt(_self: object, train: str, trial: int, evaluated: str, parallelism: int) -> tuple[object, ...]:
-        return train, trial, evaluated, parallelism
+def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
 
-    monkeypatch.setattr(InContextLearningAdapter, "_adapt_trial_index", adapt)
-    apply_patch("requests_made_in_one_thread")
-    adapter: Any = SimpleNamespace(window_service=object.__new__(kind))
-    made = InContextLearningAdapter._adapt_trial_index(adapter, "train", 2, "evaluated", 8)
-    assert made == ("train", 2, "evaluated", threads)
+    def build(name: str, service: object) -> tuple[str, object]:
+        built.append(name)
+        return name, service
 
-
-def test_credentials_are_parsed_where_there_are_any(
-    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for module in (local_context, annotation_executor):
-        monkeypatch.setattr(module, "get_credentials", module.get_credentials)
-    parsed: list[str] = []
-
-    def parse(text: str) -> dict[str, str]:
-        parsed.append(text)
-        return {"a": text}
-
-    monkeypatch.setattr(general, "parse_hocon", parse)
-    monkeypatch.delenv("HELM_CREDENTIALS", raising=False)
-    apply_patch("credentials_parsed_where_there_are_any")
-    for module in (local_context, annotation_executor):
-        parsed.clear()
-        assert module.get_credentials(str(tmp_path)) == {}
-        assert parsed == []
-        with monkeypatch.context() as own:
-            own.setenv("HELM_CREDENTIALS", "k: v")
-            assert module.get_credentials(str(tmp_path)) == {"a": "k: v"}
-    (tmp_path / "credentials.conf").write_text("file: there")
-    assert local_context.get_credentials(str(tmp_path)) == {"a": "file: there"}
-
-
-def test_a_file_that_is_there_needs_no_lock(
-    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(general, "ensure_file_downloaded", general.ensure_file_downloaded)
-    apply_patch("files_that_are_there_need_no_lock")
-    source = tmp_path / "source"
-    source.write_text("new")
-    target = tmp_path / "target"
-    target.write_text("old")
-    monkeypatch.setattr(general, "FileLock", lambda path: pytest.fail(f"{path} is locked"))
-    general.ensure_file_downloaded(source.as_uri(), str(target))
-    assert target.read_text() == "old"
-    locked: list[str] = []
-
-    def lock(path: str) -> contextlib.AbstractContextManager[None]:
-        locked.append(path)
-        return contextlib.nullcontext()
-
-    monkeypatch.setattr(general, "FileLock", lock)
-    target.unlink()
-    general.ensure_file_downloaded(source_url=source.as_uri(), target_path=str(target), unpack=False)
-    assert target.read_text() == "new"
-    assert locked == [f"{target}.lock"]
+    monkeypatch.setattr(WindowServiceFactory, "get_window_service", staticmethod(build))
+    apply_patch("one_window_service")
+    for name in ("a", "b", "a", "b"):
+        assert WindowServiceFactory.get_window_service(name, "tokenizer") == (name, "tokenizer")
+    assert built == ["a", "b"]

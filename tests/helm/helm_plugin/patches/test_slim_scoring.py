@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helm.benchmark import runner
 from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
-from helm.benchmark.metrics import basic_metrics
-from helm.benchmark.metrics.basic_metrics import BasicGenerationMetric
 from helm.benchmark.metrics.metric import Metric, MetricResult, PerInstanceStats
-from helm.benchmark.metrics.metric_name import MetricName
+from helm.benchmark.metrics.metric_name import MetricContext, MetricName
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
-from helm.common.object_spec import get_class_by_name
 from helm.common.request import Request
 
 from eval_factory.helm_plugin.patches import slim_scoring
-from eval_factory.helm_plugin.patches.slim_scoring import PackedStats, Packer
+from eval_factory.helm_plugin.patches.slim_scoring import PackedStats
 from patching import ApplyPatch
 
 TYPOS = PerturbationDescription(name="typos", robustness=True)
@@ -89,44 +85,29 @@ def result_of(metric: Metric, instances: list[Instance], parallelism: int = 1) -
     return result
 
 
-def as_json(result: MetricResult) -> tuple[str, str]:
+def written(result: MetricResult, folder: Path) -> list[str]:
     """What HELM's run_one writes of it."""
     stats = [runner.asdict_without_nones(stat) for stat in runner.remove_stats_nans(result.aggregated_stats)]
     records = map(runner.asdict_without_nones, runner.remove_per_instance_stats_nans(result.per_instance_stats))
-    return json.dumps(stats, indent=2), json.dumps(list(records), indent=2)
+    for name, tree in (("stats", stats), ("per_instance", list(records))):
+        runner.write(str(folder / name), runner.json.dumps(tree, indent=2))
+    return [(folder / name).read_text() for name in ("stats", "per_instance")]
 
 
 @pytest.mark.parametrize("perturbed", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 4])
 @pytest.mark.parametrize("kind", [MadeUp, Plain])
 def test_all_statistics_are_helms(
-    kind: type[Metric], parallelism: int, perturbed: bool, apply_patch: ApplyPatch
+    kind: type[Metric], parallelism: int, perturbed: bool, apply_patch: ApplyPatch, tmp_path: Path
 ) -> None:
     instances = invented(perturbed=perturbed)
     theirs = result_of(kind(), instances, parallelism)
-    expected = as_json(theirs)
+    expected = written(theirs, tmp_path)
     apply_patch("pack_statistics")
-    apply_patch("worst_case_without_perturbations")
     ours = result_of(kind(), instances, parallelism)
     assert any(isinstance(one.stats, PackedStats) for one in ours.per_instance_stats)
     assert [repr(stat) for stat in ours.aggregated_stats] == [repr(stat) for stat in theirs.aggregated_stats]
-    assert as_json(ours) == expected
-
-
-def test_files_are_those_of_helm_byte_for_byte(tmp_path: Path, apply_patch: ApplyPatch) -> None:
-    instances = invented(perturbed=False)
-    expected = as_json(result_of(MadeUp(), instances))[1]
-    apply_patch("pack_statistics")
-    apply_patch("output_files_in_one_pass")
-    found = result_of(MadeUp(), instances).per_instance_stats
-    records = list(map(runner.asdict_without_nones, runner.remove_per_instance_stats_nans(found)))
-    runner.write(str(tmp_path / "plain.json"), runner.json.dumps(records, indent=2))
-    assert (tmp_path / "plain.json").read_text() == expected
-    unknown = [*records, PerInstanceStats("last", {1: "what our writer leaves to HELM"}, 0, found[0].stats)]
-    runner.write(str(tmp_path / "unknown.json"), runner.json.dumps(unknown, indent=2))
-    written = json.loads((tmp_path / "unknown.json").read_text())
-    assert written[:-1] == json.loads(expected)
-    assert written[-1]["stats"] == written[0]["stats"] != []
+    assert written(ours, tmp_path) == expected
 
 
 def test_what_is_no_number_is_left_out_of_the_file_as_helm_does(apply_patch: ApplyPatch) -> None:
@@ -146,26 +127,8 @@ class Twice(Metric):  # type: ignore[misc]
 
 def test_a_name_that_stands_there_twice_is_refused_by_helm(apply_patch: ApplyPatch) -> None:
     apply_patch("pack_statistics")
-    apply_patch("worst_case_without_perturbations")
     with pytest.raises(AssertionError, match="got both"):
         result_of(Twice(), invented(perturbed=False))
-
-
-def threads_of(names: list[str], kind: type[BasicGenerationMetric] = BasicGenerationMetric) -> int:
-    return slim_scoring.threads_for(kind(names), 8)
-
-
-class OfSomebodyElse(BasicGenerationMetric):  # type: ignore[misc]
-    """Whose methods may wait for anything."""
-
-
-def test_only_what_waits_for_something_gets_threads() -> None:
-    assert threads_of(["exact_match", "f1_score"]) == 1
-    assert threads_of(["exact_match", "pass"]) == threads_of(["code_eval_acc"]) == 8
-    assert threads_of(["exact_match"], OfSomebodyElse) == 8
-    assert slim_scoring.threads_for(MadeUp(), 8) == 8
-    for name in slim_scoring.IN_THIS_THREAD:
-        assert issubclass(get_class_by_name(name), Metric)
 
 
 def test_what_helm_refuses_is_refused_by_helm(apply_patch: ApplyPatch) -> None:
@@ -176,48 +139,77 @@ def test_what_helm_refuses_is_refused_by_helm(apply_patch: ApplyPatch) -> None:
         result_of(Plain(), [Instance(Input("1"), [])])
 
 
-@pytest.mark.parametrize(("value", "expected"), [(-0.5, True), (0.0, False), (None, False)])
-def test_log_probabilities_are_found_in_what_is_packed(
-    value: float | None, expected: bool, apply_patch: ApplyPatch
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    text: str
+    number: float | None = None
+    flag: bool | None = None
+
+
+@dataclasses.dataclass
+class Tree:
+    leaves: list[Leaf] = dataclasses.field(default_factory=list)
+    table: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    pair: tuple[Any, ...] = ()
+    nothing: Leaf | None = None
+
+
+TREES: list[Any] = [
+    Tree(),
+    Leaf("", None, None),
+    [],
+    [Leaf('a "quote", a line\nand ünïcödé \U0001f600 \ud83d', 1e300, False), Leaf("b", float("nan"), True)],
+    Tree([Leaf("x", 0.1 + 0.2)], {"none": None, "empty": {}, "deep": {"list": [[], [1, [2.5, None]]]}}, (1, "two", Leaf("3"))),
+    [Tree([Leaf(str(number), -number / 3)], {"k": float("inf")}) for number in range(5)],
+    [Tree(table={"k": {1: 2, None: 4, 0.5: 5}})],
+    Tree(table={"k": np.float64(0.1)}),
+    [Stat(MetricName("a")).add(-0.0), Stat(MetricName("a")).add(0.0), Stat(MetricName("a")).add(0)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
+def test_files_are_those_that_helm_writes(tree: Any, apply_patch: ApplyPatch, tmp_path: Path) -> None:
+    def write(name: str) -> bytes:
+        records = list(map(runner.asdict_without_nones, tree)) if isinstance(tree, list) else None
+        plain = runner.asdict_without_nones(tree) if records is None else records
+        runner.write(str(tmp_path / name), runner.json.dumps(plain, indent=2))
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted({"theirs", name})
+        return (tmp_path / name).read_bytes()
+
+    theirs = write("theirs")
     apply_patch("pack_statistics")
-    stats = [Stat(MetricName("other")).add(-1.0), Stat(MetricName("logprob")).add(value)]
-    packed = Packer(Stat).pack(stats)
-    assert isinstance(packed, PackedStats)
-    assert basic_metrics._has_non_zero_valued_logprobs({1: packed}) is expected
-    assert basic_metrics._has_non_zero_valued_logprobs({1: stats}) is expected
-    assert basic_metrics._has_non_zero_valued_logprobs({}) is False
+    assert write("ours") == theirs
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_results_come_in_the_order_of_the_items(parallelism: int) -> None:
-    assert list(slim_scoring.in_order(lambda number: number * 2, range(50), parallelism)) == list(range(0, 100, 2))
+@pytest.mark.parametrize("tree", [[Tree(table={"k": {1, 2}})], [Tree(table={(1, 2): 3})]], ids=["set", "key"])
+def test_what_json_cannot_hold_is_refused_as_helm_does(tree: Any, apply_patch: ApplyPatch, tmp_path: Path) -> None:
+    with pytest.raises(TypeError):
+        json.dumps(list(map(runner.asdict_without_nones, tree)), indent=2)
+    apply_patch("pack_statistics")
+    with pytest.raises(TypeError):
+        runner.write(str(tmp_path / "ours"), runner.json.dumps(tree, indent=2))
+    assert not (tmp_path / "ours").exists()
 
 
-def test_few_tasks_wait_at_a_time() -> None:
-    taken: list[int] = []
-
-    def items() -> Iterator[int]:
-        for number in range(100):
-            taken.append(number)
-            yield number
-
-    first = next(slim_scoring.in_order(lambda number: number, items(), 2))
-    assert first == 0
-    assert len(taken) == slim_scoring.AHEAD * 2
+VALUES = [0, 1, True, False, None, -3, 0.0, -0.0, 0.1, 2**60, np.float64(0.7), np.float32(0.5)]
 
 
-def test_several_are_done_at_once_and_an_error_comes_out() -> None:
-    meet = threading.Barrier(3, timeout=10)
+def test_what_was_packed_comes_out_again(apply_patch: ApplyPatch, tmp_path: Path) -> None:
+    stats = [Stat(MetricName(f"s{number}", split="test")).add(value) for number, value in enumerate(VALUES)]
+    context = MetricContext.from_instance(Instance(Input(""), [], split="test"))
+    packed = slim_scoring.packed(stats, context)
+    assert packed is not None
+    assert len(packed) == len(stats)
+    for one, stat in zip(packed, stats, strict=True):
+        assert [(repr(value), type(value)) for value in vars(one).values()] == [
+            (repr(value), type(value)) for value in vars(stat).values()
+        ]
 
-    def process(number: int) -> int:
-        if number < 3:
-            meet.wait()
-        else:
-            raise ValueError(number)
-        return number
 
-    found = slim_scoring.in_order(process, range(10), 3)
-    assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="3"):
-        next(found)
+@pytest.mark.parametrize("values", [(1, 2), (1, 1), (float("nan"),), (float("inf"),)])
+def test_what_does_not_follow_from_one_number_is_not_packed(values: tuple[float, ...]) -> None:
+    stat = Stat(MetricName("a"))
+    for value in values:
+        stat.add(value)
+    context = MetricContext.from_instance(Instance(Input(""), []))
+    assert slim_scoring.packed([Stat(MetricName("b")).add(1), stat], context) is None

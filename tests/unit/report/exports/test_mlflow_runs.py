@@ -14,7 +14,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report import mlflow_runs
-from eval_factory.report.mlflow_runs import Logged, connect, log_run, run_of
+from eval_factory.report.mlflow_runs import connect, log_run, run_of
 from eval_factory.report.reader import load_result
 from unit.report.exports.test_stored_facts import folder_of, not_reportable, stored_of, with_scores
 
@@ -102,7 +102,6 @@ def test_what_a_run_says() -> None:
     assert (run.tags["eval_factory.version"], run.tags["helm.version"]) == (provenance.eval_factory, "0.5.16")
     assert (run.tags["eval_factory.reportable"], run.tags["eval_factory.data_access"]) == ("true", "public")
     assert "eval_factory.not_reportable" not in run.tags
-    assert run.tags["eval_factory.result"] == run.result
 
 
 def test_a_result_that_may_not_be_reported_says_so() -> None:
@@ -139,18 +138,18 @@ def test_answers_are_sent_of_public_benchmarks_or_where_the_user_says_so(
 
 def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
     run, client = run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False), Client()
-    assert log_run(run, client, "mine") == Logged("0", was_there=False)
-    assert log_run(run, client, "mine") == Logged("0", was_there=True)
+    assert log_run(run, client, "mine") == ("0", False)
+    assert log_run(run, client, "mine") == ("0", True)
     (sent,) = client.runs
     assert sent == {
         "experiment": "of mine", "status": "FINISHED", "tags": dict(run.tags), "name": run.name, "log_param": list(run.params.items()),
         "log_metric": list(run.metrics.items()), "log_artifact": [(str(path),) for path in run.artifacts],
     }  # fmt: skip
-    assert log_run(run, client, "other") == Logged("1", was_there=False)
+    assert log_run(run, client, "other") == ("1", False)
     other = run_of(
         with_scores(stored_of("pubmed_qa"), other=stored_of("pubmed_qa").result.scores["exact_match"]), with_texts=False
     )
-    assert log_run(other, client, "mine") == Logged("2", was_there=False)
+    assert log_run(other, client, "mine") == ("2", False)
 
 
 @pytest.mark.parametrize("call", ["log_param", "log_metric", "log_artifact"])
@@ -162,7 +161,7 @@ def test_what_was_not_sent_whole_is_sent_again(call: str, error: type[Exception]
         log_run(run, client, "mine")
     assert client.runs[0]["status"] == "FAILED"
     client.fails_at = ""
-    assert log_run(run, client, "mine") == Logged("1", was_there=False)
+    assert log_run(run, client, "mine") == ("1", False)
 
 
 def test_a_defect_of_ours_is_not_the_servers() -> None:

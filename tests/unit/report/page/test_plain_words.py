@@ -100,7 +100,7 @@ def test_missing_scores_are_a_reason_where_no_other_is_stated() -> None:
 def test_troubles_are_counted_with_what_shows_them() -> None:
     assert list(sentences.troubles(Instances(4, 4, 0, 0, 0, 0))) == []
     found = list(sentences.troubles(Instances(9, 3, 1, 2, 3, 4, 5, 6, 7, 0, 8, 9)))
-    assert [(one.count, one.flag) for one in found] == [
+    assert [(count, flag) for count, _, flag in found] == [
         (1, "failed"), (4, "filtered"), (2, "empty"), (8, "thinking_unfinished"), (6, "unparsed"), (5, "unjudged"),
         (9, "prompt_truncated"), (7, "refused"), (3, "cut_off"),
     ]  # fmt: skip

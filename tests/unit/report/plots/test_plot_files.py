@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.report.drawing import Drawing, Rect, svg
-from eval_factory.report.plot_files import png, write_plot_files
+from eval_factory.report.drawing import Drawing, Rect, png, svg, write_plot_files
 
 ONE = Drawing("One", "A square.", 30, (Rect(1, 2, 9, 9, "data"),), 40)
 TWO = Drawing("Two", "Nothing.", 30, (), 40)

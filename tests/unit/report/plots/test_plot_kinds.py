@@ -16,10 +16,8 @@ from eval_factory.report.drawing import (
     ELLIPSIS,
     MAX_TITLE,
     Drawing,
-    Line,
     Text,
     fitted,
-    hatching,
     label,
     svg,
     text_width,
@@ -31,7 +29,6 @@ from eval_factory.report.plot_kinds import (
     Bin,
     Mark,
     PlottedValue,
-    axis_of,
     bars,
     bins_of,
     difference_plot,
@@ -78,8 +75,8 @@ CASES: dict[str, Callable[[], Drawing]] = {
     "score_beyond_its_scale": lambda: interval_plot(
         "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
     ),
-    "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, whole=0.5, elsewhere=7),
-    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", whole=0.1, most=1, elsewhere=1),
+    "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7),
+    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", overall=0.1, most=1, elsewhere=1),
     "difference": lambda: difference("A (one)", "B (two)"),
     "difference_where_less_is_better": lambda: difference("A", "B", higher=False),
     "difference_with_a_margin": lambda: difference("A", "B" * 99, margin=0.2),
@@ -119,11 +116,6 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
     assert CASES[name]().description == said
 
 
-def test_an_interval_that_is_not_known_is_not_told() -> None:
-    for low, high in ((None, 0.7), (0.2, None), (math.nan, 0.7), (0.2, math.inf)):
-        assert PlottedValue("x", 0.5, low, high).told(Axis(0, 1, 0, 1)) == "0.500"
-
-
 @pytest.mark.parametrize(
     ("most", "elsewhere", "told"),
     [
@@ -153,20 +145,6 @@ def test_values_are_counted_one_by_one_or_by_equal_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (1, 5, [1, 2, 3, 4, 5]),
-        (-0.13, 0.13, [-0.1, 0, 0.1]),
-        (0, 96, [0, 20, 40, 60, 80]),
-        (0, 7.3, [0, 2, 4, 6]),
-    ],
-)
-def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
-    assert Axis(low, high, 0, 1).ticks() == pytest.approx(ticks)
-
-
-@pytest.mark.parametrize(
     ("low", "high", "value", "told"),
     [
         (0, 1, 0.71249, "0.712"), (-1, 1, -0.0001, "0.000"), (1, 5, 3.849, "3.85"), (0, 20, 2, "2.00"),
@@ -176,23 +154,6 @@ def test_ticks_are_round(low: float, high: float, ticks: list[float]) -> None:
 )  # fmt: skip
 def test_numbers_have_the_digits_that_the_axis_is_worth(low: float, high: float, value: float, told: str) -> None:
     assert Axis(low, high, 0, 1).number(value) == told
-
-
-@pytest.mark.parametrize(
-    ("values", "scale", "ends"),
-    [
-        ((0.3, None), (0, 1), (0, 1)), ((-0.5, 1.5), (0, 1), (-0.5, 1.5)), ((math.nan, math.inf), (1, 5), (1, 5)),
-        ((10, 20), None, (9.2, 20.8)), ((-1, 1), None, (-1.16, 1.16)), ((4, 4), None, (3.6, 4.4)),
-        ((0, 10), None, (0, 10.8)),  # what is never negative has no axis below 0
-        ((0,), None, (0, 1)), ((0,), (0, 0), (0, 1)), ((), None, (0, 1.08)),
-    ],
-)  # fmt: skip
-def test_an_axis_holds_its_scale_and_all_values_with_a_margin_where_there_is_no_scale(
-    values: tuple[float | None, ...], scale: tuple[float, float] | None, ends: tuple[float, float]
-) -> None:
-    axis = axis_of(values, 10, 90, scale)
-    assert (axis.left, axis.right) == (10, 90)
-    assert (axis.low, axis.high) == pytest.approx(ends)
 
 
 def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
@@ -206,10 +167,3 @@ def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
     assert (cut.title, cut.anchor) == ("a label that is much longer", "end")
     assert len(label(0, 0, "x" * 9_999, 60).title) == MAX_TITLE
     assert label(0, 0, "a\nb\x1b[2J\u202e", 500).text == r"a b\x1b[2J\u202e"
-
-
-def test_hatching_stays_inside_the_rectangle() -> None:
-    lines = list(hatching(10, 20, 30, 12, "ink"))
-    assert (lines[0], lines[-1]) == (Line(10, 26, 16, 20), Line(34, 32, 40, 26))
-    assert len(lines) == 6
-    assert list(hatching(0, 0, 0, 3, "ink")) == []

@@ -170,18 +170,3 @@ def test_latencies_have_their_median_and_95th_percentile(made: TaskResult) -> No
     assert len([shape for shape in drawing.shapes if isinstance(shape, Line) and shape.dashed]) == 2
     one = plots_of(replace(made, instances=slow[1:2]))["latency"]
     assert one.description == "1 values; 1: 1; median: 1.000."
-
-
-def test_instances_are_gone_through_once(made: TaskResult) -> None:
-    passes = []
-
-    class Counted(list[Any]):
-        def __iter__(self) -> Any:
-            passes.append(1)
-            return super().__iter__()
-
-    counted = replace(made, instances=Counted(RECORDS))
-    plots = plots_of(counted)
-    assert len(passes) == 1
-    assert plots_of(counted, numbers_of(RECORDS, made.scores["exact_match"])) == plots
-    assert len(passes) == 1

@@ -132,8 +132,3 @@ def test_nothing_is_asked_for_from_elsewhere() -> None:
     text = svg(drawn(*SHAPES), standalone=True)
     assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"\b(href|src|style|id|on\w+)=|url\(", text)
-
-
-def test_lengths_have_two_digits_at_most() -> None:
-    text = svg(drawn(Line(1.0, 1.005001, 10.5, 100)))
-    assert '<line x1="1" y1="1.01" x2="10.5" y2="100"' in text

@@ -7,11 +7,9 @@ import pytest
 from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, chosen_options, lettered, options_shown
 
 
-def test_a_question_as_a_row_of_a_table() -> None:
+def test_what_is_kept_beside_the_instance() -> None:
     one = ChoiceQuestion("q1", "What?", ("a", "b", "c"), 2, {"subject": "liver"}, ("patient", "p1"))
-    assert one.table_row() == {
-        "id": "q1", "question": "What?", "A": "a", "B": "b", "C": "c", "correct": "C", "subject": "liver", "patient": "p1",
-    }  # fmt: skip
+    assert (one.letter, one.extra_data()) == ("C", {"subject": "liver", "patient": "p1"})
     assert ChoiceQuestion("q1", "What?", ("a", "b"), 0).extra_data() == {}
 
 

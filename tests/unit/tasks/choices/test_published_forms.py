@@ -56,7 +56,7 @@ def test_careqa() -> None:
     assert (found.id, found.question, found.letter) == ("id-2", "What is right in case 2?", "C")
     assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
     assert found.groups == {"category": "Nursing", "year": "2024"}
-    assert careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).table_row()["correct"] == "D"
+    assert careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).letter == "D"
     assert careqa_question({**careqa_row(2), "unique_id": None}).id == ""
 
 

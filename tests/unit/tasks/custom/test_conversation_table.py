@@ -93,12 +93,8 @@ MISSING = "rows.jsonl: line 2: {}: is missing, and 1 other lines have one; all h
     ("rows", "said"),
     [
         ([], "rows.jsonl: has no conversations; each line is a JSON object"),
-        (["{"], "rows.jsonl: line 1: is not JSON (Expecting property name enclosed in double quotes); each line is one JSON object"),
         (["[1]"], 'rows.jsonl: line 1: must be a JSON object such as {"messages": ...}'),
-        ([{**ROW, "messages": TURNS[:2]}], "rows.jsonl: line 1: messages.1.role: the last message must be the user's: it is what the model answers"),
-        ([{**ROW, "messages": [{"role": "user", "content": [1]}]}], "rows.jsonl: line 1: messages.0.content: must be text"),
         ([{"messages": TURNS}], "rows.jsonl: line 1: correct_answer: is missing, which exact_match needs"),
-        ([{**ROW, "correct_answer": " "}], "rows.jsonl: line 1: correct_answer: is empty"),
         ([{**ROW, "incorrect_answers": "A"}], 'rows.jsonl: line 1: incorrect_answers: must be a list of texts such as ["B", "C"]'),
         ([{**ROW, "incorrect_answers": ["A", 1]}], "rows.jsonl: line 1: incorrect_answers.1: must be text"),
         ([{**ROW, "incorrect_answers": ["A", " B "]}], "rows.jsonl: line 1: incorrect_answers.1: is the correct_answer"),

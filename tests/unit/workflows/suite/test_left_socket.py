@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.endpoint.shared_limits import PREFIX, SOCKET
+from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
 from eval_factory.workflows.suite.suite_folder import remembered, take_away
 
 

@@ -69,14 +69,3 @@ def test_a_folder_that_is_not_ours_is_left_alone(answered: Answered) -> None:
     first.marker.unlink()
     answered.begin()
     assert first.evaluation_config.exists()
-
-
-def test_many_are_not_all_named(tmp_path: Path) -> None:
-    names = ["c", "d", "e", "f", "g"]
-    evaluations = [{"type": "sample_medical_qa", "name": name} for name in names]
-    _, cells = cells_of(tmp_path, evaluations=evaluations)
-    store = SlurmStore(SuiteDir(tmp_path))
-    wave = submitted(SuiteDir(tmp_path), *(name_of(cell) for cell in cells))
-    slurm = ScriptedSlurm([QueuedTask(wave.job_name, "7", index, "RUNNING", "") for index in range(len(cells))])
-    with pytest.raises(BusyError, match="a/c, b/c, a/d and 7 more"):
-        begin_anew(cells, store, slurm)  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from eval_factory.workflows.suite.slurm_suite import (
     at_once,
     document_of,
     name_of,
-    named_by_servers,
     refuse_what_slurm_cannot,
     secrets_of,
     spec_of,
@@ -126,11 +125,12 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
 
 
 def test_what_may_be_secret_in_a_cell_and_what_servers_get_goes_along(tmp_path: Path) -> None:
-    assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= secrets_of(cells_of(tmp_path)[1])
+    suite, cells = cells_of(tmp_path)
+    assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= secrets_of(cells, suite)
     serve = {"command": "vllm serve m --port {port}", "env": ["HF_TOKEN", "MINE"]}
     targets = [
         {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
         {"name": "b", "api_endpoint": {"model_id": "m"}, "serve": {**serve, "env": ["OTHER"]}},
     ]
-    assert named_by_servers(cells_of(tmp_path, targets=targets)[0]) == {"HF_TOKEN", "MINE", "OTHER"}
-    assert named_by_servers(cells_of(tmp_path)[0]) == set()
+    served, _ = cells_of(tmp_path, targets=targets)
+    assert secrets_of((), served) == {"HF_TOKEN", "HELM_CREDENTIALS", "MINE", "OTHER"}

@@ -27,7 +27,6 @@ from eval_factory.workflows.suite.slurm_worker import (
     KEYS_ARE_GONE,
     MAX_STARTS,
     Start,
-    interrupt_this_process,
     main,
     work,
 )
@@ -257,15 +256,6 @@ def test_a_disk_that_takes_no_more_ends_the_task_quietly(
         assert main([str(task.store.wave_file(1))]) == code
 
 
-def test_a_full_disk_is_the_reason_where_that_can_be_recorded(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "starts")
-
-    monkeypatch.setattr(slurm_worker, "Start", full)
-    assert task.work() == 3
-    assert task.ended() == RunEnd(3, "failed", "cannot write starts: No space left on device", 1)
-
-
 def test_the_task_is_known_by_its_number(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script of an earlier version names its plan first."""
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
@@ -384,15 +374,6 @@ def test_what_stops_all_of_it_is_said_of_those_that_have_not_ended(
     assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), expected)
 
 
-def test_a_defect_of_the_disk_is_not_called_a_full_one(serving: ServingTask) -> None:
-    def broken(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with pytest.raises(OSError, match="Input/output"):
-        serving.work(broken)
-    assert serving.ended() is None
-
-
 def test_an_interrupt_ends_the_task(serving: ServingTask, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -413,18 +394,6 @@ def test_an_older_start_is_waited_for_until_it_has_ended(task: Task) -> None:
     assert not task.start().wait_for_older(clock=clock, sleep=clock.sleep), "its node is gone"
     assert _PATIENCE_S <= sum(clock.slept[5:]) < _PATIENCE_S + 2 * _POLL_S
     assert task.start(1).wait_for_older(clock=clock, sleep=lambda _: pytest.fail("there is nobody else"))
-
-
-def test_only_a_newer_start_takes_over_and_of_several_runs_any_one_tells(task: Task) -> None:
-    told: list[None] = []
-    task.start()
-    start = Start(task.store, task.wave, task.wave.runs, lambda: told.append(None))
-    start.look()
-    assert (told, start.happened) == ([], False)
-    task.start(1)
-    start.look()
-    start.look()
-    assert (told, start.happened) == ([None], True)
 
 
 def test_a_file_system_that_does_not_answer_says_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,11 +419,3 @@ def test_it_looks_while_it_is_entered(task: Task) -> None:
         pass
     task.start()
     assert not left.happened
-
-
-def test_an_interrupt_is_what_slurm_sends(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    monkeypatch.setattr(os, "getpid", lambda: 41)
-    interrupt_this_process()
-    assert sent == [(41, signal.SIGTERM)]

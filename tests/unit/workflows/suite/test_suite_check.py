@@ -24,6 +24,7 @@ from eval_factory.workflows.suite.suite_check import (
     _ANOTHER,
     _NO_RESULT,
     _OWN_DATA,
+    _STOPPED,
     CellCheck,
     altered_table,
     check_suite,
@@ -61,6 +62,7 @@ def finish(plan: Plan, *, complete: bool = True, reportable: bool = True) -> Non
     whole = plan.evaluation.as_dict()
     records = [instance("a", 1.0), instance("b", 1.0 if complete else None)]
     made = result(records, reportable=reportable, status="complete" if complete else "partial")
+    made = replace(made, provenance=replace(made.provenance, run_identity=plan.identity))
     counts = replace(made.validity.instances, scored=sum(not one.error for one in records))
     written(plan.rundir.root, replace(made, validity=replace(made.validity, instances=counts)), whole)
     plan.rundir.run_config.write_text(to_yaml(whole))
@@ -107,6 +109,14 @@ def test_a_result_of_another_configuration_does_not_count(tmp_path: Path) -> Non
     finish(plan_of(folder))
     suite(tmp_path, params={"limit_samples": 3})
     assert (only(folder).status, only(folder).reason) == ("missing", _ANOTHER)
+
+
+def test_a_run_that_was_stopped_while_it_wrote_its_result_is_not_of_another_configuration(tmp_path: Path) -> None:
+    folder = suite(tmp_path)
+    plan = plan_of(folder)
+    finish(plan)
+    plan.rundir.run_state.unlink()
+    assert (only(folder).status, only(folder).reason) == ("missing", _STOPPED)
 
 
 def test_a_result_with_gaps(tmp_path: Path) -> None:

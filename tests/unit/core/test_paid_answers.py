@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Price, Spending
-from eval_factory.endpoint.paid_answers import (
+from eval_factory.core.paid_answers import (
     cost_of,
     limit_cost,
     limit_tokens,

@@ -1,0 +1,88 @@
+"""Proxies and certificates from the environment, by requests' rules: of everything that this program asks."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from urllib.parse import urlsplit
+
+from certifi import where
+from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
+
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.urls import is_at_a_server
+
+CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+"""The first that is set counts, for everything that this program asks."""
+PROXY_SCHEMES = ("http", "https")
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that leads to an endpoint. Where helm-run is told of proxies, the usual variables are not looked at."""
+    configured = HelmRunSettings.from_environment(os.environ).proxies
+    if configured is None:
+        return proxy_from_environment(url)
+    parts = urlsplit(url)
+    return configured.get(f"{parts.scheme}://{parts.netloc}")
+
+
+def proxy_variable(url: str) -> str:
+    """The variable that names the proxy, by requests' rules; the usual one where none is set."""
+    scheme = urlsplit(url).scheme
+    names = (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY")
+    return next((name for name in names if os.environ.get(name)), names[1])
+
+
+def proxy_from_environment(url: str) -> str | None:
+    """By requests' rules; what has no scheme is an HTTP proxy.
+
+    Raises PrerequisiteError: it is another kind of proxy.
+    """
+    if is_at_a_server(url, os.environ):
+        return None
+    named: str | None = select_proxy(url, get_environ_proxies(url))
+    if not named:
+        return None
+    proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
+    scheme = urlsplit(proxy).scheme
+    if scheme not in PROXY_SCHEMES:
+        names = [name for name, value in os.environ.items() if value == named and name.lower().endswith("_proxy")]
+        raise PrerequisiteError(
+            f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"
+            f" https:// are\n  name another one, or unset it; NO_PROXY={urlsplit(url).hostname} goes past it"
+        )
+    return proxy
+
+
+def certificates() -> tuple[str, str]:
+    """The file or folder of the certificates that are trusted, and who named it.
+
+    Raises PrerequisiteError: it is not there.
+    """
+    name = next((name for name in CERTIFICATE_VARIABLES if os.environ.get(name)), None)
+    if name is None:
+        return where(), "certifi"
+    bundle = os.environ[name]
+    if not os.path.exists(bundle):  # noqa: PTH110 - a variable's text
+        raise PrerequisiteError(f"{name}: there is no file {bundle}; it has to hold the certificates to trust (PEM)")
+    return bundle, name
+
+
+def certificates_hint() -> str:
+    """What to do where TLS fails, as a line of an error."""
+    bundle, origin = certificates()
+    *first, last = CERTIFICATE_VARIABLES
+    return (
+        f"  the certificates to trust are those of {bundle} ({origin}); to trust your own authority's, name their file"
+        f" (PEM) in {', '.join(first)} or {last}: the first of these that is set counts"
+    )
+
+
+def tls_context() -> ssl.SSLContext:
+    """Trusts those certificates. Raises OSError: they cannot be read, or are none."""
+    bundle, _ = certificates()
+    is_folder = os.path.isdir(bundle)  # noqa: PTH112 - a variable's text
+    context = ssl.create_default_context(capath=bundle if is_folder else None, cafile=None if is_folder else bundle)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
