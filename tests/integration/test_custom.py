@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from integration.jury_endpoint import CANARIES, JUDGES, KIND, ODD, JuryEndpoint, judgement
+from integration.jury_endpoint import judgement
 from integration.support import TIMEOUT_S, Outcome, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
@@ -183,39 +183,6 @@ def test_the_jury_example_runs_at_once(jury_example: Path) -> None:
     assert finished.returncode == 0, finished.stderr
     assert "custom.my_patient_questions: jury_score = 3.0000" in finished.stdout
     assert "gpt 3.00, llama 3.00, claude 3.00" in finished.stdout
-
-
-def test_a_jury_that_can_be_believed(jury_example: Path, run_program: Run) -> None:
-    """As for the built-in juries: asked again once, counted where it fails, asked anew by the next run."""
-    env = {**CANARIES, "TEST_MODEL_KEY": CANARIES["TEST_MODEL_KEY"]}
-    params = {**benchmark(jury_example, judges=JUDGES), "max_retries": 0}
-    with JuryEndpoint() as jury:
-        jury.odd_ways = ["good", "babbles", "fails", "babbles once"]
-        outcome = run_program("custom", jury.url, params=params, env=env)
-        assert outcome.returncode == 1, outcome.stderr
-        assert "NOT REPORTABLE: judge odd gave no usable judgement of 4 of 8 answers" in outcome.stderr
-        template = hashlib.sha256((jury_example / "judge_prompt.txt").read_bytes()).hexdigest()
-        endpoints = outcome.document()["provenance"]["endpoints"]
-        assert {name: endpoint["prompt_sha256"] for name, endpoint in endpoints.items()} == {
-            "model": None, "kind": [template], "strict": [template], "odd": [template],
-        }  # fmt: skip
-        validity = outcome.document()["validity"]
-        assert validity["judges"]["kind"] == {"asked": 8, "scored": 8, "failed": 0, "same_family": None}
-        assert validity["judges"]["odd"] == {"asked": 8, "scored": 4, "failed": 4, "same_family": None}
-        assert validity["jury"]["means"]["kind"] == 4.5
-        assert all(set(line["judges"]) >= {"kind", "strict"} for line in lines_of(outcome))
-        assert jury.authorizations[KIND] == {f"Bearer {CANARIES['KIND_KEY']}"}
-        asked_before = dict(jury.asked)
-        jury.odd_ways, jury.way_of = ["good"], {}
-        again = run_program("custom", jury.url, params=params, env=env)
-        assert again.returncode == 0, again.stderr
-        assert again.document()["validity"]["judges"]["odd"]["scored"] == 8
-        new = {asked: count - asked_before.get(asked, 0) for asked, count in jury.asked.items()}
-        assert {model for (model, _), count in new.items() if count} == {ODD}
-        assert sum(new.values()) == 4
-    for path in outcome.output_dir.rglob("*"):
-        for secret in CANARIES.values():
-            assert not path.is_file() or secret.encode() not in path.read_bytes(), path
 
 
 def test_the_default_jury_judges_without_right_answers(jury_example: Path, run_program: Run) -> None:

@@ -159,13 +159,6 @@ def test_completions_endpoint(endpoint: ScriptedEndpoint, run_program: Run) -> N
     assert {(r["temperature"], r["max_tokens"]) for r in endpoint.requests} == {(0.7, 9)}
 
 
-def test_prompts_reach_the_endpoint_whole(tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    outcome = run_program(TASK, endpoint.url)
-    instances = [json.loads(line) for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
-    sent = {request["messages"][0]["content"] for request in endpoint.requests}
-    assert sent == {line["prompt"] for line in instances}
-
-
 @pytest.mark.parametrize("status", [401, *more_data(403, 404)])
 def test_what_no_further_request_can_change_stops_the_run(
     status: int, endpoint: ScriptedEndpoint, run_program: Run
