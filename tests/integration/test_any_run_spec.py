@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ NO_NETWORK = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0
 OFFLINE = {**NO_NETWORK, "HF_HUB_OFFLINE": "1"}
 SAMPLES = {"limit_samples": 6}
 PLAIN = ("exact_match", "quasi_exact_match", "prefix_exact_match", "exact_match_indicator", "f1_set_match")
-
-
-def even_or_odd(prompt: str) -> str:
-    """Right for three numbers of four."""
-    number = int(re.findall(r"Is (\d+) even or odd", prompt)[-1])
-    return "AB"[number % 2] if number % 4 else "B"
 
 
 @pytest.mark.parametrize(
@@ -63,20 +56,6 @@ def test_scores_equal_bare_helm(entry: str, main: str, tmp_path: Path, run_progr
         if label not in scores:  # the main split's label is the plain name
             label = name
         assert scores[label] == mean, label
-
-
-def test_the_main_metric_is_said_to_be_a_choice_where_helm_names_none(run_program: Run) -> None:
-    with ScriptedEndpoint(even_or_odd) as endpoint:
-        outcome = run_program("helm:simple_mcqa", endpoint.url, params=SAMPLES, env=OFFLINE)
-    assert outcome.returncode == 0, outcome.stderr
-    document = outcome.document()
-    assert any(note.startswith("main metric: HELM names none; exact_match") for note in document["validity"]["notes"])
-    assert 0 < outcome.scores()["exact_match"] <= 1
-    names = [path.name for path in outcome.output_dir.rglob("*")]
-    assert not any(set(name) & set(':*?"<>|') for name in names)
-    again = run_program("helm:simple_mcqa", endpoint.url, params=SAMPLES, env=OFFLINE)
-    assert again.returncode == 0
-    assert "complete already" in again.stderr
 
 
 def test_perturbations(run_program: Run) -> None:
