@@ -96,10 +96,6 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
     assert shown == there - {docs_navigation.MAP}
 
 
-def test_the_readme_leads_to_the_map_of_all_pages() -> None:
-    assert "(docs/README.md)" in (ROOT / "README.md").read_text("utf-8")
-
-
 def test_the_sites_navigation_has_every_page_once(tmp_path: Path) -> None:
     made = settings(tmp_path)["nav"]
     assert isinstance(made, list)
@@ -138,17 +134,3 @@ def test_what_a_page_would_load_from_elsewhere_is_found(text: str, tmp_path: Pat
 def test_what_is_only_linked_to_is_not(text: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(text)
     assert list(loaded_from_elsewhere(tmp_path)) == []
-
-
-def test_what_another_program_has_alone_is_not_what_is_here() -> None:
-    """A line that names one of these says what is here instead, with a link to its page."""
-    text = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
-    denied = re.findall(
-        r"^### What it has that eval-factory has not\n(.*?)(?=^##)", f"{text}\n##", re.MULTILINE | re.DOTALL
-    )
-    assert len(denied) == 5
-    here = {"Slurm": "slurm.md", "vLLM": "serve.md", "this machine": "serve.md", "data frames": "python.md",
-            "live view": "suites.md", "ocker": "kubernetes.md"}  # fmt: skip
-    items = [item for section in denied for item in re.split(r"^- ", section, flags=re.MULTILINE)]
-    wrong = [(word, item) for item in items for word, page in here.items() if word in item and f"({page}" not in item]
-    assert wrong == []

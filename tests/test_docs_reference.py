@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from scripts import docs_navigation, make_reference
 from scripts.reference import variable_reference
 from scripts.reference.command_reference import CODES, contexts
-from scripts.reference.key_reference import identity
 from scripts.reference.page_text import GENERATED
 
 from eval_factory.cli.main import cli
@@ -37,19 +36,6 @@ def test_the_map_of_pages_is_up_to_date() -> None:
     assert make_reference.MAP.read_text("utf-8") == made, "run scripts/make_reference.py"
 
 
-def test_the_script_writes_what_is_missing_and_removes_what_is_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(make_reference, "FOLDER", tmp_path / "reference")
-    monkeypatch.setattr(make_reference, "MAP", tmp_path / "README.md")
-    monkeypatch.setattr(make_reference, "PAGES", {"one.md": lambda: "# One\n"})
-    make_reference.main()
-    (tmp_path / "reference" / "gone.md").write_text("x")
-    make_reference.main()
-    assert [file.name for file in (tmp_path / "reference").iterdir()] == ["one.md"]
-    assert (tmp_path / "README.md").read_text("utf-8").startswith("# eval-factory")
-
-
 def test_every_key_of_a_run_config_is_there_with_its_side() -> None:
     text = page("config.md")
     for path in CHANGES_RESULTS | RUNTIME_ONLY:
@@ -61,11 +47,6 @@ def test_every_key_of_a_run_config_is_there_with_its_side() -> None:
     facts = dict(re.findall(r"^- `(\w+)` \((.*?)\): ", judges, re.MULTILINE))
     assert {name for name, about in facts.items() if not about.endswith("identity")} == JUDGE_RUNTIME_ONLY
     assert facts["model_id"].endswith("identity")
-
-
-def test_a_key_that_is_classed_nowhere_is_found() -> None:
-    with pytest.raises(KeyError):
-        identity("config.params.no_such_key")
 
 
 def test_every_command_and_option_is_there() -> None:

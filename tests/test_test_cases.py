@@ -10,7 +10,6 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from jsonschema import Draft7Validator
-from scripts import make_test_cases
 from scripts.make_test_cases import PREFIX, run_configs
 
 from eval_factory.analysis.gate_policy import load_policy
@@ -73,19 +72,6 @@ def test_there_is_one_per_task() -> None:
 @pytest.mark.parametrize("name", MADE)
 def test_those_of_the_tasks_are_up_to_date(name: str) -> None:
     assert (FOLDER / name).read_text("utf-8") == MADE[name], "run scripts/make_test_cases.py"
-
-
-def test_the_script_writes_what_is_missing_and_removes_what_is_no_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "test_cases"
-    folder.mkdir()
-    for name in (f"{PREFIX}gone.yml", "quickstart.yml"):
-        (folder / name).write_text("x")
-    monkeypatch.setattr(make_test_cases, "FOLDER", folder)
-    make_test_cases.main()
-    assert {path.name for path in folder.iterdir()} == {"quickstart.yml", *MADE}
-    assert {name: (folder / name).read_text("utf-8") for name in MADE} == MADE
 
 
 EVERY = sorted(FOLDER.rglob("*.yml"))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.validity.data_there import why_not
-from scripts.validity.fed_answers import FLOORS, KINDS, OF_OPEN_TEXT, answer_of, kinds_of
-from scripts.validity.kind_endpoint import judgement
+from scripts.validity.fed_answers import FLOORS, KINDS, OF_OPEN_TEXT, answer_of
 from scripts.validity.measured_row import (
     NO_CORRECTION,
     NO_FORM,
@@ -18,11 +14,10 @@ from scripts.validity.measured_row import (
     RANDOM_ADVICE,
     Parity,
     Row,
-    metrics_of,
     parity,
 )
 from scripts.validity.our_runs import Result
-from scripts.validity.questions import KnownQuestions, Question, question_of
+from scripts.validity.questions import Question, question_of
 from scripts.validity.validity_page import Explanation, page, unexplained
 
 from eval_factory.tasks.framework import Task, load_framework
@@ -67,12 +62,6 @@ def test_scores_are_compared_to_the_last_digit() -> None:
     assert parity(ours, [stat(HELMS, 0.1 + 0.2), stat("not ours", 3.0)], HELMS) == Parity(1, ())
     found = parity(ours, [stat(HELMS, 0.3), stat("other", 1.0)], HELMS)
     assert found == Parity(2, ("exact_match is 0.30000000000000004, of bare helm-run 0.3",))
-
-
-def test_what_is_perturbed_or_of_another_split_is_not_compared() -> None:
-    ours = result({HELMS: 1.0}).scores
-    others = [stat(HELMS, 0.5, split="valid"), stat(HELMS, 0.5, perturbation={"name": "typos"})]
-    assert parity(ours, [stat(HELMS, 1.0), *others], HELMS) == Parity(1, ())
 
 
 def test_a_main_metric_that_was_not_compared_is_a_difference() -> None:
@@ -138,12 +127,6 @@ def test_missing_cells_have_reasons() -> None:
     assert (jury.full, jury.low) == (5.0, 1.0)
 
 
-def test_kinds_that_were_left_out_are_no_surprise() -> None:
-    tried = row({kind: EXPECTED[kind] for kind in ("empty", "gold")})
-    assert list(tried.surprises()) == []
-    assert kinds_of(task("pubmed_qa"), ["gold"]) == ("empty", "gold")
-
-
 @pytest.mark.parametrize(
     ("stated", "problems"),
     [
@@ -162,11 +145,6 @@ def test_floors_that_the_program_states_have_to_be_what_was_measured(stated: Any
     gold = result(EXPECTED["gold"], floors=stated)
     made = row({}, results={**made.results, "gold": gold})
     assert list(made.problems()) == [f"pubmed_qa: validity.floors {problem}" for problem in problems]
-
-
-def test_each_corrected_metric_has_a_line() -> None:
-    scores = {HELMS: 1.0, "second": 1.0, "second.corrected": 1.0, "second@valid.corrected": 1.0, "third": 1.0}
-    assert metrics_of(result(scores)) == [HELMS, "second"]
 
 
 def test_the_page_numbers_each_reason_once() -> None:
@@ -194,16 +172,6 @@ def test_the_right_answer_is_a_letter_a_text_or_nothing() -> None:
     assert question_of(state("q", "yes", references=[])).gold == ""
 
 
-def test_questions_are_learnt_from_what_is_written_meanwhile(tmp_path: Path) -> None:
-    files: list[Path] = []
-    known = KnownQuestions(lambda: files)
-    with pytest.raises(KeyError):
-        known.of("q")
-    (tmp_path / "one.json").write_text(json.dumps({"request_states": [state("q", "yes"), state("q", "other")]}))
-    files.append(tmp_path / "one.json")
-    assert known.of("q").gold == "yes"
-
-
 @pytest.mark.parametrize(
     ("name", "question", "constant", "unparsed"),
     [
@@ -223,46 +191,3 @@ def test_answers_fit_the_task(name: str, question: Question, constant: str, unpa
         "",
     )
     assert given["random"] == answer_of("random", task(name), question)
-
-
-def test_random_answers_are_all_that_may_be() -> None:
-    questions = [Question(f"{number}\n7 x\n9 y", "7 x", ("A", "B", "C")) for number in range(60)]
-    assert {answer_of("random", task("pubmed_qa"), question) for question in questions} == {"A", "B", "C"}
-    notes = [Question(question.prompt, question.gold, ()) for question in questions]
-    assert {answer_of("random", task("medec"), note) for note in notes} == {"CORRECT", "7", "9"}
-    assert len({answer_of("random", task("aci_bench"), note) for note in notes}) == 60
-
-
-def test_judges_give_marks_by_the_answer() -> None:
-    form = '\nOutput Format:\n{"accuracy": {}, "clarity": {}}'
-
-    def marks(judge: str, answer: str) -> list[int]:
-        return [one["score"] for one in json.loads(judgement(judge, answer + form)).values()]
-
-    assert marks("one", "Take it with water.") == [5, 5]
-    assert marks("one", answer_of("refusal", task("aci_bench"), FOUR[0])) == [1, 1]
-    random = {
-        mark
-        for question in range(40)
-        for mark in marks("one", answer_of("random", task("aci_bench"), Question(str(question), "", ())))
-    }
-    assert random == {1, 2, 3, 4, 5}
-
-
-def test_why_a_task_is_not_run(tmp_path: Path) -> None:
-    env = {"HF_HOME": str(tmp_path / "hf")}
-    assert why_not(task("sample_medical_qa"), None, {}) is None
-    assert why_not(task("medec"), tmp_path, env) == "its data are not here: no medec/medec_test.csv"
-    (tmp_path / "medec").mkdir()
-    (tmp_path / "medec" / "medec_test.csv").touch()
-    assert why_not(task("medec"), tmp_path, env) is None
-    assert why_not(task("medec"), None, env) is not None
-    assert why_not(task("ehrshot"), tmp_path, env) == "its data are gated: they are given with `data_path`"
-    assert (
-        why_not(task("mtsamples_procedures"), tmp_path, env)
-        == "its data are not here: no texts in mtsamples_procedures/"
-    )
-    assert "dvilares/head_qa" in str(why_not(task("head_qa"), tmp_path, env))
-    (tmp_path / "hf" / "datasets" / "dvilares___head_qa" / "en").mkdir(parents=True)
-    assert why_not(task("head_qa"), tmp_path, env) is None
-    assert why_not(task("custom"), tmp_path, env) == "it is whatever its user writes"

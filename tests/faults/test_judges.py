@@ -14,7 +14,7 @@ import yaml
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from faults.test_matrix import BODY_CANARY, PASSING_FAULTS
 from integration.jury_endpoint import judgement
-from integration.support import CANARY, Outcome, program_environment
+from integration.support import CANARY, Outcome, more_data, program_environment
 from integration.test_juries import medication_questions
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
@@ -109,7 +109,7 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
         assert spent["all_runs"]["roles"]["bad"]["requests"] == sum(judge.seen.values()) + sum(healthy.seen.values())
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [401, *more_data(403, 404)])
 def test_a_judge_that_cannot_be_asked_is_found_before_the_run(status: int, tmp_path: Path) -> None:
     with FaultEndpoint([Fault(status, FOR_EVER)], BODY_CANARY) as judge:
         judge.faulty_probe = True
@@ -118,7 +118,7 @@ def test_a_judge_that_cannot_be_asked_is_found_before_the_run(status: int, tmp_p
         assert "judge bad: " in outcome.stderr
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [401, *more_data(403, 404)])
 def test_a_judge_that_stops_answering_ends_itself_only(status: int, tmp_path: Path) -> None:
     with FaultEndpoint([Fault(status, FOR_EVER)], BODY_CANARY) as judge:
         outcome = run(tmp_path / "out", judge, 4)

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
-from integration.support import CANARY, Outcome, program_environment
+from integration.support import CANARY, Outcome, more_data, program_environment
 
 TASK = "sample_medical_qa"
 BODY_CANARY = "nvapi-canary-in-an-error-body-0123"
@@ -270,7 +269,7 @@ class Wary(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(("scheme", "variable"), [("http", "HTTP_PROXY"), ("https", "https_proxy")])
-@pytest.mark.parametrize("arguments", [(), ("--no_preflight",)])
+@pytest.mark.parametrize("arguments", [("--no_preflight",), *more_data(())])
 def test_a_proxy_that_wants_a_login(scheme: str, variable: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Wary) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
@@ -329,28 +328,6 @@ def test_a_clock_that_goes_backwards(tmp_path: Path) -> None:
     assert outcome.scores() == straight.scores()
     assert outcome.document()["usage"]["wall_s"] > 0
     assert all(line["latency_s"] >= 0 for _, line in lines(outcome))
-
-
-def test_a_killed_program_takes_its_helm_run_with_it(tmp_path: Path) -> None:
-    with FaultEndpoint([None], BODY_CANARY) as endpoint:
-        endpoint.delay_s = 0.3
-        argv = command(tmp_path / "out", endpoint.url, parallelism=1)
-        with subprocess.Popen(argv, env=environment(), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 30
-            while len(endpoint.seen) < 3 and time.monotonic() < deadline:
-                time.sleep(0.05)
-            process.kill()
-        time.sleep(1.5)
-        asked = len(endpoint.seen)
-        time.sleep(1.0)
-        assert 3 <= len(endpoint.seen) == asked < INSTANCES
-
-
-def test_an_output_folder_with_spaces_and_other_letters(tmp_path: Path) -> None:
-    with FaultEndpoint([None], BODY_CANARY) as endpoint:
-        outcome = run(tmp_path / "résultats, 2026 = été", endpoint, limit_samples=3)
-    assert outcome.returncode == 0, outcome.stderr
-    assert yaml.safe_load((outcome.output_dir / "results.yml").read_text("utf-8"))["results"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="needs a user that is not root: root may write everywhere")

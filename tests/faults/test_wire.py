@@ -25,6 +25,7 @@ from eval_factory.endpoint.replies import RequestFailed
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
+from integration.support import more_data
 from token_answers import forget_proxies_and_certificates
 from unit.builders import endpoint_settings
 
@@ -166,7 +167,7 @@ def failed_or(ask: Callable[[int], str], number: int) -> str:
 
 
 @pytest.mark.parametrize("way", ["loop", "thread"])
-@pytest.mark.parametrize("give", [late, soon, slow_and_late, double, followed, all_of_it])
+@pytest.mark.parametrize("give", [all_of_it, *more_data(late, soon, slow_and_late, double, followed)])
 def test_no_answer_is_taken_for_that_to_another_question(
     give: Callable[[bytes, Send, Later, Random], None], way: str
 ) -> None:
@@ -336,13 +337,17 @@ NO_JSON = "the answer is not JSON"
 @pytest.mark.parametrize(
     ("way", "give", "said"),
     [
-        ("loop", large("200 OK", None), NO_JSON),
-        ("thread", large("200 OK", None), NO_JSON),
-        ("loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes"),
-        ("loop", large("200 OK", "gzip"), NO_JSON),
-        ("thread", large("200 OK", "gzip"), NO_JSON),
+        pytest.param("loop", large("200 OK", None), NO_JSON, id="loop"),
+        pytest.param("thread", large("200 OK", "gzip"), NO_JSON, id="packed, thread"),
+        *(
+            pytest.param(way, give, said, id=name, marks=pytest.mark.more_data)
+            for name, way, give, said in (
+                ("thread", "thread", large("200 OK", None), NO_JSON),
+                ("errors", "loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes"),
+                ("packed", "loop", large("200 OK", "gzip"), NO_JSON),
+            )
+        ),
     ],
-    ids=["loop", "thread", "errors", "packed", "packed, thread"],
 )
 def test_large_answers_share_what_they_may_hold(
     way: str, give: Callable[[bytes, Send, Later, Random], None], said: str

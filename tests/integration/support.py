@@ -25,9 +25,9 @@ TASK_DATA = {
 }
 
 
-def more_data(*names: str) -> list[Any]:
+def more_data(*values: object) -> list[Any]:
     """Parameters of tests that are run before a release only: others show the same."""
-    return [pytest.param(name, marks=pytest.mark.more_data) for name in names]
+    return [pytest.param(value, marks=pytest.mark.more_data) for value in values]
 
 
 @dataclass(frozen=True)

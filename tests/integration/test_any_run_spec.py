@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 import yaml
 
 from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import Run
-from integration.test_real_data import PlaceData, bare_helm
+from integration.support import Run, more_data
+from integration.test_real_data import bare_helm
 from scripted_endpoint import ScriptedEndpoint
 
 NO_NETWORK = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
@@ -22,18 +21,12 @@ SAMPLES = {"limit_samples": 6}
 PLAIN = ("exact_match", "quasi_exact_match", "prefix_exact_match", "exact_match_indicator", "f1_set_match")
 
 
-def even_or_odd(prompt: str) -> str:
-    """Right for three numbers of four."""
-    number = int(re.findall(r"Is (\d+) even or odd", prompt)[-1])
-    return "AB"[number % 2] if number % 4 else "B"
-
-
 @pytest.mark.parametrize(
     ("entry", "main"),
     [
         ("synthetic_reasoning:mode=pattern_match", "quasi_exact_match"),
-        ("synthetic_reasoning_natural:difficulty=easy", "f1_set_match"),
-        ("dyck_language:num_parenthesis_pairs=3", "exact_match_indicator"),
+        pytest.param("synthetic_reasoning_natural:difficulty=easy", "f1_set_match", marks=pytest.mark.more_data),
+        pytest.param("dyck_language:num_parenthesis_pairs=3", "exact_match_indicator", marks=pytest.mark.more_data),
         ("simple_mcqa", "exact_match"),
     ],
 )
@@ -63,20 +56,6 @@ def test_scores_equal_bare_helm(entry: str, main: str, tmp_path: Path, run_progr
         if label not in scores:  # the main split's label is the plain name
             label = name
         assert scores[label] == mean, label
-
-
-def test_the_main_metric_is_said_to_be_a_choice_where_helm_names_none(run_program: Run) -> None:
-    with ScriptedEndpoint(even_or_odd) as endpoint:
-        outcome = run_program("helm:simple_mcqa", endpoint.url, params=SAMPLES, env=OFFLINE)
-    assert outcome.returncode == 0, outcome.stderr
-    document = outcome.document()
-    assert any(note.startswith("main metric: HELM names none; exact_match") for note in document["validity"]["notes"])
-    assert 0 < outcome.scores()["exact_match"] <= 1
-    names = [path.name for path in outcome.output_dir.rglob("*")]
-    assert not any(set(name) & set(':*?"<>|') for name in names)
-    again = run_program("helm:simple_mcqa", endpoint.url, params=SAMPLES, env=OFFLINE)
-    assert again.returncode == 0
-    assert "complete already" in again.stderr
 
 
 def test_perturbations(run_program: Run) -> None:
@@ -138,7 +117,7 @@ def test_the_users_own_questions(tmp_path: Path, run_program: Run) -> None:
     assert "exact_match@valid" in outcome.scores()
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [True, *more_data(False)])
 def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_program: Run) -> None:
     """The same run spec under both names: the same scores, and the same account of what was not judged."""
     documents: list[Any] = []
@@ -164,21 +143,6 @@ def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_prog
     assert any("3746" in note for note in validity["notes"])
 
 
-@pytest.mark.medical_data
-def test_our_own_task_by_its_run_spec(
-    tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData
-) -> None:
-    scores: list[dict[str, float]] = []
-    for task in ("pubmed_qa", "helm:pubmed_qa"):
-        folder = tmp_path / f"out{len(scores)}"
-        place_data(folder / "helm", "pubmed_qa")
-        outcome = run_program(task, endpoint.url, params={"limit_samples": 20}, env=OFFLINE, output_dir=folder)
-        assert outcome.returncode == 0, outcome.stderr
-        assert outcome.document()["provenance"]["dataset_files"]
-        scores.append(outcome.scores())
-    assert scores[0] == scores[1]
-
-
 def test_data_that_are_unavailable(run_program: Run) -> None:
     outcome = run_program("helm:mmlu:subject=philosophy", "demo://baseline", env=OFFLINE)
     assert outcome.returncode == 3
@@ -197,8 +161,8 @@ def test_data_of_the_hub_that_are_unavailable(run_program: Run) -> None:
     ("entry", "package"),
     [
         ("melt_summarization_vietnews", "torch"),
-        ("melt_synthetic_reasoning:mode=pattern_match", "transformers"),
-        ("unitxt:card=x", "unitxt"),
+        pytest.param("melt_synthetic_reasoning:mode=pattern_match", "transformers", marks=pytest.mark.more_data),
+        pytest.param("unitxt:card=x", "unitxt", marks=pytest.mark.more_data),
     ],
 )
 def test_a_package_that_is_not_installed(entry: str, package: str, run_program: Run) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from integration.jury_endpoint import CANARIES, JUDGES, KIND, ODD, JuryEndpoint, judgement
+from integration.jury_endpoint import judgement
 from integration.support import TIMEOUT_S, Outcome, Run, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
@@ -128,26 +128,6 @@ def test_the_run_asks_what_the_check_read(example: Path, run_program: Run) -> No
     assert {line["id"] for line in lines_of(outcome)} == set(asked)
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"id,question,correct_answer\n1,a\0b,B\n", "row 1 (line 2), column question: holds a NUL character"),
-        (b"id,question,correct_answer\n1,a,B\n1,b,B\n,c,B\n", "row 2 (line 3), column id: is the same as in row 1"),
-    ],
-)
-def test_a_table_that_would_be_asked_otherwise_than_it_is_written(
-    data: bytes, expected: str, example: Path, run_program: Run
-) -> None:
-    """pandas ended a cell at the NUL; ids that repeat went lost, and with them what results are joined by."""
-    (example / "prompt.txt").write_text("{question}", encoding="utf-8")
-    (example / "data.csv").write_bytes(data)
-    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
-        outcome = run_program("custom", endpoint.url, params=benchmark(example))
-    assert outcome.returncode == 2
-    assert expected in outcome.stderr
-    assert endpoint.requests == []
-
-
 def test_requests_with_equal_prompts_are_all_counted(example: Path, run_program: Run) -> None:
     """200 rows of four prompts, eight at a time: what waits for an equal request in flight is cached, too."""
     (example / "prompt.txt").write_text("{question}", encoding="utf-8")
@@ -198,66 +178,11 @@ def test_several_metrics_the_first_is_the_main_one(example: Path, run_program: R
     assert {body["max_tokens"] for body in endpoint.requests} == {3}
 
 
-def test_a_mistake_ends_with_2_before_anything_is_asked(example: Path, run_program: Run) -> None:
-    (example / "prompt.txt").write_text("{qestion}", encoding="utf-8")
-    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
-        outcome = run_program("custom", endpoint.url, params=benchmark(example))
-    assert outcome.returncode == 2
-    assert "{qestion} is not a column of" in outcome.stderr
-    assert endpoint.probes == 0
-    assert not outcome.output_dir.exists()
-
-
 def test_the_jury_example_runs_at_once(jury_example: Path) -> None:
     finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=jury_example.parent)
     assert finished.returncode == 0, finished.stderr
     assert "custom.my_patient_questions: jury_score = 3.0000" in finished.stdout
     assert "gpt 3.00, llama 3.00, claude 3.00" in finished.stdout
-
-
-def test_a_jury_that_can_be_believed(jury_example: Path, run_program: Run) -> None:
-    """As for the built-in juries: asked again once, counted where it fails, asked anew by the next run."""
-    env = {**CANARIES, "TEST_MODEL_KEY": CANARIES["TEST_MODEL_KEY"]}
-    params = {**benchmark(jury_example, judges=JUDGES), "max_retries": 0}
-    with JuryEndpoint() as jury:
-        jury.odd_ways = ["good", "babbles", "fails", "babbles once"]
-        outcome = run_program("custom", jury.url, params=params, env=env)
-        assert outcome.returncode == 1, outcome.stderr
-        assert "NOT REPORTABLE: judge odd gave no usable judgement of 4 of 8 answers" in outcome.stderr
-        template = hashlib.sha256((jury_example / "judge_prompt.txt").read_bytes()).hexdigest()
-        endpoints = outcome.document()["provenance"]["endpoints"]
-        assert {name: endpoint["prompt_sha256"] for name, endpoint in endpoints.items()} == {
-            "model": None, "kind": [template], "strict": [template], "odd": [template],
-        }  # fmt: skip
-        validity = outcome.document()["validity"]
-        assert validity["judges"]["kind"] == {"asked": 8, "scored": 8, "failed": 0, "same_family": None}
-        assert validity["judges"]["odd"] == {"asked": 8, "scored": 4, "failed": 4, "same_family": None}
-        assert validity["jury"]["means"]["kind"] == 4.5
-        assert all(set(line["judges"]) >= {"kind", "strict"} for line in lines_of(outcome))
-        assert jury.authorizations[KIND] == {f"Bearer {CANARIES['KIND_KEY']}"}
-        asked_before = dict(jury.asked)
-        jury.odd_ways, jury.way_of = ["good"], {}
-        again = run_program("custom", jury.url, params=params, env=env)
-        assert again.returncode == 0, again.stderr
-        assert again.document()["validity"]["judges"]["odd"]["scored"] == 8
-        new = {asked: count - asked_before.get(asked, 0) for asked, count in jury.asked.items()}
-        assert {model for (model, _), count in new.items() if count} == {ODD}
-        assert sum(new.values()) == 4
-    for path in outcome.output_dir.rglob("*"):
-        for secret in CANARIES.values():
-            assert not path.is_file() or secret.encode() not in path.read_bytes(), path
-
-
-def test_judges_that_all_fail_leave_no_score(jury_example: Path, run_program: Run) -> None:
-    """Bare HELM gives 0 there."""
-    with JuryEndpoint() as jury:
-        jury.all_fail = True
-        params = {**benchmark(jury_example, judges=JUDGES), "max_retries": 0}
-        outcome = run_program("custom", jury.url, "--no_preflight", params=params, env=dict(CANARIES))
-    assert outcome.returncode == 1, outcome.stderr
-    assert outcome.document()["validity"]["instances"]["unjudged"] == 8
-    assert "jury_score" not in outcome.scores()
-    assert outcome.scores()["jury_score.helm"] == 0.0
 
 
 def test_the_default_jury_judges_without_right_answers(jury_example: Path, run_program: Run) -> None:

@@ -100,16 +100,6 @@ def test_a_wrong_layout_is_said_before_anything_is_asked(
     assert "data_path/test.impression.tok" in outcome.stderr
 
 
-def test_a_column_that_is_missing_is_named(run_program: Run, tmp_path: Path) -> None:
-    file = tmp_path / "own.csv"
-    file.write_text("prompt,contxt,label\na,b,A\n")
-    with ScriptedEndpoint(lambda _prompt: "x") as endpoint:
-        outcome = run_program("shc_bmt_med", endpoint.url, params={"extra": {"data_path": str(file)}})
-        assert not endpoint.probes
-    assert outcome.returncode == 3
-    assert "has no column context; it has prompt, contxt, label" in outcome.stderr
-
-
 def test_missing_sentence_tokenizer_is_said(run_program: Run, tmp_path: Path) -> None:
     invented = MAKERS["medbullets_freetext"](tmp_path, tmp_path / "out" / "helm" / "scenarios")
     env = {"NLTK_DATA": str(tmp_path), "HOME": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9"}

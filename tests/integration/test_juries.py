@@ -17,7 +17,6 @@ from helm.benchmark.annotation.medication_qa_annotator import PROMPT_TEMPLATE
 
 from integration.jury_endpoint import CANARIES, JUDGES, KEYS, KIND, MODEL, ODD, STRICT, JuryEndpoint, hashed, judgement
 from integration.support import Outcome, Run, more_data
-from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 12
 PlaceData = Callable[[Path, str], None]
@@ -331,21 +330,3 @@ def test_judges_work_side_by_side(run_program: Run, tmp_path: Path, request: pyt
         outcome = run_program("medication_qa", jury.url, params=params, env=environment_of("medication_qa", request))
     assert outcome.returncode == 0, outcome.stderr
     assert 8 <= most <= 10
-
-
-def test_the_default_jury_at_the_targets_url(endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path) -> None:
-    """The product's three judges with the product's variables: one of its own, two of the main key's."""
-    medication_questions(tmp_path / "out" / "helm")
-    endpoint.answer = lambda prompt: judgement(prompt, 3) if "Output Format:" in prompt else "Take it with water."
-    env = {"GPT_JUDGE_API_KEY": "gpt-judge-key-0123456789-GPTX", "HF_HUB_OFFLINE": "1"}
-    outcome = run_program("medication_qa", endpoint.url, params={"limit_samples": 2}, env=env)
-    assert outcome.returncode == 0, outcome.stderr
-    assert outcome.scores()["medication_qa_accuracy"] == 3.0
-    log = (outcome.output_dir / "logs" / "eval-factory.log").read_text("utf-8")
-    assert "Using GPT judge API key from environment variable for model: gpt-4o-2024-05-13" in log
-    assert "LLAMA_JUDGE_API_KEY is not set, setting to TEST_MODEL_KEY" in log
-    used = {
-        (body["model"], headers["Authorization"][-4:])
-        for body, headers in zip(endpoint.requests, endpoint.headers, strict=True)
-    }
-    assert ("gpt-4o-2024-05-13", "GPTX") in used

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +30,12 @@ entries: [
 ]
 """
 ONE = 'entries: [{description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}]'
+TWO = """
+entries: [
+  {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
+  {description: "custom_mcqa:path=QUESTIONS,model=text,num_output_tokens=2", priority: 1}
+]
+"""
 PLAIN, SHORT, SHORTEST = (
     "custom_mcqa",
     "custom_mcqa:num_output_tokens=3,groups=short",
@@ -239,35 +243,6 @@ def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lea
         assert "NOT REPORTABLE" not in empty.stderr
     assert [(row["state"], row["main_metric"]) for row in rows_of(empty)] == [("failed", None)]
     assert endpoint.requests == []
-
-
-def test_an_interrupted_leaderboard_goes_on(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
-    answer = endpoint.answer
-
-    def slowly(prompt: str) -> str:
-        if len(endpoint.requests) > 50:
-            time.sleep(0.5)
-        return answer(prompt)
-
-    endpoint.answer = slowly
-    process = subprocess.Popen(
-        command(tmp_path, endpoint.url, "--parallelism", "2"), env=program_environment(TEST_MODEL_KEY=CANARY),
-        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while len(endpoint.requests) < 55 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "interrupted; the same command goes on" in said
-    before = len(endpoint.requests)
-    assert 55 <= before < 3 * INSTANCES
-    endpoint.answer = answer
-    finished = lead(endpoint.url)
-    assert finished.returncode == 0, finished.stderr
-    assert "3 runs in the tables" in finished.stdout
-    assert 3 * INSTANCES <= len(endpoint.requests) <= 3 * INSTANCES + 2  # the two under way when it was interrupted
 
 
 def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:

@@ -138,18 +138,6 @@ def test_a_linked_scenario_folder_is_replaced_and_what_it_leads_to_is_kept(
 
 
 @pytest.mark.medical_data
-def test_results_are_not_written_into_the_bundle(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
-) -> None:
-    inside = real_bundle / "results"
-    outcome = run_program("pubmed_qa", endpoint.url, "--data_dir", str(real_bundle), output_dir=inside)
-    assert outcome.returncode == 2
-    assert f"{inside}: an output folder cannot be inside the data bundle {real_bundle}" in outcome.stderr
-    assert not inside.exists()
-    assert (endpoint.requests, endpoint.probes) == ([], 0)
-
-
-@pytest.mark.medical_data
 def test_offline_without_a_bundle_uses_what_is_there(
     endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path, place_data: PlaceData
 ) -> None:
@@ -266,7 +254,7 @@ def paste(outcome: Outcome, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("debug", [(), ("--debug",)])
+@pytest.mark.parametrize("debug", [(), *more_data(("--debug",))])
 def test_the_printed_command_does_the_same_run_from_a_bundle(
     debug: tuple[str, ...], real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
 ) -> None:

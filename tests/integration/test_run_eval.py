@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from eval_factory.report import documents
-from integration.support import CANARY, Outcome, Run, program_environment
+from integration.support import CANARY, Outcome, Run, more_data, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"
@@ -159,14 +159,7 @@ def test_completions_endpoint(endpoint: ScriptedEndpoint, run_program: Run) -> N
     assert {(r["temperature"], r["max_tokens"]) for r in endpoint.requests} == {(0.7, 9)}
 
 
-def test_prompts_reach_the_endpoint_whole(tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    outcome = run_program(TASK, endpoint.url)
-    instances = [json.loads(line) for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
-    sent = {request["messages"][0]["content"] for request in endpoint.requests}
-    assert sent == {line["prompt"] for line in instances}
-
-
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [401, *more_data(403, 404)])
 def test_what_no_further_request_can_change_stops_the_run(
     status: int, endpoint: ScriptedEndpoint, run_program: Run
 ) -> None:
@@ -260,8 +253,8 @@ def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(
 
 @pytest.mark.parametrize(
     "message",
-    [{"content": None, "reasoning_content": "Let"}, {"content": "<think>"}, {"content": ""}],
-    ids=["reasoning apart", "reasoning in the text", "hidden reasoning"],
+    [{"content": "<think>"}, *more_data({"content": None, "reasoning_content": "Let"}, {"content": ""})],
+    ids=["reasoning in the text", "reasoning apart", "hidden reasoning"],
 )
 def test_too_few_tokens_for_a_model_that_thinks_first(
     message: dict[str, object], endpoint: ScriptedEndpoint, run_program: Run
@@ -273,13 +266,6 @@ def test_too_few_tokens_for_a_model_that_thinks_first(
     (note,) = [note for note in outcome.document()["validity"]["notes"] if "num_output_tokens" in note]
     assert note.startswith("4 of 4: ")
     assert "more than the 5 output tokens" in note
-
-
-def test_a_missing_key_is_said_before_anything_starts(run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    outcome = run_program(TASK, endpoint.url, "--api_key_name", "NO_SUCH_KEY")
-    assert outcome.returncode == 3
-    assert "NO_SUCH_KEY is not set" in outcome.stderr
-    assert not outcome.output_dir.exists()
 
 
 def test_dry_run_writes_nothing(run_program: Run, tmp_path: Path) -> None:
@@ -297,7 +283,7 @@ def test_debug_shows_more(run_program: Run, endpoint: ScriptedEndpoint) -> None:
     assert_nothing_leaked(outcome)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, *more_data(signal.SIGTERM)])
 def test_an_interrupt_ends_everything_and_keeps_the_answers(
     number: signal.Signals, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
@@ -340,26 +326,6 @@ def test_a_second_run_in_the_same_folder_is_refused(
         outcome = run_program(TASK, endpoint.url)
     assert outcome.returncode == 5
     assert f"process {os.getpid()}" in outcome.stderr
-
-
-@pytest.mark.parametrize("arguments", [("--fresh",), ()])
-def test_what_somebody_else_keeps_in_the_folder_is_neither_deleted_nor_replaced(
-    arguments: tuple[str, ...], tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint
-) -> None:
-    (tmp_path / "out" / "responses").mkdir(parents=True)
-    theirs = [tmp_path / "out" / "responses" / "letters.jsonl", tmp_path / "out" / "report.html"]
-    for path in theirs:
-        path.write_text("mine")
-    outcome = run_program(TASK, endpoint.url, *arguments)
-    assert outcome.returncode == 2, outcome.stderr
-    assert (
-        "is no output folder of eval-factory, and holds what a run would replace or delete: report.html, responses"
-        in outcome.stderr
-    )
-    assert {path: path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()} == dict.fromkeys(
-        theirs, "mine"
-    )
-    assert endpoint.probes == 0
 
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"

@@ -76,19 +76,6 @@ def test_one_answer_of_too_many_digits_costs_one_instance(
 
 
 @pytest.mark.medical_data
-def test_what_raises_on_every_fourth_answer_costs_these(
-    run_program: Run, place_data: PlaceData, tmp_path: Path
-) -> None:
-    place_data(tmp_path / "out" / "helm", "medec")
-    with ScriptedEndpoint(answering(lambda number: number % 4 == 0)) as endpoint:
-        outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
-    assert outcome.returncode == 1, outcome.stderr
-    counts = outcome.document()["validity"]["instances"]
-    assert (counts["requested"], counts["scored"]) == (ENOUGH, ENOUGH - counts["failed"])
-    assert counts["failed"] == len(range(0, ENOUGH, 4))
-
-
-@pytest.mark.medical_data
 def test_what_raises_on_every_answer_is_a_defect_and_fails_the_run(
     run_program: Run, place_data: PlaceData, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from integration.gold import gold_answers
-from integration.support import Outcome, Run
+from integration.support import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 SAMPLE = "sample_medical_qa"
@@ -82,7 +82,7 @@ def choices_of_a_table(folder: Path) -> list[tuple[str, dict[str, str]]]:
     return asked
 
 
-@pytest.mark.parametrize("shape", EXPLAINED)
+@pytest.mark.parametrize("shape", [EXPLAINED[0], *more_data(*EXPLAINED[1:])])
 def test_right_answers_with_an_explanation_are_right_and_wrong_ones_wrong(
     shape: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path
 ) -> None:
@@ -106,25 +106,8 @@ def test_right_answers_with_an_explanation_are_right_and_wrong_ones_wrong(
     assert "does not show that the model read the questions" in "\n".join(wrong.document()["validity"]["notes"])
 
 
-def test_a_right_answer_that_no_option_has_is_refused_before_anything_is_asked(
-    run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path
-) -> None:
-    choices_of_a_table(tmp_path / "bench")
-    table = tmp_path / "bench" / "data.csv"
-    table.write_text(table.read_text("utf-8").replace("asthma,D", "asthma,E", 1), "utf-8")
-    outcome = run_program(
-        "custom", endpoint.url, params={"extra": {"benchmark": str(tmp_path / "bench" / "benchmark.yaml")}}
-    )
-    assert outcome.returncode == 2
-    assert (
-        "row 4 (line 5), column correct_answer: is none of the options that the prompt lists (A, B, C, D)"
-        in outcome.stderr
-    )
-    assert endpoint.requests == []
-
-
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["pubmed_qa", "head_qa"])
+@pytest.mark.parametrize("task", ["pubmed_qa", *more_data("head_qa")])
 def test_right_answers_in_other_forms_to_real_questions(
     task: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData,
     data_environment: dict[str, str],
@@ -137,9 +120,7 @@ def test_right_answers_in_other_forms_to_real_questions(
     "answer",
     [
         "<think>The heart has four chambers and so on and on",
-        "<thi",
-        "[THINK]The heart",
-        "<|channel|>analysis<|message|>The",
+        *more_data("<thi", "[THINK]The heart", "<|channel|>analysis<|message|>The"),
     ],
 )
 def test_all_cut_off_while_thinking(answer: str, run_program: Run, endpoint: ScriptedEndpoint) -> None:

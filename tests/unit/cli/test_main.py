@@ -7,12 +7,10 @@ import os
 import tempfile
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from eval_factory.cli import main
-from eval_factory.cli.console import HomePath
 from eval_factory.cli.main import cli
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
 from eval_factory.core.errors import ConfigError
@@ -70,12 +68,6 @@ def test_codes(
     assert len(list(tmp_path.iterdir())) == (code == 70)
 
 
-def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main, "nobody_reads", lambda _stream: True)
-    monkeypatch.setattr(main, "silence", lambda _stream: None)
-    assert main._code_of(BrokenPipeError(errno.EPIPE, "gone")) == 0
-
-
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_command_prints_a_schema_as_it_stands_in_the_docs(name: str) -> None:
     result = CliRunner().invoke(cli, ["schema", name], catch_exceptions=False)
@@ -91,29 +83,6 @@ def test_a_name_that_there_is_not_is_said_with_those_that_there_are() -> None:
         match=r"no schema 'zzz'; there are run_config, evaluation_config, results, suite_results, gate_policy, suite$",
     ):
         schema_text("zzz")
-
-
-@click.command()
-@click.option("--to", type=HomePath())
-def command(to: Path | None) -> None:
-    click.echo(f"{type(to).__name__}: {to}")
-
-
-def ran(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(command, arguments)
-    return result.exit_code, result.output
-
-
-def test_a_home_folder_is_found_where_no_shell_has_replaced_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert ran("--to=~/bundle") == (0, f"{type(Path()).__name__}: /home/me/bundle\n")
-    assert ran("--to=a/~b") == (0, f"{type(Path()).__name__}: a/~b\n")
-
-
-def test_a_path_that_there_cannot_be_is_a_wrong_command_line() -> None:
-    code, output = ran("--to", "x" * 5000)
-    assert code == 2
-    assert "Invalid value for '--to'" in output
 
 
 def test_every_command_is_in_the_help_and_one_that_is_nearly_one_is_named() -> None:

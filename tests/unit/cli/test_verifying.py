@@ -131,16 +131,6 @@ def test_no_browser_is_opened_where_it_is_not_wanted(asked: list[dict[str, Any]]
     assert served["pages"].waited
 
 
-def test_an_export_says_how_to_look_at_it(asked: list[dict[str, Any]]) -> None:
-    result = view("a", "--export", "my site")
-    assert result.exit_code == 0, result.output
-    assert asked == [{"folders": (Path("a"),), "target": Path("my site")}]
-    assert result.stdout == "my site\n"
-    assert "  python -m http.server --bind 127.0.0.1 --directory 'my site'\n" in result.stderr
-    assert "http://127.0.0.1:8000/" in result.stderr
-    assert "HELM's pages of 1 run:\n" in result.stderr
-
-
 @pytest.mark.parametrize("arguments", [(), ("a", "--port", "65536"), ("a", "--port", "-1")], ids=str)
 def test_arguments_that_cannot_be(arguments: tuple[str, ...], asked: list[dict[str, Any]]) -> None:
     assert view(*arguments).exit_code == 2

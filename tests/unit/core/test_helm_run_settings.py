@@ -23,21 +23,6 @@ EVERYTHING = HelmRunSettings(
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0,"), min_size=1, max_size=9)
 
 
-def test_each_setting_is_one_variable() -> None:
-    assert EVERYTHING.environment() == {
-        "EVAL_FACTORY_RUN_ID": "r1",
-        "EVAL_FACTORY_PARENT": "17",
-        "EVAL_FACTORY_PROBED": '["a_judge", "model"]',
-        "EVAL_FACTORY_OFFLINE": '[["host.example", 443], ["::1", 8000]]',
-        "EVAL_FACTORY_PROXIES": '{"https://host.example": "http://user:secret@proxy.example:3128"}',
-        "EVAL_FACTORY_PINS": '{"files": {"https://a/main/x": "https://a/0123/x"}, "hub": {"org/data": "abc"}}',
-        "EVAL_FACTORY_FILE_LISTS": "/lists",
-        "EVAL_FACTORY_LIMITS": '{"address": "/run/x/s", "groups": {"model": "https://host.example/v1"}}',
-        "MEDICAL_DATA_ALL_FILES": "0",
-        "EVAL_FACTORY_WITHOUT": "all,read_yaml_with_the_c_parser",
-    }
-
-
 def test_nothing_allowed_and_nobody_probed_are_said() -> None:
     nothing = HelmRunSettings(allowed=(), probed=frozenset(), proxies={})
     assert HelmRunSettings.from_environment(nothing.environment()) == nothing

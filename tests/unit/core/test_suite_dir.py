@@ -5,26 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from eval_factory.core.rundir import RESERVED_NAMES, RunSuiteDir, SuiteDir, suite_dir
-
-
-def test_a_cell_lies_under_its_target_and_all_that_is_no_result_under_a_reserved_name() -> None:
-    suite = SuiteDir(Path("out"))
-    assert suite.cell("small", "medec_hot") == Path("out/small/medec_hot")
-    assert suite.cell_config("small", "medec_hot") == Path("out/.suite/cells/small/medec_hot.yml")
-    assert {suite.lock.parent, suite.events.parent, suite.log.parent} == {suite.state}
-    assert suite.state.name in RESERVED_NAMES
-
-
-def test_what_a_user_reads_lies_in_the_folder_itself() -> None:
-    suite = SuiteDir(Path("out"))
-    results = [suite.results_yaml, suite.results_csv, suite.results_md, suite.results_html]
-    files = [suite.config, *results, suite.usage_yaml]
-    assert [file.parent for file in files] == [Path("out")] * 6
-    assert [file.name for file in files] == [
-        "suite_config.yml", "suite_results.yaml", "suite_results.csv", "suite_results.md", "suite_results.html",
-        "suite_usage.yaml",
-    ]  # fmt: skip
+from eval_factory.core.rundir import RunSuiteDir, SuiteDir, suite_dir
 
 
 def test_a_run_that_is_a_suite_lies_in_its_own_output_folder() -> None:

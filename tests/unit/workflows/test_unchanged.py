@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-import eval_factory
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.secrets import Redactor
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -185,13 +184,6 @@ def test_the_program_is_known_by_its_files_and_not_by_what_python_makes_of_them(
     (tmp_path / "a" / "module.py").rename(tmp_path / "a" / "other.py")
     (tmp_path / "a" / "other.py").write_text("x = 1")
     assert program_sha256(tmp_path) != first
-
-
-def test_a_program_that_is_installed_is_of_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resume, "git_hash", lambda _: pytest.fail("git was asked"))
-    package = Path(eval_factory.__file__).parent
-    monkeypatch.setattr(resume, "framework_path", lambda: package / "framework.yml")
-    assert resume.commit_of_this() is None
 
 
 OWN = {"data_path/a": "1"}

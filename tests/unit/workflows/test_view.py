@@ -7,15 +7,11 @@ import io
 import socket
 import stat
 import tempfile
-import threading
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.workflows import view, view_site
@@ -65,29 +61,6 @@ def test_pages_as_files(told: Told, tmp_path: Path) -> None:
     assert tree(tmp_path / "a") == before
 
 
-def test_what_helm_summarize_is_told(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    documents: dict[str, Any] = {}
-    summarize = vars(view_site)["summarize"]
-
-    def look(context: RunContext, argv: Sequence[str], **more: Any) -> None:
-        configs = Path(argv[argv.index("--local-path") + 1])
-        documents.update({path.name: yaml.safe_load(path.read_text()) for path in configs.iterdir()})
-        summarize(context, argv, **more)
-
-    monkeypatch.setattr(view_site, "summarize", look)
-    exported([finished(tmp_path / "a")], tmp_path / "site", MY_API_KEY="sk-0123456789abcdef0123")
-    ((_, argv, context),) = told
-    assert Path(argv[0]).name == "helm-summarize"
-    assert argv[argv.index("--suite") + 1] == "view"
-    assert Path(argv[argv.index("--schema-path") + 1]).name == view.SCHEMA
-    assert Path(argv[argv.index("--log-config") + 1]).name == "logging.yaml"
-    assert context.redactor.text("x sk-0123456789abcdef0123") == "x [API_KEY_REDACTED]"
-    assert set(documents) == {"schema.yaml", "model_metadata.yaml", "logging.yaml"}
-    assert [model["display_name"] for model in documents["model_metadata.yaml"]["models"]] == ["org/model"]
-    groups = [group["name"] for group in documents["schema.yaml"]["run_groups"]]
-    assert groups == ["medhelm_scenarios", "medical_research", "pubmed_qa"], "HELM's own, of what was run"
-
-
 def test_an_empty_folder_is_taken_and_any_other_is_refused(told: Told, tmp_path: Path) -> None:
     finished(tmp_path / "a")
     (tmp_path / "empty").mkdir()
@@ -104,25 +77,6 @@ def test_an_empty_folder_is_taken_and_any_other_is_refused(told: Told, tmp_path:
     with pytest.raises(ConfigError, match="is inside of the output folder"):
         exported([tmp_path / "a"], tmp_path / "a/site")
     assert len(told) == 1
-
-
-def test_pages_are_served_and_then_gone(told: Told, tmp_path: Path) -> None:
-    before = tree(finished(tmp_path / "a"))
-    screen = io.StringIO()
-    with view.served([tmp_path / "a"], port=0, env={}, screen=screen) as pages:
-        assert pages.address is not None
-        with urllib.request.urlopen(pages.address, timeout=10) as answer:
-            assert b'<div id="root">' in answer.read()
-        link = suite_folder(pages.folder) / RUN / "stats.json"
-        assert link.is_symlink()
-        with urllib.request.urlopen(f"{pages.address}{link.relative_to(pages.folder)}", timeout=10) as answer:
-            assert answer.read() == link.read_bytes()
-        assert stat.S_IMODE(pages.folder.parent.stat().st_mode) == 0o700
-    assert "helm-summarize" in screen.getvalue()
-    assert list((tmp_path / "tmp").iterdir()) == []
-    assert tree(tmp_path / "a") == before
-    with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(pages.address, timeout=10)
 
 
 def test_a_helm_summarize_that_fails_says_what_to_do(
@@ -212,4 +166,3 @@ def test_the_port_can_be_given_and_is_free_again(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", port))
-    assert "view-server" not in {thread.name for thread in threading.enumerate()}

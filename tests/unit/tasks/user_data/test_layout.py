@@ -74,6 +74,7 @@ BROKEN: list[tuple[str, str, Break, str]] = [
     ("clear", "header only", _clear(), "unemployment.xlsx: has no row to ask"),
     ("clear", "no spreadsheet", _write("unemployment.xlsx", "text,result_human\n"), "unemployment.xlsx: cannot be read"),
     ("shc_bmt_med", "label", _write("own.csv", HEADER + "a,b,A\na,c,yes\n"), "own.csv: row 2 (line 3), column label: must be A or B"),
+    ("shc_bmt_med", "column", _write("own.csv", "prompt,contxt,label\na,b,A\n"), "has no column context; it has prompt, contxt, label"),
     ("shc_bmt_med", "C", _write("own.csv", HEADER + "a,b,C\n"), "column label: must be A or B"),
     ("shc_bmt_med", "short row", _write("own.csv", HEADER + "a,b\n"), "row 1 (line 2): has no text in column label"),
     ("shc_bmt_med", "header only", _write("own.csv", HEADER), "own.csv: has no row to ask"),

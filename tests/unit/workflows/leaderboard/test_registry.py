@@ -14,37 +14,7 @@ from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, read_entries
 
 # Name -> conf without run_entries and .conf, schema without schema_ and .yaml, trials, instances, priority.
-PAGE = {
-    "lite": ("_lite_20240424", "lite", 1, 1000, 2),
-    "lite_instruct": ("_lite_20240424_output_format_instructions", "lite", 1, 1000, 2),
-    "classic_before_0_2_4": ("", "classic", 3, 1000, 2),
-    "classic": ("_lite", "classic", 1, 1000, 2),
-    "heim": ("_heim", "heim", 1, 1000, 2),
-    "mmlu": ("_mmlu", "mmlu", 1, 10000, 4),
-    "vhelm_v1": ("_vhelm_lite", "vhelm_lite", 1, 1000, 2),
-    "vhelm": ("_vhelm", "vhelm", 1, 1000, 2),
-    "air_bench": ("_air_bench", "air_bench", 1, 10000, 2),
-    "safety": ("_safety", "safety", 1, 1000, 2),
-    "torr": ("_torr", "torr", 1, 100, 2),
-    "seahelm": ("_seahelm_zero_shot", "seahelm", 1, 1000, 2),
-    "medhelm_public": ("_medhelm_public", "medhelm", 1, 1000, 2),
-    "medhelm_gated": ("_medhelm_gated", "medhelm", 1, 1000, 2),
-    "medhelm_private": ("_medhelm_private_{organization}", "medhelm", 1, 1000, 2),
-    "villm": ("_melt", "melt", 1, 1000, 2),
-    "slphelm": ("_slphelm", "slphelm", 1, 1000, 2),
-}
 ROWS = registry.load_catalogue().leaderboards
-
-
-def test_every_row_of_the_page() -> None:
-    assert {
-        row.name: (
-            row.conf.removeprefix("run_entries").removesuffix(".conf"),
-            row.schema_file.removeprefix("schema_").removesuffix(".yaml"),
-            row.num_train_trials, row.max_eval_instances, row.priority,
-        )
-        for row in ROWS
-    } == PAGE  # fmt: skip
 
 
 def test_a_schema_that_is_not_there_is_said() -> None:

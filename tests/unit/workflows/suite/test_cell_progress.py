@@ -17,24 +17,9 @@ def told(*events: dict[str, Any]) -> CellProgress:
     return found
 
 
-def test_figures_of_the_phase() -> None:
-    found = told(phase("asking the model", time=10.0, total=100), progress(40, time=20.0, failed=2, prompt_tokens=7))
-    assert (found.phase, found.phase_since, found.elapsed_s, found.rate, found.left_s) == (
-        "asking the model", 10.0, 10.0, 4.0, 15.0,
-    )  # fmt: skip
-    assert found.figures() == "40/100, 2 failed, 15 s left, 4.0/s, 7 tokens"
-    assert found.figures(20) == "40/100, 2 failed"
-
-
 def test_another_phase_has_counts_of_its_own() -> None:
     found = told(phase("asking the model", time=10.0), progress(40, time=20.0), phase("scoring", time=30.0))
     assert (found.phase, found.counts, found.figures()) == ("scoring", None, "")
-
-
-def test_several_runs_of_a_cell() -> None:
-    found = told(phase("loading data", time=1.0, number=2, of=3), phase("asking the model", time=2.0))
-    assert found.run == (2, 3)
-    assert told(phase("loading data", time=1.0)).run == (1, 1)
 
 
 def test_no_time_left_is_told_where_nobody_knows() -> None:

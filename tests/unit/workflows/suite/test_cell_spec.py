@@ -3,26 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.executors.runs import RunSpec
 from eval_factory.workflows.suite.cell_loop import CellEnd, end_of
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        RunSpec("m/one", "a.yml", "a.log", "a.json"),
-        RunSpec("m/two", "b\n.yml", "b", "c", True, True, ("gpt", "model"), SharedLimitsSettings("/s", {"model": "g"})),
-        RunSpec("m/three", "c", "d", "e", probed=(), served_at="http://127.0.0.1:20001"),
-    ],
-    ids=["plain", "whole", "nobody answered"],
-)
-def test_a_spec_is_one_line_and_the_same_again(spec: RunSpec) -> None:
-    assert spec.line().count("\n") == 1
-    assert spec.line().endswith("\n")
-    assert RunSpec.of(json.loads(spec.line())) == spec
 
 
 def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:

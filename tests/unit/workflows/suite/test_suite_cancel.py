@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.rundir import Holder, SuiteDir
-from eval_factory.workflows.suite import suite_logs
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_logs import cancel, ignores_interrupts
 from suite_by_hand import ended, held, started, suite_folder, tell
 
@@ -129,16 +128,3 @@ def test_a_suite_that_does_not_stop(
     with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):
         cancel(folder, lambda _: None)
     assert killed
-
-
-def test_who_waits_for_jobs_on_another_machine_sees_their_end(
-    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = suite_folder(tmp_path, started())
-    monkeypatch.setattr(suite_logs, "cancel_jobs", lambda *_: True)
-    monkeypatch.setattr(suite_logs, "holder_now", lambda _: Holder(7, "elsewhere", "now"))
-    assert cancel(folder, print) is not None
-    monkeypatch.setattr(suite_logs, "cancel_jobs", lambda *_: False)
-    with pytest.raises(PrerequisiteError, match="runs on elsewhere"):
-        cancel(folder, print)
-    assert not killed

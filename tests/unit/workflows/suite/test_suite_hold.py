@@ -10,6 +10,8 @@ import pytest
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite import suite_folder
+from eval_factory.workflows.suite.suite_folder import lock_is_held
+from suite_by_hand import suite_folder as suite_by_hand
 
 
 def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +57,22 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PrerequisiteError, match="choose another with"), suite_folder.held(SuiteDir(tmp_path / "file")):
         pass
+
+
+def test_who_looks_does_not_keep_others_who_look_out(tmp_path: Path) -> None:
+    folder = suite_by_hand(tmp_path)
+    descriptor = os.open(folder.lock, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        assert not lock_is_held(folder.lock)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "not supported")
+
+    folder = suite_by_hand(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert not lock_is_held(folder.lock)

@@ -122,8 +122,3 @@ def test_a_limit_of_cost_that_cannot_be_held_is_refused_as_a_run_refuses_it() ->
     with pytest.raises(ConfigError, match=r"max_cost cannot be held: no price is known of org/small"):
         preview(max_cost=5)
     assert "max_cost 5" in preview(max_cost=5, prices=PRICES).text
-
-
-def test_nothing_is_written(tmp_path: Path) -> None:
-    preview(output_dir=str(tmp_path / "s"))
-    assert list(tmp_path.iterdir()) == []
