@@ -82,7 +82,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
             return
         if given["estimate"]:
-            from eval_factory.workflows.suite.suite_preview import estimate_suite
+            from eval_factory.workflows.suite.suite_estimate import estimate_suite
 
             found = estimate_suite(suite_, os.environ, lambda text: output.screen().write(f"{text}\n"))
             click.echo(json.dumps(found.as_dict()) if given["as_json"] else own_lines(found.to_text()))

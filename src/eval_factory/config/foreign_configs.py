@@ -24,7 +24,6 @@ from eval_factory.config.load import nested
 from eval_factory.config.merge import Layer, Source, is_credential, merge
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
-from eval_factory.config.suite_model import OF_THE_SUITE, OWN_OPTIONS
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping, parse_own
@@ -352,6 +351,8 @@ class _Import:
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
+        from eval_factory.config.suite_model import OWN_OPTIONS  # imported here: a run config needs no suites
+
         options = _TABLE["sbatch"] if executor == "slurm" else {}
         self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
         if executor != "slurm":
@@ -668,6 +669,8 @@ def _slug(text: str) -> str:
 
 def _target_name(model_id: str) -> str:
     """The last part of the model's id, where a folder may be called so."""
+    from eval_factory.config.suite_model import OF_THE_SUITE  # imported here, as above
+
     name = _slug(model_id.rpartition("/")[2])
     if not name or looks_like_key(name):
         return "model"

@@ -18,7 +18,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
-from eval_factory.workflows.suite import suite_logs, suite_preview
+from eval_factory.workflows.suite import suite_estimate, suite_logs
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
 from suite_by_hand import cell_ended, cell_result, ended, held, started, suite_folder, tell
@@ -117,7 +117,7 @@ def test_a_dry_run_is_to_be_read(here: Path, flag: str) -> None:
 
 
 def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_preview, "estimate", lambda one, env, **_: estimate(one, env, look_at_data=False))
+    monkeypatch.setattr(suite_estimate, "estimate", lambda one, env, **_: estimate(one, env, look_at_data=False))
     done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--json")
     assert json.loads(done.stdout)["requests"] == 40
     assert done.stderr == f"looking at {CELL} ...\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.estimate import PromptSizes, own_scenarios
-from eval_factory.workflows.suite.suite_preview import SharedSizes
+from eval_factory.workflows.suite.suite_estimate import SharedSizes
 from unit.builders import plan
 
 KNOWN, NOT_HERE = PromptSizes(7, 100, 10), PromptSizes(None, reason="its data are not here")

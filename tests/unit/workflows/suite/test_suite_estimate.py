@@ -12,8 +12,8 @@ from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate
-from eval_factory.workflows.suite import suite_preview
-from eval_factory.workflows.suite.suite_preview import CellEstimate, SharedSizes, SuiteEstimate, estimate_suite
+from eval_factory.workflows.suite import suite_estimate
+from eval_factory.workflows.suite.suite_estimate import CellEstimate, SharedSizes, SuiteEstimate, estimate_suite
 
 
 def cell(
@@ -115,7 +115,7 @@ def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch
         looked.append(plan.model.model_id)
         return PromptSizes(7, 2800, 70)
 
-    monkeypatch.setattr(suite_preview, "SharedSizes", lambda: SharedSizes(look))
+    monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(look))
     suite = build_suite(None, document={"suite": section(tmp_path, "small", "large")}, env={})
     found = estimate_suite(suite, {}, lambda _: None)
     assert [(one.estimate.requests, one.estimate.tokens) for one in found.cells] == [(7, 770.0)] * 2

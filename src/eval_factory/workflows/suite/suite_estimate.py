@@ -1,0 +1,144 @@
+"""What a suite would ask and cost, cell by cell. By itself: a dry run of a suite need not load what estimates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eval_factory.config.suite import Suite
+from eval_factory.core.budget import Budget
+from eval_factory.plan.run_plan import Plan
+from eval_factory.workflows.estimate import (
+    Estimate,
+    PromptSizes,
+    beyond,
+    estimate,
+    figures_in_words,
+    lines_beyond,
+    own_scenarios,
+    prompt_sizes,
+    sum_or_none,
+)
+from eval_factory.workflows.suite.planned_cells import checked_cells, missing_prerequisites, refuse_wrong
+
+
+class SharedSizes:
+    """Looks once for each configuration beside target and folder: HELM's requests depend on nothing else."""
+
+    def __init__(self, look: Callable[[Plan, Mapping[str, str]], PromptSizes] = prompt_sizes) -> None:
+        self._look = look
+        self._known: dict[str, PromptSizes] = {}
+
+    def __call__(self, plan: Plan, env: Mapping[str, str]) -> PromptSizes:
+        """As `prompt_sizes`. Where data were not found, a cell whose own folder has some is looked at itself."""
+        about = plan.evaluation.run.config.model_dump_json(exclude={"output_dir"})
+        known = self._known.get(about)
+        if known is None or (known.requests is None and own_scenarios(plan).is_dir()):
+            known = self._known[about] = self._look(plan, env)
+        return known
+
+
+_AS_OF_A_SUITE = ("config.params.extra.prices", "suite.prices")
+
+
+@dataclass(frozen=True)
+class CellEstimate:
+    name: str
+    group: str
+    """The name of the limits of its model's endpoint."""
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class SuiteEstimate:
+    """Of all cells, as if nothing of them was finished. A sum of which a part is not known is None."""
+
+    cells: tuple[CellEstimate, ...]
+    budget: Budget
+
+    @property
+    def requests(self) -> float | None:
+        return sum_or_none(cell.estimate.requests for cell in self.cells)
+
+    @property
+    def tokens(self) -> float | None:
+        return sum_or_none(cell.estimate.tokens for cell in self.cells)
+
+    @property
+    def cost(self) -> float | None:
+        return sum_or_none(cell.estimate.cost for cell in self.cells)
+
+    @property
+    def hours(self) -> float | None:
+        """Cells that share an endpoint's limits wait for each other; those of several endpoints do not."""
+        by_group: dict[str, list[float | None]] = defaultdict(list)
+        for cell in self.cells:
+            by_group[cell.group].append(cell.estimate.hours)
+        sums = [sum_or_none(hours) for hours in by_group.values()]
+        known = [hours for hours in sums if hours is not None]
+        return max(known, default=0.0) if len(known) == len(sums) else None
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """Name of a limit that the suite will reach -> how much it would take."""
+        return beyond(self.budget, self)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "requests": self.requests,
+            "tokens": self.tokens,
+            "cost": self.cost,
+            "currency": "USD",
+            "hours": self.hours,
+            "beyond": self.beyond,
+            "cells": [{"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()} for cell in self.cells],
+        }
+
+    def to_text(self) -> str:
+        lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
+        lines += [f"  {name}: {source}" for name, source in self._unknown().items()]
+        lines.append(f"total: {figures_in_words(self)}")
+        lines += lines_beyond(self.budget, self)
+        return "\n".join([
+            *lines,
+            "  of a suite that begins from nothing: what is finished or kept is not asked again",
+            "  loading data and scoring take time too; requests that are tried again are not counted",
+        ])  # fmt: skip
+
+    def _unknown(self) -> Mapping[str, str]:
+        """Figure of a role -> why it is not known, once for all cells that say the same."""
+        found: dict[str, str] = {}
+        for cell in self.cells:
+            for role in cell.estimate.roles:
+                for name, source in role.sources.items():
+                    if source.startswith("unknown"):
+                        found.setdefault(f"{name} of {role.model_id}", source.replace(*_AS_OF_A_SUITE))
+        return found
+
+
+def estimate_suite(
+    suite: Suite, env: Mapping[str, str], say: Callable[[str], object], *, look_at_data: bool = True
+) -> SuiteEstimate:
+    """Cell by cell; `say` learns which is looked at, and what a run would miss.
+
+    No endpoint is asked, nothing is downloaded, and no key is needed.
+
+    Args:
+        look_at_data: as of a single run; it takes seconds for each evaluation, for all its targets together.
+
+    Raises:
+        ConfigError: a cell is wrong.
+    """
+    cells = checked_cells(suite, env)
+    refuse_wrong(cells)
+    for text in missing_prerequisites(cells):
+        say(f"warning: a run would stop: {text}")
+    found, look = [], SharedSizes()
+    for one in cells:
+        if one.evaluation is not None:
+            say(f"looking at {one.cell.name} ...")
+            own = estimate(one.evaluation, env, look_at_data=look_at_data, look=look)
+            found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
+    return SuiteEstimate(tuple(found), suite.budget)
