@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import ipaddress
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -288,19 +287,11 @@ class _LoginWantedError(Exception):
 async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     # Python's race of several addresses leaves a socket open where it is cancelled: one address needs no race.
-    delay = None if _is_address(host) else OTHER_ADDRESS_S
+    delay = None if re.fullmatch(r"[\d.]+|.*:.*", host) else OTHER_ADDRESS_S
     try:
         await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=delay)
     except (OSError, UnicodeError) as error:
         raise TransportError("no connection could be made", unreachable=True) from error
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 async def _speaks_tls(origin: _Origin) -> bool:
