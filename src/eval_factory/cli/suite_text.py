@@ -15,7 +15,7 @@ from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.formats import money
 from eval_factory.core.rundir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
-from eval_factory.workflows.suite.planned_cells import limit_reached
+from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,

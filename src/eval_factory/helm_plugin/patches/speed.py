@@ -7,6 +7,7 @@ logging.yaml names, which is before HELM reads its configurations; the others by
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -96,6 +97,23 @@ def import_only_the_run_specs_that_are_asked() -> None:
 def look_for_garbage_less_often() -> None:
     """A run makes millions of records that live to its end; Python's collector goes through all of them again."""
     this_process.collect_rarely()
+
+
+def files_that_are_there_need_no_lock() -> None:
+    """A file that HELM has downloaded gets its name when it is complete; the lock is for those who download, and a lock
+    beside each file that is there would be readable by all.
+    """
+    from helm.common import general
+
+    download = general.ensure_file_downloaded
+
+    def ensure_file_downloaded(source_url: str, target_path: str, *args: Any, **kwargs: Any) -> Any:
+        if os.path.exists(target_path):  # noqa: PTH110 - HELM's own condition
+            general.hlog(f"Not downloading {source_url} because {target_path} already exists")
+            return None
+        return download(source_url, target_path, *args, **kwargs)
+
+    general.ensure_file_downloaded = ensure_file_downloaded
 
 
 def asked_in_one_thread() -> None:

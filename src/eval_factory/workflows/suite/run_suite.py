@@ -42,8 +42,9 @@ from eval_factory.workflows.suite.finished_cells import (
 )
 from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from eval_factory.workflows.suite.limit_server import LimitServer
-from eval_factory.workflows.suite.planned_cells import PlannedCell, groups_that_answered, plan_cells, spent_before
+from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
+from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,

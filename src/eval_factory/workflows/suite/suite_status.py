@@ -21,7 +21,7 @@ from eval_factory.executors.progress import EventTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, SlurmStore, Wave, cell_of
-from eval_factory.workflows.suite.planned_cells import SpendingReader, total
+from eval_factory.workflows.suite.suite_budget import SpendingReader, total
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,

@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import nltk
@@ -14,6 +15,7 @@ import yaml
 from helm.benchmark import run_spec
 from helm.benchmark.metrics import nltk_helper
 from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
+from helm.common import general
 
 from eval_factory.core import this_process
 from eval_factory.helm_plugin.patches import speed
@@ -131,3 +133,19 @@ def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyP
     for name in ("a", "b", "a", "b"):
         assert WindowServiceFactory.get_window_service(name, "tokenizer") == (name, "tokenizer")
     assert built == ["a", "b"]
+
+
+def test_a_file_that_is_there_gets_no_lock_and_one_that_is_not_is_downloaded(
+    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(general, "ensure_file_downloaded", general.ensure_file_downloaded)
+    apply_patch("files_that_are_there_need_no_lock")
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("new")
+    target.write_text("old")
+    general.ensure_file_downloaded(source.as_uri(), str(target))
+    assert target.read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"source", "target"}
+    target.unlink()
+    general.ensure_file_downloaded(source_url=source.as_uri(), target_path=str(target), unpack=False)
+    assert target.read_text() == "new"

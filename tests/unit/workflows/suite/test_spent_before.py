@@ -10,7 +10,8 @@ from eval_factory.config.suite import Cell
 from eval_factory.core.budget import Spending
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.workflows.suite.planned_cells import PlannedCell, groups_that_answered, spent_before
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from unit.builders import plan
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.core.budget import Budget, Spending
-from eval_factory.workflows.suite.planned_cells import limit_reached, total
+from eval_factory.workflows.suite.suite_budget import limit_reached, total
 
 
 def test_all_cells_together() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from eval_factory.core.budget import Spending
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.workflows.suite.planned_cells import SpendingReader
+from eval_factory.workflows.suite.suite_budget import SpendingReader
 from eval_factory.workflows.suite.suite_journal import COMPLETE, RUNNING
 
 

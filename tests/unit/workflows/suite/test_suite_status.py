@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.budget import Spending
 from eval_factory.workflows.resume import LastRunState
-from eval_factory.workflows.suite import planned_cells
+from eval_factory.workflows.suite import suite_budget
 from eval_factory.workflows.suite.suite_status import (
     UNKNOWN,
     SuiteReader,
@@ -229,7 +229,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     folder.config.write_text("suite: {max_cost: 2.5, max_requests: null, evaluations: []}")
     with_answers = {folder.cell("small", "qa"), folder.cell("big", "qa")}
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
-    monkeypatch.setattr(planned_cells, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
+    monkeypatch.setattr(suite_budget, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
     with held(folder):
         found = json.loads(json.dumps(status_document(status_of(folder))))
     assert found["suite"] == str(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.workflows.suite.planned_cells import limit_reached
+from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_report import CellReport, summary_of
 
 FOLDER = SuiteDir(Path("/s"))
