@@ -419,3 +419,33 @@ def test_it_looks_while_it_is_entered(task: Task) -> None:
         pass
     task.start()
     assert not left.happened
+
+
+def test_a_full_disk_is_the_reason_where_that_can_be_recorded(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "starts")
+
+    monkeypatch.setattr(slurm_worker, "Start", full)
+    assert task.work() == 3
+    assert task.ended() == RunEnd(3, "failed", "cannot write starts: No space left on device", 1)
+
+
+def test_a_defect_of_the_disk_is_not_called_a_full_one(serving: ServingTask) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        serving.work(broken)
+    assert serving.ended() is None
+
+
+def test_only_a_newer_start_takes_over_and_of_several_runs_any_one_tells(task: Task) -> None:
+    told: list[None] = []
+    task.start()
+    start = Start(task.store, task.wave, task.wave.runs, lambda: told.append(None))
+    start.look()
+    assert (told, start.happened) == ([], False)
+    task.start(1)
+    start.look()
+    start.look()
+    assert (told, start.happened) == ([None], True)
