@@ -33,7 +33,7 @@ from eval_factory.report.reader import load_result  # noqa: E402
 from eval_factory.scoring.floors import INCOMPLETE_FLOORS, MISSING_FLOORS  # noqa: E402
 from eval_factory.tasks.errata import load_errata  # noqa: E402
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
-from eval_factory.tasks.known_scores import FILE_NAME, KnownFloors, KnownSet  # noqa: E402
+from eval_factory.tasks.known_floors import FILE_NAME, KnownFloors, KnownSet  # noqa: E402
 
 TABLE = ROOT / "src" / "eval_factory" / "tasks" / FILE_NAME
 TASKS = ("head_qa", "medbullets", "medcalc_bench", "medec", "medhallu", "pubmed_qa", "race_based_med")

@@ -158,7 +158,7 @@ def call_helm_run_in_this_process() -> None:
     from helm.benchmark import run as helm_run
 
     from eval_factory.core.helm_run_settings import PARENT
-    from eval_factory.executors import progress
+    from eval_factory.executors import process
     from eval_factory.executors.process import FinishedProcess, ProcessSpec
     from eval_factory.helm_plugin import session
 
@@ -188,7 +188,7 @@ def call_helm_run_in_this_process() -> None:
         return FinishedProcess(code, ())
 
     helm_run.register_builtin_configs_from_helm_package = register_once
-    vars(progress)["run_logged"] = run_logged
+    vars(process)["run_logged"] = run_logged
 
 
 def evaluate(file: Path) -> int:

@@ -233,6 +233,11 @@ class Redactor:
         Raises:
             RecursionError: it is nested too deeply.
         """
+        text = json_line(value)
+        # where no backslash is left, each string stands in `plain` as it is; most lines hold nothing to replace
+        plain = text.replace("\\n", "\n").replace('\\"', '"')
+        if "\\" not in plain and self.text(plain) == plain:
+            return text, value
         clean = self.tree(value)
         return json_line(clean), clean
 

@@ -13,8 +13,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
@@ -22,6 +23,10 @@ from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
+from eval_factory.executors.progress import EventTail
+
+if TYPE_CHECKING:
+    from eval_factory.executors.progress_display import ProgressDisplay
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class ProcessSpec:
     run_id: str
     """Of the events that it writes."""
     redactor: Redactor
+    meanwhile: Callable[[], None] = lambda: None
+    """Done in a thread once the program has begun; nobody waits for it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,29 @@ _TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
+
+
+def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
+    """Run a program to its end, and show its progress on `screen`. As `run_logged`."""
+    tail = EventTail(spec.rundir.events, spec.run_id)
+    events: list[Mapping[str, Any]] = []
+    started = time.monotonic()
+    with contextlib.ExitStack() as until_it_ends:
+
+        @cache
+        def display() -> ProgressDisplay:
+            from eval_factory.executors.progress_display import ProgressDisplay  # rich: the program has begun before it
+
+            return until_it_ends.enter_context(ProgressDisplay(screen))
+
+        def tick() -> None:
+            for event in tail.new():
+                if event["event"] != "progress":
+                    events.append(event)
+                display().show(event)
+
+        finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
+    return Execution(finished, time.monotonic() - started, tuple(events))
 
 
 def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
@@ -77,6 +107,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         reader = threading.Thread(target=copy_lines, args=(process.stdout, log_file, spec.redactor, tail), daemon=True)
         reader.start()
+        threading.Thread(target=spec.meanwhile, daemon=True).start()
         try:
             spec.lock.share_with(process.pid)
             while process.poll() is None:

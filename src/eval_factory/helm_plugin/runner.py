@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,9 @@ class _Reporting:
 
     def __init__(self, inner: Any, before: Any, after: Any) -> None:
         self._inner, self._before, self._after = inner, before, after
+        # HELM gives its metrics, which compute, as many threads as this says; requests are sent as the inner one says
+        threads = min(inner.execution_spec.parallelism, os.cpu_count() or 1)
+        self.execution_spec = replace(inner.execution_spec, parallelism=threads)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -43,7 +43,7 @@ from eval_factory.helm.trivial_answers import (
 from eval_factory.helm_plugin.patches import sql_execution
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
-from eval_factory.tasks.known_scores import known_floors
+from eval_factory.tasks.known_floors import known_floors
 
 SHARE = 10
 """A run's time is this many times what may be spent here."""

@@ -166,7 +166,7 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     Args:
         standalone: as a file of its own: valid XML with its namespace, its size, and on white.
     """
-    text = _template().render(
+    text = plot_template().render(
         drawing=drawing, standalone=standalone, colours=COLOURS if standalone else _OF_THE_PAGE, font=FONT, dash=DASH
     )
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n' if standalone else text
@@ -188,7 +188,7 @@ def page_css(*, dark: bool = False) -> str:
 
 
 @cache
-def _template() -> Template:
+def plot_template() -> Template:
     environment = Environment(
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, finalize=lambda value: printable(value) if isinstance(value, str) else value,

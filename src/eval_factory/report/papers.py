@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
@@ -94,9 +94,15 @@ class Described:
     target: Mapping[str, Any]
     cite: Citations = field(default_factory=Citations)
 
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        """What templates are filled with, the `facts` of papers.yml among it."""
+        known = _facts(self.result, self.config, self.target)
+        set_there = vars(_template(forms()["facts"]).make_module(known))
+        return {**known, **set_there, "cite": self.cite, "say": self.say}
+
     def said(self, template: str) -> list[str]:
-        values = {**_facts(self.result, self.config, self.target), "cite": self.cite, "say": self.say}
-        return rendered(forms()["facts"] + template, values)
+        return rendered(template, self._values)
 
     of_each = said
 
@@ -142,6 +148,12 @@ def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
 @lru_cache(maxsize=256)
 def _template(text: str) -> Template:
     return _environment().from_string(text)
+
+
+def compile_sentences() -> None:
+    """Those of the methods text; the first to need one would compile it."""
+    for text in (forms()["facts"], *forms()["sentences"].values()):
+        _template(text)
 
 
 def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from eval_factory.helm.output import AdapterSpec
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.known_scores import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
+from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
 _MAX_VALUE = 200

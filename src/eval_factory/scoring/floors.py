@@ -34,7 +34,7 @@ from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
-from eval_factory.tasks.known_scores import known_floors
+from eval_factory.tasks.known_floors import known_floors
 
 MISSING_FLOORS = "floors are missing for "
 LATE = "corrected and lenient scores"

@@ -110,7 +110,7 @@ def evaluate(
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
             plan.rundir.run_state.unlink(missing_ok=True)
-            ended = run_helm(context, evaluation, argv, settings)
+            ended = run_helm(context, evaluation, argv, settings, meanwhile=get_ready_to_collect)
             ran = checked_runs(context, plan, ended, shared=options.limits is not None)
         elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
             return unchanged
@@ -215,6 +215,20 @@ def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: 
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
+
+
+def get_ready_to_collect() -> None:
+    """While helm-run is at work: what collecting imports and compiles, for which a user would have to wait later."""
+    import jsonschema  # noqa: F401
+    import numpy  # noqa: F401
+
+    from eval_factory.report import papers, write  # noqa: F401
+    from eval_factory.report.page import document
+    from eval_factory.scoring import collect, provenance  # noqa: F401
+
+    document.compile_templates()
+    papers.compile_sentences()
+    provenance.installed_packages()
 
 
 def collect_and_report(

@@ -31,7 +31,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged
+from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged, run_shown
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
@@ -102,23 +102,22 @@ def run_helm(
     argv: Sequence[str],
     settings: HelmRunSettings,
     run: Callable[[ProcessSpec, TextIO], Execution] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> EndedHelmRun:
-    """Run helm-run to its end.
+    """Run helm-run to its end, and `meanwhile` beside it.
 
     Raises:
         PrerequisiteError: the program is not there.
         InterruptedRunError
     """
-    from eval_factory.executors import progress  # imported here, with what it shows: a finished run starts nothing
-
     run_id = uuid.uuid4().hex
     hidden = PROXY_VARIABLES if settings.offline else frozenset()
     seen = {name: value for name, value in context.env.items() if name not in hidden}
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor)
+    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, meanwhile)
     try:
-        ended = (run or progress.run_shown)(spec, context.screen)
+        ended = (run or run_shown)(spec, context.screen)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(

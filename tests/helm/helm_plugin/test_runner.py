@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helm.benchmark.executor import ExecutionSpec
+from helm.common.authentication import Authentication
 
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
@@ -76,7 +78,8 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
 
 def executed(before: Any, after: Any) -> Any:
     """What our executor makes of a state where HELM's makes `after` of it."""
-    inner = SimpleNamespace(execute=lambda _state: after)
+    spec = ExecutionSpec(url=None, auth=Authentication(""), local_path="x", parallelism=64)
+    inner = SimpleNamespace(execute=lambda _state: after, execution_spec=spec)
     return runner._Reporting(inner, lambda _state: None, lambda _state: None).execute(before)
 
 

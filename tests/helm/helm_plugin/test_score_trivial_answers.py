@@ -50,7 +50,7 @@ from eval_factory.helm_plugin.score_trivial_answers import (
     score_trivial_answers,
 )
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_scores import known_floors
+from eval_factory.tasks.known_floors import known_floors
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
 OPTIONS = {"A": "yes", "B": "no"}

@@ -17,7 +17,7 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 from helm.common.request import Request
 
 from eval_factory.scoring.provenance import SEEDS
-from eval_factory.tasks.known_scores import load_medhelm_leaderboard
+from eval_factory.tasks.medhelm_leaderboard import load_medhelm_leaderboard
 
 BOARD = load_medhelm_leaderboard()
 ARGUMENTS = {"subject": "lab_anemia", "condition": "chronic_pain", "subset": "icliniq", "data_path": "x"}

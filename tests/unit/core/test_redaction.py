@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eval_factory.core import secrets
+from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED, Redactor, is_placeholder
 
 KEY = "plain-looking-value-77"
@@ -249,3 +250,23 @@ def test_several_spread_keys_in_one_text() -> None:
     other = "another-secret-of-mine-9"
     text = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
     assert Redactor([KEY, other]).known(text) == f"{REDACTED} and {REDACTED} and {REDACTED}"
+
+
+ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'
+HIDDEN = [
+    *(change(key) for change in (*ENCODINGS.values(), *SPREAD.values()) for key in (KEY, ODD_KEY)),
+    ODD_LETTERS, json.dumps(ODD_LETTERS), "sk-0123456789abcdef", "a://b:c@d", "Authorization: Bearer abc.def-123", "Bearer 9bQzCANARY7Kd0PLx2Mn",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", "nothing at all", "95 % of 5 &amp; \\n", "https://example.org/a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("redactor", [Redactor(), Redactor([KEY, ODD_KEY, ODD_LETTERS])], ids=["of shapes", "of keys"])
+@pytest.mark.parametrize("around", ["", "before ", "\n", '"', "\\", '\\"', "\\\n", "\t", "\u00e9", "\u2028", "\ud800"])
+def test_a_line_is_that_of_the_redacted_value(redactor: Redactor, around: str) -> None:
+    """Although it is looked at as a whole first: whatever hides a secret, and wherever in the value it stands."""
+    for text in HIDDEN:
+        hidden = f"{around}{text}{around}"
+        for value in (hidden, {hidden: 1}, {"a": [1.5, {"b": (hidden, None)}]}, [hidden, "sk-"]):
+            clean = redactor.tree(value)
+            assert redactor.line(value)[0] == json_line(clean)
+            assert json_line(redactor.line(value)[1]) == json_line(clean)

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from eval_factory.executors.progress import (
     EventTail,
-    ProgressDisplay,
     duration,
     figures_text,
     short_number,
 )
+from eval_factory.executors.progress_display import ProgressDisplay
 
 
 def progress(**changes: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.readability import answer_form_of
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import metric_values_of
-from eval_factory.tasks.known_scores import KnownSet
+from eval_factory.tasks.known_floors import KnownSet
 from unit.builders import plan
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
 

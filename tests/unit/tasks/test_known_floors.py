@@ -6,10 +6,10 @@ import pytest
 from scripts.make_known_floors import text_of
 
 from eval_factory.core.results import Floor
-from eval_factory.tasks import known_scores as module
+from eval_factory.tasks import known_floors as module
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_scores import KnownFloors, KnownSet, known_floors
+from eval_factory.tasks.known_floors import KnownFloors, KnownSet, known_floors
 
 FLOOR = Floor(best="always A", value=0.5, instances=4, answers={"always A": 0.5})
 

@@ -23,7 +23,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, sentences
-from eval_factory.report.drawing import page_css, svg
+from eval_factory.report.drawing import page_css, plot_template, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
 from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult
@@ -144,6 +144,13 @@ def page_environment() -> Environment:
     environment.filters["grouped"] = formats.count
     environment.filters["rubric_headline"] = rubric_headline
     return environment
+
+
+def compile_templates() -> None:
+    """Those of a run's page; the first page would compile them."""
+    for part in ("page", "run", "clinicians", "rubric", "instances"):
+        page_environment().get_template(f"{part}.html.j2")
+    plot_template()
 
 
 def _finalized(value: Any) -> Any:

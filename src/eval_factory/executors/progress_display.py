@@ -1,0 +1,110 @@
+"""What the screen shows while helm-run works: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.table import Column
+from rich.text import Text
+
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.executors.progress import duration, figures_text
+
+_PLAIN_INTERVAL_S = 10.0
+REFRESHES_PER_S = 4
+NARROWEST_BAR = 8
+
+
+class ProgressDisplay:
+    """Shows phases, and within them instances done, rate, time left, failures and tokens."""
+
+    def __init__(self, stream: TextIO) -> None:
+        is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
+        # in a notebook rich would show everything in the cell, wherever `stream` leads
+        self._console = Console(
+            file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal, force_jupyter=False
+        )
+        self._phase_started = 0.0
+        self._last_line = 0.0
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
+            self._bar = Progress(
+                PhaseColumn(), BarOfKnownLength(bar_width=None, table_column=Column(ratio=1)),
+                FiguresColumn(self._console),
+                console=self._console, transient=True, expand=True, refresh_per_second=REFRESHES_PER_S,
+            )  # fmt: skip
+
+    def __enter__(self) -> ProgressDisplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        self._console.print(own_lines(text), markup=False)
+
+    def show(self, event: dict[str, Any]) -> None:
+        if event["event"] == "phase":
+            self._start_phase(event["phase"], event.get("total"), event["time"])
+        elif event["event"] == "progress":
+            self._advance(event)
+        elif event["event"] == "warning":
+            self.say(f"warning: {event['message']}")
+
+    def _start_phase(self, phase: str, total: int | None, started: float) -> None:
+        self._phase_started = started
+        self._last_line = time.monotonic()
+        self.say(f"{phase} ..." if total is None else f"{phase}: {total} requests ...")
+        if self._bar is not None:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(phase, total=total, event=None)
+            self._bar.start()
+
+    def _advance(self, event: dict[str, Any]) -> None:
+        elapsed = event["time"] - self._phase_started
+        if self._bar is not None and self._task is not None:
+            total = event["total"] or None
+            self._bar.update(self._task, completed=event["done"], total=total, event=(event, elapsed))
+            return
+        finished = event["total"] and event["done"] >= event["total"]
+        now = time.monotonic()
+        if finished or now - self._last_line >= _PLAIN_INTERVAL_S:
+            self._last_line = now
+            self.say(f"  {figures_text(event, elapsed)}")
+
+
+class PhaseColumn(ProgressColumn):
+    """What is going on; cut where a terminal is very narrow."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
+
+    def render(self, task: Task) -> Text:
+        return Text(task.description)
+
+
+class BarOfKnownLength(BarColumn):
+    """No bar where nobody knows how much there is to do."""
+
+    def render(self, task: Task) -> Any:
+        return Text() if task.total is None else super().render(task)
+
+
+class FiguresColumn(ProgressColumn):
+    """As many figures as there is room for beside the phase and a short bar; else how long it takes."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(Column(no_wrap=True, overflow="ellipsis", justify="right"))
+        self._console = console
+
+    def render(self, task: Task) -> Text:
+        if task.fields["event"] is None:
+            return Text(duration(task.elapsed or 0.0))
+        event, elapsed = task.fields["event"]
+        return Text(figures_text(event, elapsed, self._console.width - len(task.description) - NARROWEST_BAR - 2))
