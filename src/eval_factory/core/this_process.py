@@ -100,7 +100,7 @@ def keep_what_there_is() -> None:
 def collect_rarely() -> None:
     """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
     gc.set_threshold(THRESHOLD, 20, 20)
-    atexit.register(gc.freeze)
+    atexit.register(keep_what_there_is)
 
 
 Clock = Callable[[], float]

@@ -29,8 +29,7 @@ OTHER_ADDRESS_S = 0.25
 """A host's next address is tried beside the one before after so long (RFC 8305)."""
 TLS_TRIED_S = 1.0
 MAX_ANSWERS, MAX_IDS = 100, 10_000
-"""Of one connection: where an answer that nobody asked for got past all checks, no more are shifted; of the last ids
-so many are known: an answer that comes late comes soon."""
+"""Of one connection: no more are shifted by an answer that nobody asked for. Of ids: a late answer comes soon."""
 PROXY_LOGIN = 407
 TOO_LATE = "no whole answer within {:g} s"
 NOT_IN_TIME = "no connection in time"

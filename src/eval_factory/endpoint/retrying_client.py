@@ -91,8 +91,7 @@ STOPPING_STATUSES = frozenset({401, 403, 404})
 OF_A_PROMPT = frozenset({403, 404})
 """Moderation and gateways say these of single prompts; before any answer, they speak of the key or the model."""
 REFUSALS_IN_A_ROW = 20
-"""So many without an answer between speak of the key or the model again. A refusal costs nothing but its instance,
-and one prompt in two may be moderated: that is twenty in a row once in a million."""
+"""So many without an answer between speak of the key or the model again: by chance once in a million."""
 TOO_MANY = frozenset({429, 503, 529})
 BACKOFF_FACTOR_S, BACKOFF_MAX_S = 0.5, 60.0
 SILENCE_FACTOR = 4
