@@ -1,7 +1,7 @@
 """HELM's functions that execute what a model answered, replaced by such as do it in a process of its own.
 
 The checks themselves are HELM's, so that an honest answer scores as it does there; they, or a program that they start,
-run without keys in a sandbox (`core/sandbox.py`, `confined_worker.py`). Queries go to the processes of
+run without keys in a sandbox (`core/sandbox.py`, `sandbox_worker.py`). Queries go to the processes of
 `sql_execution.py`.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
-from eval_factory.helm_plugin.patches import confined_worker, sql_execution
+from eval_factory.helm_plugin.patches import sandbox_worker, sql_execution
 from eval_factory.helm_plugin.patches.patch_registry import run_specs_of
 from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
 
@@ -82,7 +82,7 @@ def _run(
     digits = sys.get_int_max_str_digits() if hasattr(sys, "get_int_max_str_digits") else None
     path = _import_path()
     settings = {"path": path, "int_digits": digits, "argv": list(argv), "seconds": seconds}
-    worker = [os.path.realpath(sys.executable), "-I", "-S", confined_worker.__file__, json.dumps(settings)]
+    worker = [os.path.realpath(sys.executable), "-I", "-S", sandbox_worker.__file__, json.dumps(settings)]
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
     libraries = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")]
     allowed = sandbox.Allowed([*sorted(prefixes), *path, *libraries], processes=processes)

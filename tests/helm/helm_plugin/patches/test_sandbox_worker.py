@@ -14,7 +14,7 @@ import pytest
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.patches import confined_worker, executed_answers
+from eval_factory.helm_plugin.patches import executed_answers, sandbox_worker
 from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer, throw_away_folder
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
@@ -38,7 +38,7 @@ def _record() -> Iterator[None]:
         ("    return a + b", "passed"),
         ("    return a - b", "failed: "),
         ("while True:\n        pass", "timed out"),
-        ("    raise ValueError('x' * 10_000)", "failed: " + "x" * (confined_worker.MAX_REASON - len("failed: "))),
+        ("    raise ValueError('x' * 10_000)", "failed: " + "x" * (sandbox_worker.MAX_REASON - len("failed: "))),
         ("    raise SystemExit", "failed: "),
     ],
 )
@@ -90,15 +90,15 @@ def test_limits(tmp_path: Path) -> None:
 
     allocate = "held = bytearray({})\nprint(len(held))"
     assert found(allocate.format(100_000_000)) == "100000000"
-    assert found(allocate.format(confined_worker.MEMORY)) == ""
+    assert found(allocate.format(sandbox_worker.MEMORY)) == ""
     write = (
         "file = open('large', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()\nprint('done')"
     )
     assert found(write.format(10)) == "done"
-    assert found(write.format(confined_worker.FILE_SIZE // 1_000_000 + 1)) == ""
+    assert found(write.format(sandbox_worker.FILE_SIZE // 1_000_000 + 1)) == ""
     opened = "held = [open('/dev/null') for _ in range({})]\nprint('done')"
     assert found(opened.format(100)) == "done"
-    assert found(opened.format(confined_worker.OPEN_FILES)) == ""
+    assert found(opened.format(sandbox_worker.OPEN_FILES)) == ""
 
 
 @needs_bubblewrap
@@ -119,7 +119,7 @@ def test_a_home_is_not_readable_because_it_is_on_the_import_path(monkeypatch: py
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path.home()), str(Path.home().parent), ""])
     path = executed_answers._import_path()
     assert {str(Path.home()), str(Path.home().parent), "/", ""}.isdisjoint(path)
-    assert str(Path(confined_worker.__file__).parents[3]) in path
+    assert str(Path(sandbox_worker.__file__).parents[3]) in path
 
 
 def test_the_folder_is_thrown_away() -> None:
