@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from eval_factory.core.bridge import map_at_once
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.failure_causes import short_cause
 from eval_factory.core.nouns import MODEL_ROLE
@@ -15,7 +16,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed, StopMessages
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
-from eval_factory.endpoint.servers import Servers, servers_of
+from eval_factory.endpoint.servers import Server, Servers, servers_of
 
 _PROMPT = "ping"
 _TIMEOUT_S = 10.0
@@ -34,7 +35,7 @@ def probe(
     say: Callable[[str], None],
     admission: Admission | None = None,
 ) -> str | None:
-    """Ask each server for one token. Returns a warning where no answer came, but may later: it is slow or busy.
+    """Ask each server for one token, all at once. Returns a warning where no answer came, but may: it is slow or busy.
 
     `say`: reports how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
 
@@ -48,22 +49,26 @@ def probe(
         requests_per_minute=None, tokens_per_minute=None,
     )  # fmt: skip
     servers = servers_of(settings, env=env, redactor=redactor, say=say, shared=lambda _: admission)
-    warnings, errors = [], []
-    for server in servers.all:
+
+    def answer(server: Server) -> str | PrerequisiteError | None:
         server.is_patient = False
         try:
             client = RetryingClient(settings, Servers([server], servers.sign_in, redactor))
             failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
             if failure is not None and failure.status in STATUSES_OF_A_BODY:
                 failure = _failure_of(client, _body(settings, env, MORE_TOKENS))
-            if failure is not None:
-                where = f"{server.messages.url}: " if len(servers.all) > 1 else ""
-                warnings.append(where + _warning_of(failure, server.messages, endpoint))
+            if failure is None:
+                return None
+            where = f"{server.messages.url}: " if len(servers.all) > 1 else ""
+            return where + _warning_of(failure, server.messages, endpoint)
         except PrerequisiteError as error:
-            errors.append(error)
+            return error
+
+    answers = map_at_once(answer, servers.all, len(servers.all))
+    errors = [one for one in answers if isinstance(one, PrerequisiteError)]
     if errors:
         raise _together(errors, len(servers.all))
-    return "\n".join(warnings) or None
+    return "\n".join(one for one in answers if isinstance(one, str)) or None
 
 
 def _together(errors: Sequence[PrerequisiteError], servers: int) -> PrerequisiteError:

@@ -175,30 +175,32 @@ def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: resume.Writt
 def probe_all(
     context: RunContext, endpoints: Collection[EndpointSettings], limits: SharedLimitsSettings | None = None
 ) -> frozenset[str]:
-    """One cheap question to each endpoint. Returns the roles whose endpoints answered.
+    """One cheap question to each endpoint, all at the same time. Returns the roles whose endpoints answered.
 
     `limits`: within which they are asked, where other runs ask them too.
 
     Raises:
         PrerequisiteError: one of them cannot be asked at all.
     """
+    from eval_factory.core.bridge import map_at_once
     from eval_factory.endpoint.shared_limits import SharedLimits  # a finished run asks nobody, and needs none of it
     from eval_factory.plan.preflight import probe
 
-    silent = set()
+    asked = [endpoint for endpoint in endpoints if not endpoint.url.startswith("demo:")]
     with nullcontext() if limits is None else SharedLimits(limits) as shared:
-        for endpoint in endpoints:
-            if endpoint.url.startswith("demo:"):
-                continue
+
+        def warning_of(endpoint: EndpointSettings) -> str | None:
             admission = None if shared is None else shared.admission(endpoint.role)
-            try:
-                warning = probe(endpoint, context.env, context.redactor, context.log.info, admission)
-            except PrerequisiteError as error:
-                context.log.error(str(error))
-                raise
-            if warning:
-                context.warn(warning)
-                silent.add(endpoint.role)  # a leaderboard may have several models
+            return probe(endpoint, context.env, context.redactor, context.log.info, admission)
+
+        try:
+            warnings = map_at_once(warning_of, asked, len(asked))
+        except PrerequisiteError as error:
+            context.log.error(str(error))
+            raise
+    for warning in filter(None, warnings):
+        context.warn(warning)
+    silent = {endpoint.role for endpoint, warning in zip(asked, warnings, strict=True) if warning}
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
