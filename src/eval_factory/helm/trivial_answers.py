@@ -284,7 +284,7 @@ class StrategyScores:
     annotation: dict[str, Any] | None = None
     """What an annotator that executes answers says of this one."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     def answer_to(self, number: int) -> str | None:
         """None: any answer, each as likely as the others."""
@@ -313,7 +313,7 @@ class TrivialScores:
     error: str | None = None
     """Why there is nothing, where it failed."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     def write(self, helm_dir: Path) -> None:
         """

@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 class _Part:
     """A part of the file. A test checks types and values with pydantic, which is too slow for every command."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
 
 @dataclass(frozen=True)
