@@ -26,6 +26,9 @@ BUDGET = "EVAL_FACTORY_BUDGET"
 PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 
+ON_STDIN = "on standard input"
+"""What PROBED says while the endpoints are still being asked."""
+
 PROXY_VARIABLES = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 )
@@ -64,6 +67,8 @@ class HelmRunSettings:
     """The id of the process that started helm-run, and with which it ends."""
     probed: frozenset[str] | None = None
     """The roles whose endpoints answered the probe before the run."""
+    is_being_probed: bool = False
+    """They are asked while HELM is imported: `probed` comes on standard input, and nothing is asked before."""
     allowed: tuple[Place, ...] | None = None
     """Offline: what may be contacted."""
     proxies: Mapping[str, str] | None = None
@@ -93,7 +98,7 @@ class HelmRunSettings:
         variables = {
             RUN_ID: self.run_id,
             PARENT: None if self.parent is None else str(self.parent),
-            PROBED: None if self.probed is None else json.dumps(sorted(self.probed)),
+            PROBED: ON_STDIN if self.is_being_probed else probed_text(self.probed),
             OFFLINE: None if self.allowed is None else json.dumps(self.allowed),
             PROXIES: None if self.proxies is None else json.dumps(dict(self.proxies)),
             PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
@@ -113,12 +118,15 @@ class HelmRunSettings:
         Raises:
             ValueError: a variable does not hold what `environment` writes.
         """
-        probed, allowed, proxies, pins, limits = (_json(env, name) for name in (PROBED, OFFLINE, PROXIES, PINS, LIMITS))
+        is_being_probed = env.get(PROBED) == ON_STDIN
+        probed = None if is_being_probed else _json(env, PROBED)
+        allowed, proxies, pins, limits = (_json(env, name) for name in (OFFLINE, PROXIES, PINS, LIMITS))
         prices = _json(env, PRICES) or {}
         return cls(
             run_id=env.get(RUN_ID),
             parent=int(env[PARENT]) if PARENT in env else None,
             probed=None if probed is None else frozenset(probed),
+            is_being_probed=is_being_probed,
             allowed=None if allowed is None else tuple((host, port) for host, port in allowed),
             proxies=proxies,
             pins=None if pins is None else Pins(**pins),
@@ -156,6 +164,11 @@ def read_file(text: str) -> SettingsFile:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("these are no settings of a run") from error
     return SettingsFile(variables, None if through is None else tuple(through))
+
+
+def probed_text(probed: frozenset[str] | None) -> str | None:
+    """The value of PROBED."""
+    return None if probed is None else json.dumps(sorted(probed))
 
 
 def _json(env: Mapping[str, str], name: str) -> Any:

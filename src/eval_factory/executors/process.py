@@ -1,4 +1,4 @@
-"""The one door to processes: no standard input, a process group each, output redacted, SIGTERM and then SIGKILL."""
+"""The one door to processes: a process group each, output redacted, SIGTERM and then SIGKILL."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class ProcessSpec:
     run_id: str
     """Of the events that it writes."""
     redactor: Redactor
-    meanwhile: Callable[[], None] = lambda: None
-    """Done in a thread once the program has begun; nobody waits for it."""
+    once_begun: Callable[[], str | None] = lambda: None
+    """Called when the program has begun. It gets the returned line on its standard input; what is raised ends it."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         reader = threading.Thread(target=copy_lines, args=(process.stdout, log_file, spec.redactor, tail), daemon=True)
         reader.start()
-        threading.Thread(target=spec.meanwhile, daemon=True).start()
         try:
             spec.lock.share_with(process.pid)
+            _tell(process, spec.once_begun())
             while process.poll() is None:
                 if reader.is_alive():
                     reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
@@ -133,7 +133,7 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
         return subprocess.Popen(
             list(spec.argv),
             env=dict(spec.env),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -146,6 +146,13 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
         ) from error
+
+
+def _tell(process: subprocess.Popen[str], line: str | None) -> None:
+    """A program that has ended needs to be told nothing."""
+    with contextlib.suppress(BrokenPipeError), process.stdin or contextlib.nullcontext() as told:
+        if told is not None and line is not None:
+            told.write(f"{line}\n")
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:

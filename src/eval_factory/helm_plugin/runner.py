@@ -27,6 +27,7 @@ from helm.common.object_spec import get_class_by_name
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, one_line
+from eval_factory.core.helm_run_settings import PROBED, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.this_process import TimeLimit
@@ -169,6 +170,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
 
     def _before_asking(self, state: ScenarioState) -> None:
+        wait_for_the_probe()
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
@@ -206,6 +208,12 @@ def import_what_it_uses(run_spec: RunSpec) -> None:
     """A package that a metric or an annotator lacks is found before anything is asked, not after."""
     for part in (run_spec.scenario_spec, *run_spec.metric_specs, *(run_spec.annotators or ())):
         get_class_by_name(part.class_name)
+
+
+def wait_for_the_probe() -> None:
+    """The endpoints are asked while HELM is imported. Exits where one cannot be asked, and nobody says who answered."""
+    if HelmRunSettings.from_environment(os.environ).is_being_probed:
+        os.environ[PROBED] = sys.stdin.readline().strip() or sys.exit(1)
 
 
 class _Reporting:
@@ -268,6 +276,7 @@ class MeasuringRunner(EvalRunner):
             super().run_one(run_spec)
 
     def _before_asking(self, state: ScenarioState) -> None:
+        wait_for_the_probe()
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")

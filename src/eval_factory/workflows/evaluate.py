@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -17,7 +18,7 @@ from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.formats import rounded
-from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.helm_run_settings import SharedLimitsSettings, probed_text
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
@@ -103,14 +104,18 @@ def evaluate(
                     "  give the same command with --fresh: it runs again"
                 )
             make_room(plan.model.parallelism * len(plan.endpoints))
-            if options.probed is not None:
-                settings = replace(settings, probed=options.probed)
-            elif not options.no_preflight:
-                settings = replace(settings, probed=probe_all(context, plan.endpoints, options.limits))
+            is_being_probed = options.probed is None and not options.no_preflight
+            settings = replace(settings, probed=options.probed, is_being_probed=is_being_probed)
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
-            plan.rundir.run_state.unlink(missing_ok=True)
-            ended = run_helm(context, evaluation, argv, settings, meanwhile=get_ready_to_collect)
+
+            def while_helm_is_imported() -> str | None:
+                threading.Thread(target=get_ready_to_collect, daemon=True).start()
+                probed = probe_all(context, plan.endpoints, options.limits) if is_being_probed else None
+                plan.rundir.run_state.unlink(missing_ok=True)
+                return probed_text(probed)
+
+            ended = run_helm(context, evaluation, argv, settings, once_begun=while_helm_is_imported)
             ran = checked_runs(context, plan, ended, shared=options.limits is not None)
         elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
             return unchanged

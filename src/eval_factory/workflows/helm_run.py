@@ -102,9 +102,9 @@ def run_helm(
     argv: Sequence[str],
     settings: HelmRunSettings,
     run: Callable[[ProcessSpec, TextIO], Execution] | None = None,
-    meanwhile: Callable[[], None] = lambda: None,
+    once_begun: Callable[[], str | None] = lambda: None,
 ) -> EndedHelmRun:
-    """Run helm-run to its end, and `meanwhile` beside it.
+    """Run helm-run to its end. `once_begun`: as in ProcessSpec.
 
     Raises:
         PrerequisiteError: the program is not there.
@@ -115,7 +115,7 @@ def run_helm(
     seen = {name: value for name, value in context.env.items() if name not in hidden}
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, meanwhile)
+    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun)
     try:
         ended = (run or run_shown)(spec, context.screen)
     except KeyboardInterrupt:
