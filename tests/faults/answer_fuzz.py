@@ -157,7 +157,7 @@ def call_helm_run_in_this_process() -> None:
     """helm-run is called where the program would start it; what HELM brings with it is registered once."""
     from helm.benchmark import run as helm_run
 
-    from eval_factory.core.helm_run_settings import PARENT
+    from eval_factory.core.helm_run_settings import PARENT, PROBED
     from eval_factory.executors import process
     from eval_factory.executors.process import FinishedProcess, ProcessSpec
     from eval_factory.helm_plugin import session
@@ -174,6 +174,7 @@ def call_helm_run_in_this_process() -> None:
         before, sys.argv = sys.argv, list(spec.argv)
         environment = dict(os.environ)
         os.environ.update({name: value for name, value in spec.env.items() if name != PARENT})
+        os.environ[PROBED] = spec.once_begun() or ""
         session._sessions.clear()
         try:
             helm_run.main()

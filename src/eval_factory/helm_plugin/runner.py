@@ -276,7 +276,6 @@ class MeasuringRunner(EvalRunner):
             super().run_one(run_spec)
 
     def _before_asking(self, state: ScenarioState) -> None:
-        wait_for_the_probe()
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
