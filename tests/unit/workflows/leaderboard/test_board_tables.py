@@ -28,7 +28,7 @@ from eval_factory.workflows.leaderboard.board_tables import (
 from eval_factory.workflows.suite.suite_report import CellReport
 from stored_results import instance, result, written
 from unit.workflows.leaderboard.test_board import board
-from unit.workflows.test_view_runs import finished
+from unit.workflows.test_view import finished
 
 FOUR = ("q0", "q1", "q2", "q3")
 

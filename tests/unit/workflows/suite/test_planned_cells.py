@@ -5,9 +5,178 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite import Suite, build_suite
-from eval_factory.core.errors import ConfigError
-from eval_factory.workflows.suite.planned_cells import plan_cells
+from eval_factory.config.suite import Cell, Suite, build_suite
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.suite import planned_cells
+from eval_factory.workflows.suite.planned_cells import (
+    CheckedCell,
+    checked_cells,
+    named_cells,
+    plan_cells,
+    refuse_unready,
+    refuse_wrong,
+)
+from suites import ENDPOINT, suite, target
+
+NO_DATA = {"type": "shc_bmt_med", "params": {"extra": {"data_path": "/nowhere.csv"}}}
+
+
+def cells(env: dict[str, str] | None = None, **changes: Any) -> tuple[CheckedCell, ...]:
+    return checked_cells(suite(**changes), env or {})
+
+
+def refused(found: tuple[CheckedCell, ...], kind: type[Exception]) -> str:
+    with pytest.raises(kind) as raised:
+        refuse_unready(found)
+    return str(raised.value)
+
+
+def test_right_cells_have_a_plan() -> None:
+    found = cells()
+    assert [one.cell.name for one in found] == ["small/pubmed_qa", "big/pubmed_qa", "small/medec", "big/medec"]
+    assert all(one.ready and one.plan is not None and one.plan.evaluation is one.evaluation for one in found)
+    assert [one.plan.task_name for one in found if one.plan] == ["pubmed_qa", "pubmed_qa", "medec", "medec"]
+    refuse_unready(found)
+
+
+def test_all_that_is_wrong_is_said_once_with_its_cells() -> None:
+    wrong = [target("small"), target("big", params={"extra": {"language": "x"}})]
+    found = cells(evaluations=["pubmed_qa", "medec", "clear"], targets=wrong)
+    assert [one.ready for one in found] == [True, False, True, False, False, False]
+    assert (found[1].plan, found[1].evaluation) == (None, None)
+    clear = load_framework().task("clear")
+    assert clear is not None
+    allowed = ", ".join(clear.helm.parameters["condition"].allowed)
+    with pytest.raises(ConfigError) as raised:
+        refuse_wrong(found)
+    assert [problem.splitlines()[0] for problem in raised.value.problems] == [
+        "big/pubmed_qa: config.params.extra.language: pubmed_qa has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
+        "big/medec: config.params.extra.language: medec has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
+        "every cell of clear: config.params.extra.data_path: is missing; clear needs it; what it must contain:",
+        f"every cell of clear: config.params.extra.condition: is missing; clear needs it, one of {allowed}",
+        "big/clear: config.params.extra.language: clear has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
+    ]
+    assert refused(found, ConfigError) == str(raised.value)
+
+
+def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def data_faults(task: Any, extra: Any) -> list[str]:
+        looked.append(task.name)
+        return ["data_path: there is no such file", "it needs:"] if task.name == "shc_bmt_med" else []
+
+    monkeypatch.setattr(planned_cells, "data_faults", data_faults)
+    found = cells(evaluations=["pubmed_qa", NO_DATA])
+    assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
+    refuse_wrong(found)
+    assert [one.ready for one in found] == [True, True, False, False]
+    assert found[2].missing == ("data_path: there is no such file\n  it needs:",)
+    assert refused(found, PrerequisiteError).splitlines() == [
+        "every cell of shc_bmt_med: data_path: there is no such file", "  it needs:", "nothing was asked"
+    ]  # fmt: skip
+
+
+def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(task: str, run_spec: str) -> None:
+        if run_spec == "medec":
+            raise PrerequisiteError(f"{task} needs a package")
+
+    monkeypatch.setattr(planned_cells, "look_for_packages", look)
+    assert refused(cells(), PrerequisiteError) == "every cell of medec: medec needs a package\nnothing was asked"
+
+
+def test_each_key_that_is_missing_is_said_once() -> None:
+    keyed = [target("a"), {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "B_KEY"}}]
+    found = cells(
+        evaluations=["medec", "aci_bench"], targets=keyed, judges=[{"name": "gpt", "model_id": "x", "api_key": "G_KEY"}]
+    )
+    assert [len(one.missing) for one in found] == [0, 1, 1, 2]
+    said = refused(found, PrerequisiteError)
+    assert "every cell of b: no API key: the environment variable B_KEY is not set\n" in said
+    assert "or name another one as api_key of the target\n" in said
+    assert said.count("no API key") == 3
+    assert "a/aci_bench: no API key for judge gpt" in said
+    assert all(one.ready for one in checked_cells(suite(targets=keyed), {"B_KEY": "x" * 20}))
+
+
+def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "credentials.conf").write_bytes(b"\xff")
+    (problem,) = {problem for one in cells() for problem in one.problems}
+    assert problem == "credentials.conf: cannot be read"
+
+
+def test_the_value_of_a_secret_is_never_written_into_a_cells_run_config() -> None:
+    env = {"MY_KEY": "canary-0123456789-canary"}
+    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "model_id": "${MY_KEY}"}
+    wrong = suite(targets=[{"name": "a", "api_endpoint": endpoint}], env=env)
+    said = refused(checked_cells(wrong, env), ConfigError)
+    assert said.startswith("every cell: holds the value of a variable that is a secret")
+    assert "canary" not in said
+    right = suite(
+        targets=[{"name": "a", "api_endpoint": {**endpoint, "model_id": "m", "url": "https://h/v1?key=${MY_KEY}"}}],
+        env=env,
+    )
+    refuse_unready(checked_cells(right, env))
+
+
+@pytest.mark.parametrize("value", ["limit_group", "left out"])
+def test_the_value_of_a_secret_is_never_written_into_the_suites_own_file(value: str) -> None:
+    env = {"MY_KEY": "canary-0123456789-canary"}
+    chosen = {"name": "a", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY"}}
+    if value == "limit_group":
+        wrong = suite(targets=[{**chosen, "limit_group": "${MY_KEY}"}], env=env)
+    else:
+        beside = {"name": "b", "api_endpoint": {**ENDPOINT, "model_id": "${MY_KEY}"}}
+        wrong = suite(targets=[chosen, beside], exclude=[{"target": "b"}], env=env)
+    said = refused(checked_cells(wrong, env), ConfigError)
+    assert said.startswith("every cell: holds the value of a variable that is a secret")
+    assert "canary" not in said
+
+
+def test_what_a_cell_holds_itself_is_not_said_of_the_others() -> None:
+    env = {"MY_KEY": "canary-0123456789-canary"}
+    right = {"name": "a", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY"}}
+    wrong = {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY", "model_id": "${MY_KEY}"}}
+    said = refused(checked_cells(suite(targets=[right, wrong], env=env), env), ConfigError)
+    assert said.startswith("every cell of b: holds the value of a variable that is a secret")
+    assert said.count("secret") == 1
+
+
+def cell(name: str) -> Cell:
+    chosen, _, evaluation = name.partition("/")
+    return Cell(chosen, evaluation, {}, Path(name))
+
+
+EVERY = [cell(f"{one}/{other}") for other in "xyz" for one in "abcdef"]
+
+
+@pytest.mark.parametrize(
+    ("some", "said"),
+    [
+        (EVERY, "every cell"),
+        ([one for one in EVERY if one.target == "b"], "every cell of b"),
+        ([one for one in EVERY if one.target in "bc"], "every cell of b, c"),
+        ([one for one in EVERY if one.evaluation == "y"], "every cell of y"),
+        ([one for one in EVERY if one.evaluation != "y"], "every cell of x, z"),
+        (EVERY[:1], "a/x"),
+        (EVERY[1:3], "b/x, c/x"),
+        (EVERY[1:6], "b/x, c/x, d/x, e/x and 1 more"),
+        (EVERY[1:5], "b/x, c/x, d/x, e/x"),
+    ],
+)
+def test_cells_in_a_few_words(some: list[Cell], said: str) -> None:
+    assert named_cells(some, EVERY) == said
+
+
+def test_the_only_cell_has_its_name() -> None:
+    of_one_target = EVERY[::6]
+    assert named_cells(of_one_target[:2], of_one_target) == "a/x, a/y"
+    assert named_cells(EVERY[:1], EVERY[:1]) == "a/x"
+    assert named_cells(EVERY[:2], EVERY[:2]) == "every cell"
+
 
 ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
 

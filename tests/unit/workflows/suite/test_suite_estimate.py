@@ -11,9 +11,10 @@ from eval_factory.config.suite import build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate
+from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate, own_scenarios
 from eval_factory.workflows.suite import suite_estimate
 from eval_factory.workflows.suite.suite_estimate import CellEstimate, SharedSizes, SuiteEstimate, estimate_suite
+from unit.builders import plan
 
 
 def cell(
@@ -127,3 +128,46 @@ def test_where_a_suite_says_what_a_model_costs(tmp_path: Path) -> None:
     text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
     assert "no price is known of m at example.org; suite.prices says it" in text
     assert "config.params" not in text
+
+
+KNOWN, NOT_HERE = PromptSizes(7, 100, 10), PromptSizes(None, reason="its data are not here")
+
+
+class Looks:
+    """Finds data where the folder of the plan_at has some, or everywhere."""
+
+    def __init__(self, *, everywhere: bool) -> None:
+        self.everywhere = everywhere
+        self.folders: list[str] = []
+        self.shared = SharedSizes(self._look)
+
+    def _look(self, of: Plan, _env: object) -> PromptSizes:
+        self.folders.append(of.rundir.root.name)
+        return KNOWN if self.everywhere or own_scenarios(of).is_dir() else NOT_HERE
+
+    def at(self, folder: Path, **changes: Any) -> PromptSizes:
+        return self.shared(plan_at(folder, **changes), {})
+
+
+def plan_at(folder: Path, **changes: Any) -> Plan:
+    return plan({"config.output_dir": str(folder), **{name.replace("__", "."): one for name, one in changes.items()}})
+
+
+def test_another_target_is_not_looked_at(tmp_path: Path) -> None:
+    looks = Looks(everywhere=True)
+    for name in ("a", "b", "c"):
+        found = looks.at(
+            tmp_path / name,
+            target__api_endpoint__model_id=f"org/{name}",
+            target__api_endpoint__url=f"https://{name}.org/v1",
+            target__api_endpoint__type="completions" if name == "c" else "chat",
+        )
+        assert found == KNOWN
+    assert looks.folders == ["a"]
+
+
+def test_data_in_a_cells_own_folder_are_found_where_others_have_none(tmp_path: Path) -> None:
+    own_scenarios(plan_at(tmp_path / "c")).mkdir(parents=True)
+    looks = Looks(everywhere=False)
+    assert [looks.at(tmp_path / name) for name in "abcd"] == [NOT_HERE, NOT_HERE, KNOWN, KNOWN]
+    assert looks.folders == ["a", "c"]

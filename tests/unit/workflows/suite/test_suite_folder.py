@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from eval_factory.core.errors import PrerequisiteError
-from eval_factory.workflows.suite.suite_folder import find_suite
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.suite import build_suite
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.suite import suite_folder as module
+from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
+from eval_factory.workflows.suite.suite_folder import find_suite, lock_is_held, remembered, take_away, write_configs
 from stored_results import right_or_wrong
 from suite_by_hand import started, suite_folder
+from suites import ENDPOINT
+from suites import suite as suite_of
 
 
 def refused(path: Path) -> str:
@@ -76,3 +88,164 @@ def test_the_output_folder_of_a_run_that_slurm_does_stands_for_its_suite(tmp_pat
     for path in (tmp_path, inner):
         assert find_suite(path).root == inner
         assert find_suite(path).cell("a", "b") == tmp_path
+
+
+def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOKED_AT_S", 0.1)
+    folder = SuiteDir(tmp_path / "suite")
+    with module.held(folder):
+        assert json.loads(folder.lock.read_text())["pid"] == os.getpid()
+        with (
+            pytest.raises(BusyError, match=rf"in use by another run_suite: process {os.getpid()} on"),
+            module.held(folder),
+        ):
+            pass
+    with module.held(folder):
+        pass
+
+
+def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SuiteDir(tmp_path)
+    folder.state.mkdir()
+    folder.lock.touch()
+    looking = os.open(folder.lock, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        fcntl.flock(looking, fcntl.LOCK_UN)
+
+    monkeypatch.setattr("eval_factory.workflows.suite.suite_folder.time.sleep", sleep)
+    with module.held(folder):
+        assert len(slept) == 1
+    os.close(looking)
+
+
+def test_the_folder_of_one_run_is_no_suites(tmp_path: Path) -> None:
+    (tmp_path / ".eval-factory").touch()
+    with pytest.raises(ConfigError, match="is the output folder of one run"), module.held(SuiteDir(tmp_path)):
+        pass
+    assert not SuiteDir(tmp_path).state.exists()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PrerequisiteError, match="choose another with"), module.held(SuiteDir(tmp_path / "file")):
+        pass
+
+
+def test_who_looks_does_not_keep_others_who_look_out(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    descriptor = os.open(folder.lock, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        assert not lock_is_held(folder.lock)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "not supported")
+
+    folder = suite_folder(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert not lock_is_held(folder.lock)
+
+
+def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> None:
+    found = suite_of(output_dir=str(tmp_path / "s"), preset="quick", params={"parallelism": 2}, max_cost=1.5)
+    write_configs(found)
+    assert build_suite(tmp_path / "s" / "suite_config.yml", env={}) == found
+    assert {file.relative_to(tmp_path / "s" / ".suite" / "cells").as_posix() for file in tmp_path.rglob("*.yml")
+            if ".suite" in file.parts} == {f"{cell.name}.yml" for cell in found.cells}  # fmt: skip
+    for cell in found.cells[:3]:
+        file = found.folder.cell_config(cell.target, cell.evaluation)
+        from_file = build_evaluation(Request(run_config=file), load_framework(), {})
+        assert from_file.run == build_evaluation(cell.request, load_framework(), {}).run
+
+
+def test_the_files_hold_names_of_variables_and_never_a_secret(tmp_path: Path) -> None:
+    env = {"MY_KEY": "canary-0123456789-canary", "WHERE": str(tmp_path / "s")}
+    endpoint = {
+        **ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}",
+        "adapter_config": {"params_to_add": {"user_token": "${MY_KEY}"}},
+    }  # fmt: skip
+    found = suite_of(output_dir="${WHERE}", targets=[{"name": "a", "api_endpoint": endpoint}], env=env)
+    write_configs(found)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) == 3
+    for file in files:
+        assert "canary" not in file.read_text("utf-8")
+        assert "${MY_KEY}" in file.read_text("utf-8")
+
+
+def test_what_is_said_first(tmp_path: Path) -> None:
+    found = suite_of(output_dir=str(tmp_path))
+    write_configs(found)
+    assert "run_suite" in found.folder.config.read_text("utf-8").splitlines()[0]
+    assert "run_eval --run_config" in found.folder.cell_config("small", "medec").read_text("utf-8").splitlines()[0]
+    write_configs(found)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> SuiteDir:
+    folder = SuiteDir(tmp_path / "suite")
+    folder.state.mkdir(parents=True)
+    return folder
+
+
+def left_behind(root: Path, name: str = f"{PREFIX}x") -> Path:
+    """A socket as a killed process leaves it."""
+    (root / name).mkdir()
+    path = root / name / SOCKET
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+    return path
+
+
+def remember(suite: SuiteDir, address: object, host: str | None = None) -> None:
+    suite.socket.write_text(json.dumps({"host": host or socket.gethostname(), "address": address}))
+
+
+def test_it_is_remembered_for_as_long_as_it_is_there(suite: SuiteDir) -> None:
+    with remembered("/t/s", suite):
+        assert json.loads(suite.socket.read_text()) == {"host": socket.gethostname(), "address": "/t/s"}
+    assert not suite.socket.exists()
+
+
+def test_what_was_left_is_taken_away(suite: SuiteDir, tmp_path: Path) -> None:
+    path = left_behind(tmp_path)
+    remember(suite, str(path))
+    take_away(suite)
+    assert not path.parent.exists()
+    assert not suite.socket.exists()
+
+
+def test_what_is_another_machines_stays(suite: SuiteDir, tmp_path: Path) -> None:
+    path = left_behind(tmp_path)
+    remember(suite, str(path), "another.example")
+    take_away(suite)
+    assert path.exists()
+    assert suite.socket.exists()
+
+
+def test_what_is_no_socket_of_ours_stays(suite: SuiteDir, tmp_path: Path) -> None:
+    elsewhere = left_behind(tmp_path, "mine")
+    (tmp_path / f"{PREFIX}file").mkdir()
+    file = tmp_path / f"{PREFIX}file" / SOCKET
+    file.write_text("a file of somebody's")
+    other = left_behind(tmp_path).rename(tmp_path / f"{PREFIX}x" / "other")
+    for path in (elsewhere, file, other):
+        remember(suite, str(path))
+        take_away(suite)
+        assert path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"host": "h"}', '{"host": null, "address": 5}'])
+def test_a_note_that_says_nothing_changes_nothing(text: str, suite: SuiteDir) -> None:
+    take_away(suite)
+    suite.socket.write_text(text)
+    take_away(suite)
+    assert suite.socket.read_text() == text

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,9 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors import progress
 from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite import suite_logs
-from eval_factory.workflows.suite.suite_logs import find_cell, show_logs
+from eval_factory.workflows.suite.suite_logs import cancel, find_cell, ignores_interrupts, show_logs
 from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
-from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
+from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell
 
 
 def logs(folder: SuiteDir, cell: str) -> tuple[Path, Path]:
@@ -164,3 +167,116 @@ def test_one_cell_needs_no_name_and_several_do(tmp_path: Path) -> None:
     assert find_cell(alone, None).state.name == "big/qa"
     with pytest.raises(ConfigError, match="give the name of a cell, or a part of it; the suite has: "):
         find_cell(status_of(suite_folder(tmp_path / "b", started())), None)
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Whom a signal was sent, which does nothing."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *asked: sent.append(asked) if asked[1] else None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    return sent
+
+
+def test_nothing_runs(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    assert cancel(suite_folder(tmp_path, started()), print) is None
+    assert not killed
+
+
+def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
+    stack, slept = ExitStack(), [0]
+    said: list[str] = []
+
+    def sleep(_: float) -> None:
+        slept[0] += 1
+        if slept[0] == 2:
+            tell(folder.events, ended("partial", exit_code=130))
+            stack.close()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    stack.enter_context(held(folder))
+    after = cancel(folder, said.append)
+    assert killed == [(os.getpid(), signal.SIGINT)]
+    assert slept == [2]
+    assert said == [f"asked process {os.getpid()} to stop: waiting for it ..."]
+    assert after is not None
+    assert (after.state, after.exit_code) == ("ended", 130)
+
+
+def test_a_suite_that_a_script_started_in_the_background(
+    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shell had it ignore SIGINT: it would go on to its end."""
+    folder = suite_folder(tmp_path, started())
+    now = iter([0.0, 121.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert ignores_interrupts(os.getpid())
+        with held(folder), pytest.raises(PrerequisiteError, match="has not ended"):
+            cancel(folder, print)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert killed == [(os.getpid(), signal.SIGTERM)]
+    assert not ignores_interrupts(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("status", "ignored"),
+    [
+        ("SigBlk:\tffffffffffffffff\nSigIgn:\t0000000000000002\nSigCgt:\t0\n", True),
+        ("SigIgn:\tfffffffffffffffd\nSigCgt:\tffffffffffffffff\n", False),
+        ("SigIgn:\tmany\n", False),
+        ("SigIgn:\n", False),
+        ("Name:\tx\n", False),
+        (None, False),
+    ],
+)
+def test_whether_a_process_ignores_interrupts(tmp_path: Path, status: str | None, ignored: bool) -> None:
+    (tmp_path / "7").mkdir()
+    if status is not None:
+        (tmp_path / "7" / "status").write_text(status)
+    assert ignores_interrupts(7, tmp_path) is ignored
+
+
+def test_a_suite_on_another_machine(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder, host="elsewhere"), pytest.raises(PrerequisiteError, match=r"runs on elsewhere.*cancel' there"):
+        cancel(folder, print)
+    assert not killed
+
+
+def test_a_suite_that_has_not_said_who_works_on_it(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder):
+        folder.lock.write_text("")
+        with pytest.raises(PrerequisiteError, match="has just begun"):
+            cancel(folder, print)
+    assert not killed
+
+
+def _raising(error: OSError) -> Callable[..., None]:
+    def raise_it(_pid: int, number: int) -> None:
+        if number == signal.SIGINT:
+            raise error
+
+    return raise_it
+
+
+def test_another_users_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
+    monkeypatch.setattr(os, "kill", _raising(PermissionError()))
+    with held(folder), pytest.raises(PrerequisiteError, match="is another user's"):
+        cancel(folder, print)
+
+
+def test_a_suite_that_does_not_stop(
+    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder: SuiteDir = suite_folder(tmp_path, started())
+    now = iter([0.0, 1.0, 121.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):
+        cancel(folder, lambda _: None)
+    assert killed
