@@ -85,17 +85,12 @@ def test_a_folder_of_somebody_else_is_left_alone(fresh: bool, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (HelmError("x"), 4),
-        (EndpointRefusedError("x"), 3),
-        (InterruptedRunError("x"), 130),
-        (KeyboardInterrupt(), 130),
-        (OSError(errno.ENOSPC, "full"), 3),
-        (OSError(errno.EACCES, "no"), 3),
-        (OSError(errno.EPIPE, "gone"), 70),
-        (ValueError("x"), 70),
+        (HelmError("x"), 4), (EndpointRefusedError("x"), 3), (InterruptedRunError("x"), 130),
+        (KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "full"), 3), (OSError(errno.EACCES, "no"), 3),
+        (OSError(errno.EPIPE, "gone"), 70), (ValueError("x"), 70)
     ],
-    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"],
-)
+    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"]
+)  # fmt: skip
 def test_an_error_has_the_code_that_it_ends_a_program_with(error: BaseException, code: int) -> None:
     assert code_of_error(error) == code
 
@@ -184,14 +179,9 @@ def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> Non
     ready_cache(rundir, LOG)
     kept = ["helm/scenarios/medec/a.csv", "results.set-aside-20260101-000000/results.yml", "notes.txt"]
     put(
-        tmp_path,
-        *kept,
-        "helm/runs/x/y/stats.json",
-        "responses/model.jsonl",
-        "report.html",
-        ".run_state.json",
-        "cache.db-wal",
-    )
+        tmp_path, *kept, "helm/runs/x/y/stats.json", "responses/model.jsonl", "report.html", ".run_state.json",
+        "cache.db-wal"
+    )  # fmt: skip
     start_over(rundir)
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {*kept, ".eval-factory"}

@@ -145,11 +145,8 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
 
 def test_values_are_the_whole_configurations_at_the_keys_that_were_set() -> None:
     whole = {
-        "a": 1,
-        "b": {"c": 2, "d": 3},
-        "judges": [{"name": "x", "url": None}, {"name": "y", "url": None}],
-        "e": [1],
-    }
+        "a": 1, "b": {"c": 2, "d": 3}, "judges": [{"name": "x", "url": None}, {"name": "y", "url": None}], "e": [1]
+    }  # fmt: skip
     assert values_at({"a": 9, "b": {"c": 9}, "gone": 1}, whole) == {"a": 1, "b": {"c": 2}}
     assert values_at({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole) == {
         "judges": [{"name": "x"}, {"url": None}], "e": [1],

@@ -168,13 +168,9 @@ def test_the_entries_of_reasoning_models() -> None:
 
 def test_groups_of_models_are_one_model_and_nothing_else_changes() -> None:
     assert descriptions(LITE_CONF) == [
-        "narrative_qa:follow=instruct",
-        "code:dataset=x",
-        "commonsense",
-        "synthetic:num_output_tokens=default_sweep",
-        "synthetic",
-        "plain",
-    ]
+        "narrative_qa:follow=instruct", "code:dataset=x", "commonsense", "synthetic:num_output_tokens=default_sweep",
+        "synthetic", "plain"
+    ]  # fmt: skip
 
 
 def test_order_of_arguments_is_no_difference_but_groups_are() -> None:

@@ -65,13 +65,11 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
 @pytest.mark.parametrize(
     "flags",
     [
-        {"config.params.limit_samples": 3},
-        {"target.api_endpoint.model_id": "org/other"},
-        {"config.params.extra.min_coverage": 0.5},
-        {"config.params.extra.offline": True},
+        {"config.params.limit_samples": 3}, {"target.api_endpoint.model_id": "org/other"},
+        {"config.params.extra.min_coverage": 0.5}, {"config.params.extra.offline": True}
     ],
-    ids=lambda flags: next(iter(flags)),
-)
+    ids=lambda flags: next(iter(flags))
+)  # fmt: skip
 def test_what_may_change_a_number_does(flags: dict[str, Any], folder: RunDir) -> None:
     assert finished(plan_of(folder, **flags)) is None
 
@@ -122,10 +120,8 @@ def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None
 @pytest.mark.parametrize("own", [None, "mine"])
 def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | None, folder: RunDir) -> None:
     flags = {
-        "config.type": "clear",
-        "config.params.extra.condition": "homelessness",
-        "config.params.extra.data_path": own,
-    }
+        "config.type": "clear", "config.params.extra.condition": "homelessness", "config.params.extra.data_path": own
+    }  # fmt: skip
     made = plan_of(folder, **(flags if own else {}))
     assert not keeps_partial_result(made)
     partial = ended_run(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())

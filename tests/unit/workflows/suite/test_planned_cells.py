@@ -183,11 +183,8 @@ ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
 
 def suite_of(folder: Path, **changes: Any) -> Suite:
     endpoint = {
-        "url": "https://host.example/v1",
-        "model_id": "nobody/knows-it",
-        "type": "chat",
-        "api_key": "OPENAI_API_KEY",
-    }
+        "url": "https://host.example/v1", "model_id": "nobody/knows-it", "type": "chat", "api_key": "OPENAI_API_KEY"
+    }  # fmt: skip
     suite = {
         "output_dir": str(folder), "evaluations": ["sample_medical_qa", "pubmed_qa"],
         "targets": [{"name": "a", "api_endpoint": endpoint}], **changes,

@@ -63,12 +63,8 @@ class World:
         targets = [
             {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
             {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
-            {
-                "name": "c",
-                "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"},
-                "serve": {**serve, "env": []},
-            },
-        ]
+            {"name": "c", "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"}, "serve": {**serve, "env": []}}
+        ]  # fmt: skip
         suite, cells = cells_of(folder, targets=targets, evaluations=["sample_medical_qa", "medbullets"])
         suite.folder.state.mkdir(parents=True)
         journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())

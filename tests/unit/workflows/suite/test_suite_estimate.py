@@ -72,11 +72,8 @@ def test_a_record_for_programs() -> None:
 def test_of_a_suite(tmp_path: Path) -> None:
     target = {"name": "small", "api_endpoint": {"url": "demo://baseline", "model_id": "m", "type": "chat"}}
     section = {
-        "output_dir": str(tmp_path),
-        "evaluations": ["sample_medical_qa"],
-        "targets": [target],
-        "max_requests": 9,
-    }
+        "output_dir": str(tmp_path), "evaluations": ["sample_medical_qa"], "targets": [target], "max_requests": 9
+    }  # fmt: skip
     suite = build_suite(None, document={"suite": section}, env={})
     said: list[str] = []
     found = estimate_suite(suite, {}, said.append, look_at_data=False)

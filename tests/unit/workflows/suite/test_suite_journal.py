@@ -237,17 +237,11 @@ def test_a_line_as_each_cell_begins_and_ends() -> None:
         lines.tick()
     lines.say("waiting\nfor it")
     assert screen.getvalue().splitlines() == [
-        "7 cells",
-        "small/pubmed_qa: begun",
-        "small/pubmed_qa: begun, attempt 2",
-        "small/pubmed_qa: complete",
-        "small/pubmed_qa: complete before",
-        "small/pubmed_qa: failed: no\\x1b[2J key",
-        "small/pubmed_qa: failed: 4; it waits for its next attempt",
-        "host.example is waited for: refused",
-        "host.example is back",
-        "waiting for it",
-    ]
+        "7 cells", "small/pubmed_qa: begun", "small/pubmed_qa: begun, attempt 2", "small/pubmed_qa: complete",
+        "small/pubmed_qa: complete before", "small/pubmed_qa: failed: no\\x1b[2J key",
+        "small/pubmed_qa: failed: 4; it waits for its next attempt", "host.example is waited for: refused",
+        "host.example is back", "waiting for it"
+    ]  # fmt: skip
 
 
 def test_a_screen_that_takes_no_more_ends_no_suite() -> None:

@@ -47,15 +47,11 @@ def report(tmp_path: Path) -> SuiteReport:
     cells = (
         cell_in(written(tmp_path / "a", whole), RunStatus.COMPLETE, collected=True),
         cell_in(
-            written(tmp_path / "b", part),
-            RunStatus.PARTIAL,
-            evaluation="medec",
-            reason="1 failed",
-            attempts=2,
-            exit_code=1,
+            written(tmp_path / "b", part), RunStatus.PARTIAL, evaluation="medec", reason="1 failed", attempts=2,
+            exit_code=1
         ),
-        cell_in(tmp_path / "c", RunStatus.FAILED, target="large", reason="no <b>key</b>", attempts=1),
-    )
+        cell_in(tmp_path / "c", RunStatus.FAILED, target="large", reason="no <b>key</b>", attempts=1)
+    )  # fmt: skip
     return SuiteReport(SuiteDir(tmp_path), cells, 3, "partial", "summary")
 
 
