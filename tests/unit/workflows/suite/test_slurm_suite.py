@@ -23,7 +23,6 @@ from eval_factory.workflows.suite.slurm_suite import (
     QUEUED,
     WORKER,
     at_once,
-    begin_anew,
     document_of,
     name_of,
     refuse_what_slurm_cannot,
@@ -33,7 +32,8 @@ from eval_factory.workflows.suite.slurm_suite import (
 )
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
-from slurm_cells import ENV, ScriptedSlurm, cells_of, submitted
+from slurm_cells import ENV, ScriptedSlurm, cells_of
+from suites import suite as any_suite
 
 
 class Said(NobodyLooks):
@@ -81,10 +81,13 @@ class Invocation:
         wave, run = [(wave, run) for wave in self.store.waves() for run in wave.runs if run.name == name][-1]
         self.store.record_end(wave, run, RunEnd(**usual))
         if status in ("complete", "partial"):
-            folder = self.folder.cell(*run.name.split("/")[:2])
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / status).touch()
+            rundir = self.rundir(number)
+            rundir.create()
+            (rundir.evaluation_config if status == "complete" else rundir.root / status).touch()
         self.leave(number)
+
+    def rundir(self, number: int) -> RunDir:
+        return RunDir(self.folder.cell(*self.keys[number].split("/")[:2]))
 
     def leave(self, number: int) -> None:
         """The task is in the queue no more."""
@@ -102,7 +105,7 @@ class Invocation:
 @pytest.fixture(autouse=True)
 def results(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in a cell's folder says what stands there."""
-    monkeypatch.setattr(slurm_suite, "is_complete_run", lambda plan: (plan.rundir.root / "complete").exists())
+    monkeypatch.setattr(slurm_suite, "is_complete_run", lambda plan: plan.rundir.evaluation_config.exists())
     monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda plan: (plan.rundir.root / "partial").exists())
 
 
@@ -127,12 +130,8 @@ def test_all_is_submitted_and_the_command_returns(again: Invocation) -> None:
     assert "sk-" not in again.slurm.submitted[0] + again.store.wave_file(1).read_text()
     assert f"submitted 1 cell to Slurm: ef-{suite_id}-w1 (job 7)" in again.said.lines
     assert again.slept == 0
-
-
-def test_what_is_queued_is_not_submitted_again(again: Invocation) -> None:
-    again.run()
     assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
-    assert len(again.slurm.submitted) == 2
+    assert len(again.slurm.submitted) == 2, "what is queued is not submitted again"
 
 
 def test_what_has_ended_is_reported_and_not_done_again(again: Invocation) -> None:
@@ -235,7 +234,7 @@ def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
     again.run()
     again.end(0)
     again.run()
-    again.folder.cell("a", "sample_medical_qa").rename(again.folder.root / "elsewhere")
+    again.rundir(0).root.rename(again.folder.root / "elsewhere")
     assert reports(again.run())[0] == ("waiting", QUEUED, 0)
     assert len(again.slurm.submitted) == 3
 
@@ -299,7 +298,7 @@ def test_what_an_earlier_version_submitted_is_waited_for_and_its_answers_are_the
     again.slurm.tasks = again.slurm.tasks[1:]
     assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
     assert again.waves[-1] == [name]
-    assert RunDir(again.folder.cell("a", "sample_medical_qa")).cache_db.read_text() == "w1-a"
+    assert again.rundir(0).cache_db.read_text() == "w1-a"
     assert not attempts.exists()
 
 
@@ -315,72 +314,37 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
 
 def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> None:
     again.run()
-    again.end(0)
-    again.end(1)
-    again.run()
-    for target in "ab":
-        (again.folder.cell(target, "sample_medical_qa") / "complete").unlink()
+    for number in (0, 1):
+        again.end(number)
+    attempts = again.store.root / "cells" / again.keys[0] / "attempts"  # of an earlier version
+    attempts.mkdir(parents=True)
+    assert reports(again.run()) == [("complete", None, 0)] * 2
+    assert attempts.exists()
     assert reports(again.run(fresh=True)) == [("waiting", QUEUED, 0)] * 2
     assert len(again.slurm.submitted) == 4
+    assert not attempts.exists()
 
 
-class Answered:
-    """Two cells, each with a result, and with an attempt of an earlier version."""
-
-    def __init__(self, folder: Path) -> None:
-        _, self.cells = cells_of(folder)
-        self.store = SlurmStore(SuiteDir(folder))
-        self.wave = submitted(SuiteDir(folder), *(name_of(cell) for cell in self.cells))
-        for planned in self.cells:
-            planned.plan.rundir.create()
-            planned.plan.rundir.evaluation_config.touch()
-            (self.store.root / "cells" / name_of(planned) / "attempts").mkdir(parents=True)
-        self.slurm = ScriptedSlurm()
-
-    def begin(self) -> None:
-        begin_anew(self.cells, self.store, self.slurm)  # type: ignore[arg-type]
-
-    def left(self) -> list[bool]:
-        """Of each cell: its result, its attempts."""
-        found = []
-        for planned in self.cells:
-            attempts = self.store.root / "cells" / name_of(planned)
-            found += [planned.plan.rundir.evaluation_config.exists(), attempts.exists()]
-        return found
+@pytest.mark.parametrize("silent", [False, True])
+def test_fresh_is_refused_while_a_cell_is_in_slurm_and_while_nobody_knows(again: Invocation, silent: bool) -> None:
+    again.run()
+    again.end(0)
+    again.slurm.silent = int(silent)
+    with pytest.raises(QueueUnknownError if silent else BusyError) as caught:
+        again.run(fresh=True)
+    if not silent:
+        assert str(caught.value).split("\n")[0] == "--fresh: in Slurm already: b/sample_medical_qa"
+        assert f"eval-factory suite cancel {again.folder.root}" in str(caught.value)
+    assert again.rundir(0).evaluation_config.exists()
 
 
-@pytest.fixture
-def answered(tmp_path: Path) -> Answered:
-    return Answered(tmp_path)
-
-
-def test_results_and_attempts_are_forgotten(answered: Answered) -> None:
-    assert answered.left() == [True] * 4
-    answered.begin()
-    assert answered.left() == [False] * 4
-
-
-def test_not_while_one_of_them_is_in_slurm(answered: Answered) -> None:
-    answered.slurm.tasks = [QueuedTask(answered.wave.job_name, "7", 1, "PENDING", "None")]
-    with pytest.raises(BusyError) as caught:
-        answered.begin()
-    assert str(caught.value).split("\n")[0] == "--fresh: in Slurm already: b/sample_medical_qa"
-    assert f"eval-factory suite cancel {answered.store.suite.root}" in str(caught.value)
-    assert answered.left() == [True] * 4
-
-
-def test_nor_while_nobody_knows(answered: Answered) -> None:
-    answered.slurm.silent = 1
-    with pytest.raises(QueueUnknownError):
-        answered.begin()
-    assert answered.left() == [True] * 4
-
-
-def test_a_folder_that_is_not_ours_is_left_alone(answered: Answered) -> None:
-    first = answered.cells[0].plan.rundir
-    first.marker.unlink()
-    answered.begin()
-    assert first.evaluation_config.exists()
+def test_fresh_leaves_a_folder_alone_that_is_not_ours(again: Invocation) -> None:
+    again.run()
+    for number in (0, 1):
+        again.end(number)
+    again.rundir(0).marker.unlink()
+    again.run(fresh=True)
+    assert (again.rundir(0).evaluation_config.exists(), again.rundir(1).evaluation_config.exists()) == (True, False)
 
 
 def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: Path) -> None:
@@ -397,19 +361,16 @@ def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {"max_cost": 5.0, "max_requests": 3},
-            ["suite.max_cost", "suite.params.extra.max_requests holds for each cell"],
-        ),
+        ({"max_cost": 5.0, "max_requests": 3}, ["suite.max_cost", "suite.params.extra.max_requests holds for each"]),
         ({"max_wall_s": 5}, ["suite.max_wall_s"]),
         ({"slurm": {"prologue": ["export X=${OPENAI_API_KEY}"]}}, ["suite.slurm: holds"]),
     ],
     ids=["budget", "time", "secret"],
 )
 def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: list[str]) -> None:
-    from suites import suite
-
-    found = suite(output_dir=str(tmp_path), executor="slurm", env={"OPENAI_API_KEY": "canary-0123456789"}, **changes)
+    found = any_suite(
+        output_dir=str(tmp_path), executor="slurm", env={"OPENAI_API_KEY": "canary-0123456789"}, **changes
+    )
     with pytest.raises(ConfigError) as caught:
         refuse_what_slurm_cannot(found, {"OPENAI_API_KEY": "canary-0123456789"})
     assert len(caught.value.problems) == len(said)
