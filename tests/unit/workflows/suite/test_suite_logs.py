@@ -21,7 +21,7 @@ from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite import suite_logs
 from eval_factory.workflows.suite.suite_logs import cancel, find_cell, ignores_interrupts, show_logs
 from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
-from suite_by_hand import cell_ended, cell_started, ended, held, started, suite_folder, tell
+from suite_by_hand import CELLS, cell_ended, cell_started, ended, held, started, suite_folder, tell
 
 
 def logs(folder: SuiteDir, cell: str) -> tuple[Path, Path]:
@@ -43,20 +43,17 @@ def test_both_logs(tmp_path: Path) -> None:
     ours.write_text("one\ntwo")
     helms.write_text("three \x1b[31m\n")
     assert shown(folder, "big/qa") == [f"==> {ours} <==", "one", "two", f"==> {helms} <==", "three \\x1b[31m"]
+    ours.unlink()
+    assert shown(folder, "big/qa")[1:] == ["three \\x1b[31m"], "one log is enough"
 
 
 def test_what_a_run_by_itself_would_show(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
+    folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
+    assert shown(folder, "big/qa", follow=True) == [], "nobody will write into a log of a suite that is gone"
     screen = folder.cell_log("big", "qa")
     screen.parent.mkdir(parents=True)
     screen.write_text("the endpoint refuses\n")
     assert shown(folder, "big/qa") == [f"==> {screen} <==", "the endpoint refuses"]
-
-
-def test_one_log_is_enough(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
-    logs(folder, "big/qa")[1].write_text("three\n")
-    assert shown(folder, "big/qa")[1:] == ["three"]
 
 
 def test_no_logs_yet(tmp_path: Path) -> None:
@@ -81,11 +78,6 @@ def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.Monke
     assert found == [f"==> {ours} <==", "one", f"==> {helms} <==", "two", f"==> {ours} <==", "three", "last"]
 
 
-def test_following_a_cell_of_a_suite_that_is_gone_ends_at_once(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
-    assert shown(folder, "big/qa", follow=True) == []
-
-
 def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "READ_BYTES", 3)
     path = tmp_path / "log"
@@ -94,27 +86,30 @@ def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (list(tail.lines()), tail.rest) == ([b"a", b"longer"], b"b")
 
 
-@pytest.mark.parametrize(("wanted", "found"), [("big/qa", "big/qa"), ("big/m", "big/medec"), ("l/qa", "small/qa")])
-def test_a_part_of_the_name_is_enough(tmp_path: Path, wanted: str, found: str) -> None:
-    assert find_cell(status_of(suite_folder(tmp_path, started())), wanted).state.name == found
+TWELVE = [f"t/e{number}" for number in range(12)]
 
 
-def test_a_whole_name_that_is_part_of_another(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started(["a/qa", "a/qa_hot"])))
-    assert find_cell(status, "a/qa").state.name == "a/qa"
-
-
-def test_a_part_of_several_names(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'qa' is part of 2 cells: small/qa, big/qa; give more of the name"):
-        find_cell(status_of(suite_folder(tmp_path, started())), "qa")
-
-
-def test_no_such_cell(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started([f"t/e{number}" for number in range(12)])))
-    with pytest.raises(ConfigError, match=r"there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"):
-        find_cell(status, "x")
-    with pytest.raises(ConfigError, match="the suite has: none yet"):
-        find_cell(status_of(suite_folder(tmp_path / "new")), "x")
+@pytest.mark.parametrize(
+    ("cells", "wanted", "found"),
+    [
+        (CELLS, "big/qa", "big/qa"),
+        (CELLS, "big/m", "big/medec"),
+        (CELLS, "l/qa", "small/qa"),
+        (["a/qa", "a/qa_hot"], "a/qa", "a/qa"),
+        (["big/qa"], None, "big/qa"),
+        (CELLS, "qa", "'qa' is part of 2 cells: small/qa, big/qa; give more of the name"),
+        (CELLS, None, "give the name of a cell, or a part of it; the suite has: "),
+        (TWELVE, "x", r"there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"),
+        ([], "x", "the suite has: none yet"),
+    ],
+)
+def test_a_part_of_the_name_is_enough(tmp_path: Path, cells: list[str], wanted: str | None, found: str) -> None:
+    status = status_of(suite_folder(tmp_path, started(cells)))
+    if found in cells:
+        assert find_cell(status, wanted).state.name == found
+        return
+    with pytest.raises(ConfigError, match=found):
+        find_cell(status, wanted)
 
 
 class Scripted:
@@ -160,13 +155,6 @@ def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over
     reader: Any = Scripted(folder, waits, waits, begins, is_not_known, ends)
     show_logs(reader, None, lines.append, follow=True)
     assert lines == [f"==> {slurms} <==", "module load", f"==> {helms} <==", "one", "two", "three"]
-
-
-def test_one_cell_needs_no_name_and_several_do(tmp_path: Path) -> None:
-    alone = status_of(suite_folder(tmp_path / "a", started(["big/qa"])))
-    assert find_cell(alone, None).state.name == "big/qa"
-    with pytest.raises(ConfigError, match="give the name of a cell, or a part of it; the suite has: "):
-        find_cell(status_of(suite_folder(tmp_path / "b", started())), None)
 
 
 @pytest.fixture
@@ -240,15 +228,12 @@ def test_whether_a_process_ignores_interrupts(tmp_path: Path, status: str | None
     assert ignores_interrupts(7, tmp_path) is ignored
 
 
-def test_a_suite_on_another_machine(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+def test_a_suite_of_another_machine_and_one_that_has_not_said_who_works_on_it(
+    tmp_path: Path, killed: list[tuple[int, int]]
+) -> None:
     folder = suite_folder(tmp_path, started())
     with held(folder, host="elsewhere"), pytest.raises(PrerequisiteError, match=r"runs on elsewhere.*cancel' there"):
         cancel(folder, print)
-    assert not killed
-
-
-def test_a_suite_that_has_not_said_who_works_on_it(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
-    folder = suite_folder(tmp_path, started())
     with held(folder):
         folder.lock.write_text("")
         with pytest.raises(PrerequisiteError, match="has just begun"):
@@ -256,25 +241,19 @@ def test_a_suite_that_has_not_said_who_works_on_it(tmp_path: Path, killed: list[
     assert not killed
 
 
-def _raising(error: OSError) -> Callable[..., None]:
-    def raise_it(_pid: int, number: int) -> None:
-        if number == signal.SIGINT:
-            raise error
-
-    return raise_it
-
-
 def test_another_users_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int, number: int) -> None:
+        if number == signal.SIGINT:
+            raise PermissionError
+
     folder = suite_folder(tmp_path, started())
-    monkeypatch.setattr(os, "kill", _raising(PermissionError()))
+    monkeypatch.setattr(os, "kill", refuse)
     with held(folder), pytest.raises(PrerequisiteError, match="is another user's"):
         cancel(folder, print)
 
 
-def test_a_suite_that_does_not_stop(
-    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder: SuiteDir = suite_folder(tmp_path, started())
+def test_one_that_goes_on(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
     now = iter([0.0, 1.0, 121.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):

@@ -17,6 +17,7 @@ from eval_factory.workflows.suite.suite_status import (
     UNKNOWN,
     CellFollower,
     CellProgress,
+    CellStatus,
     SuiteReader,
     after,
     holder_now,
@@ -51,16 +52,12 @@ def test_a_suite_that_runs(tmp_path: Path) -> None:
     cell_events(folder, "small/qa", phase("asking the model", time=111.0), progress(4, time=113.0, prompt_tokens=5))
     with held(folder):
         status = status_of(folder)
-    assert (status.state, status.pid, status.started, status.ended, status.exit_code) == (
-        "running", os.getpid(), 100.0, None, None,
-    )  # fmt: skip
+    assert (status.state, status.pid, status.started) == ("running", os.getpid(), 100.0)
+    assert status.ended is status.exit_code is None
     assert status.counts == {"running": 2, "waiting": 2}
-    first, second, third, _ = status.cells
-    assert first.progress is not None
-    assert first.progress.figures() == "4/100, 0 failed, 48 s left, 2.0/s, 5 tokens"
-    assert second.progress is not None
-    assert second.progress.phase == "starting"
-    assert third.progress is None
+    first, second, third, _ = (cell.progress for cell in status.cells)
+    assert [one and one.figures() for one in (first, third)] == ["4/100, 0 failed, 48 s left, 2.0/s, 5 tokens", None]
+    assert second == CellProgress()
 
 
 def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
@@ -69,24 +66,18 @@ def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_pat
     assert status.counts == {"missing": 4}
     assert status.pauses == ()
     assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
+    begun = status_of(suite_folder(tmp_path / "other", started(command="run it")))
+    assert same_command(begun) == "run it"
 
 
-@pytest.mark.parametrize(
-    ("complete", "identity", "counts"),
-    [
-        (True, "identity", {"complete": 1, "missing": 3}),
-        (False, "identity", {"missing": 4}),
-        (True, "other", {"missing": 4}),
-    ],
-)
-def test_a_run_that_ended_after_its_suite_was_killed_counts(
-    tmp_path: Path, complete: bool, identity: str, counts: dict[str, int]
-) -> None:
+@pytest.mark.parametrize(("complete", "identity"), [(True, "identity"), (False, "identity"), (True, "other")])
+def test_a_run_that_ended_after_its_suite_was_killed_counts(tmp_path: Path, complete: bool, identity: str) -> None:
     """The folder says what the suite could not say any more."""
     folder = suite_folder(tmp_path, started(), cell_started("small/qa", identity="identity"), cell_started("big/qa"))
     cell_result(folder, "small/qa")
     state = LastRunState(identity, {}, "run", 1.0, ["helm/runs/one"], complete)
     (folder.cell("small", "qa") / ".run_state.json").write_text(json.dumps(asdict(state)))
+    counts = {"complete": 1, "missing": 3} if complete and identity == "identity" else {"missing": 4}
     assert status_of(folder).counts == counts
 
 
@@ -113,19 +104,14 @@ def test_the_next_invocation_has_the_lock_before_it_says_so(tmp_path: Path) -> N
     assert (status_of(folder).state, status_of(folder).pid) == ("ended", GONE)
 
 
-def test_somebody_who_has_not_said_who_he_is(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    with held(folder):
-        folder.lock.write_text("")
-        assert holder_now(folder) == UNKNOWN
-        assert status_of(folder).state == "running"
-
-
-def test_a_suite_that_has_told_nothing_yet(tmp_path: Path) -> None:
+def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
     with held(folder):
         status = status_of(folder)
-    assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
+        assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
+        folder.lock.write_text("")
+        assert holder_now(folder) == UNKNOWN
+        assert status_of(folder).state == "running"
     assert status_of(folder).state == "stopped"
 
 
@@ -145,7 +131,10 @@ def test_a_suite_that_ended(tmp_path: Path) -> None:
     assert status.spent == Spending()
 
 
-def test_pauses(tmp_path: Path) -> None:
+def test_a_reader_reads_on(tmp_path: Path) -> None:
+    def phase_of(cell: CellStatus) -> str | None:
+        return cell.progress and cell.progress.phase
+
     folder = suite_folder(tmp_path, started(), paused("host", "big/qa"))
     with held(folder):
         reader = SuiteReader(folder)
@@ -153,23 +142,12 @@ def test_pauses(tmp_path: Path) -> None:
         assert (pause.group, pause.cells) == ("host", frozenset({"big/qa"}))
         tell(folder.events, back("host"))
         assert reader.look().pauses == ()
-
-
-def test_a_reader_reads_on(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
-    with held(folder):
-        reader = SuiteReader(folder)
-        reader.look()
         tell(folder.events, cell_started("big/qa", time=200.0))
         cell_events(folder, "big/qa", phase("judging", time=201.0))
-        running = reader.look().cells[1]
-        assert running.progress is not None
-        assert running.progress.phase == "judging"
+        assert phase_of(reader.look().cells[1]) == "judging"
         tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
         again = reader.look().cells[1]
-        assert again.progress is not None
-        assert again.progress.phase == "starting"
-        assert again.state.attempt == 2
+        assert (phase_of(again), again.state.attempt) == ("starting", 2)
         tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
         assert reader.look().invocations == 2
 
@@ -181,20 +159,15 @@ def test_a_torn_last_line_is_no_event_and_neither_is_a_line_of_something_else(tm
     assert status_of(folder).counts == {"missing": 1}
 
 
-def test_the_command_that_it_was_begun_with(tmp_path: Path) -> None:
-    assert same_command(status_of(suite_folder(tmp_path, started(command="run it")))) == "run it"
-
-
-@pytest.mark.parametrize("where", ["absent", "here", "by a link", "elsewhere", "no text"])
-def test_the_command_of_a_suite_whose_folder_was_moved(tmp_path: Path, where: str) -> None:
-    folder = suite_folder(tmp_path / "a b", started())
+@pytest.mark.parametrize(("said", "moved"), [("", 0), ("new", 0), ("link", 0), ("old", 1), ("7", 0)])
+def test_the_command_of_a_suite_whose_folder_was_moved(tmp_path: Path, said: str, moved: bool) -> None:
+    """`said` is where the configuration says that it is: nothing, here, here by a link, elsewhere, no text."""
+    folder = suite_folder(tmp_path / "new one", started())
     (tmp_path / "link").symlink_to(folder.root)
-    stated = {"here": folder.root, "by a link": tmp_path / "link", "elsewhere": tmp_path / "old", "no text": 7}
-    said = {} if where == "absent" else {"output_dir": str(stated[where]) if where != "no text" else 7}
-    folder.config.write_text(json.dumps({"suite": said}))
-    usual = f"eval-factory run_suite --run_config '{tmp_path}/a b/suite_config.yml'"
-    moved = f" --output_dir '{tmp_path}/a b'" if where == "elsewhere" else ""
-    assert same_command(status_of(folder)) == usual + moved
+    places: dict[str, Any] = {"": {}, "new": {"output_dir": str(folder.root)}, "7": {"output_dir": 7}}
+    folder.config.write_text(json.dumps({"suite": places.get(said, {"output_dir": str(tmp_path / said)})}))
+    usual = f"eval-factory run_suite --run_config '{tmp_path}/new one/suite_config.yml'"
+    assert same_command(status_of(folder)) == usual + f" --output_dir '{tmp_path}/new one'" * moved
 
 
 @pytest.mark.parametrize("status", ["complete", "partial"])
@@ -207,12 +180,9 @@ def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) 
     cell_result(folder, "big/qa")
     kept, another, gone = status_of(folder).cells
     assert (kept.state.status, kept.state.reason, kept.figures is None) == (status, None, False)
-    assert (another.state.status, another.state.reason, another.figures) == (
-        "missing", "the result in its folder is of another configuration; the same command runs it", None,
-    )  # fmt: skip
-    assert (gone.state.status, gone.state.reason) == (
-        "missing", "its folder holds no result any more; the same command runs it",
-    )  # fmt: skip
+    assert (another.state.status, another.figures, gone.state.status) == ("missing", None, "missing")
+    assert another.state.reason == "the result in its folder is of another configuration; the same command runs it"
+    assert gone.state.reason == "its folder holds no result any more; the same command runs it"
     assert not status_of(folder).is_complete
 
 
@@ -236,13 +206,10 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(suite_budget, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
     with held(folder):
         found = json.loads(json.dumps(status_document(status_of(folder))))
-    assert found["suite"] == str(tmp_path)
-    assert found["state"] == "running"
-    assert found["total"] == 3
+    assert (found["suite"], found["state"], found["total"]) == (str(tmp_path), "running", 3)
     assert found["counts"] == {"running": 1, "paused": 1, "complete": 1}
-    assert found["paused"] == [
-        {"group": "host", "reason": "connection refused", "cells": ["small/medec"], "since": 130.0}
-    ]
+    pause = {"group": "host", "reason": "connection refused", "cells": ["small/medec"], "since": 130.0}
+    assert found["paused"] == [pause]
     first, second, third = found["cells"]
     assert first["result"]["value"] == 0.5
     assert first["spent"] == {"requests": 3, "tokens": 5, "cost": 0.5}
@@ -262,12 +229,9 @@ def told(*events: dict[str, Any]) -> CellProgress:
     return found
 
 
-def test_another_phase_has_counts_of_its_own() -> None:
+def test_another_phase_has_counts_of_its_own_and_no_time_left_is_told_where_nobody_knows() -> None:
     found = told(phase("asking the model", time=10.0), progress(40, time=20.0), phase("scoring", time=30.0))
     assert (found.phase, found.counts, found.figures()) == ("scoring", None, "")
-
-
-def test_no_time_left_is_told_where_nobody_knows() -> None:
     assert told(phase("judging", time=10.0), progress(3, time=20.0, total=0)).left_s is None
     assert told(phase("judging", time=10.0), progress(0, time=20.0)).left_s is None
     assert told(phase("judging", time=10.0), progress(100, time=20.0)).left_s == 0.0
