@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite import Cell, Suite, build_suite
+from eval_factory.config.suite import Cell
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import planned_cells
@@ -18,8 +18,6 @@ from eval_factory.workflows.suite.planned_cells import (
     refuse_wrong,
 )
 from suites import ENDPOINT, suite, target
-
-NO_DATA = {"type": "shc_bmt_med", "params": {"extra": {"data_path": "/nowhere.csv"}}}
 
 
 def cells(env: dict[str, str] | None = None, **changes: Any) -> tuple[CheckedCell, ...]:
@@ -62,13 +60,14 @@ def test_all_that_is_wrong_is_said_once_with_its_cells() -> None:
 
 def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
+    no_data = {"type": "shc_bmt_med", "params": {"extra": {"data_path": "/nowhere.csv"}}}
 
     def data_faults(task: Any, extra: Any) -> list[str]:
         looked.append(task.name)
         return ["data_path: there is no such file", "it needs:"] if task.name == "shc_bmt_med" else []
 
     monkeypatch.setattr(planned_cells, "data_faults", data_faults)
-    found = cells(evaluations=["pubmed_qa", NO_DATA])
+    found = cells(evaluations=["pubmed_qa", no_data])
     assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
     refuse_wrong(found)
     assert [one.ready for one in found] == [True, True, False, False]
@@ -88,17 +87,16 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_key_that_is_missing_is_said_once() -> None:
-    keyed = [target("a"), {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "B_KEY"}}]
-    found = cells(
-        evaluations=["medec", "aci_bench"], targets=keyed, judges=[{"name": "gpt", "model_id": "x", "api_key": "G_KEY"}]
-    )
+    targets = [target("a"), {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "B_KEY"}}]
+    judges = [{"name": "gpt", "model_id": "x", "api_key": "G_KEY"}]
+    found = cells(evaluations=["medec", "aci_bench"], targets=targets, judges=judges)
     assert [len(one.missing) for one in found] == [0, 1, 1, 2]
     said = refused(found, PrerequisiteError)
     assert "every cell of b: no API key: the environment variable B_KEY is not set\n" in said
     assert "or name another one as api_key of the target\n" in said
     assert said.count("no API key") == 3
     assert "a/aci_bench: no API key for judge gpt" in said
-    assert all(one.ready for one in checked_cells(suite(targets=keyed), {"B_KEY": "x" * 20}))
+    assert all(one.ready for one in checked_cells(suite(targets=targets), {"B_KEY": "x" * 20}))
 
 
 def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -108,107 +106,72 @@ def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp
     assert problem == "credentials.conf: cannot be read"
 
 
-def test_the_value_of_a_secret_is_never_written_into_a_cells_run_config() -> None:
-    env = {"MY_KEY": "canary-0123456789-canary"}
-    endpoint = {**ENDPOINT, "api_key": "MY_KEY", "model_id": "${MY_KEY}"}
-    wrong = suite(targets=[{"name": "a", "api_endpoint": endpoint}], env=env)
-    said = refused(checked_cells(wrong, env), ConfigError)
-    assert said.startswith("every cell: holds the value of a variable that is a secret")
-    assert "canary" not in said
-    right = suite(
-        targets=[{"name": "a", "api_endpoint": {**endpoint, "model_id": "m", "url": "https://h/v1?key=${MY_KEY}"}}],
-        env=env,
-    )
-    refuse_unready(checked_cells(right, env))
+HELD = {"MY_KEY": "canary-0123456789-canary"}
 
 
-@pytest.mark.parametrize("value", ["limit_group", "left out"])
-def test_the_value_of_a_secret_is_never_written_into_the_suites_own_file(value: str) -> None:
-    env = {"MY_KEY": "canary-0123456789-canary"}
-    chosen = {"name": "a", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY"}}
-    if value == "limit_group":
-        wrong = suite(targets=[{**chosen, "limit_group": "${MY_KEY}"}], env=env)
-    else:
-        beside = {"name": "b", "api_endpoint": {**ENDPOINT, "model_id": "${MY_KEY}"}}
-        wrong = suite(targets=[chosen, beside], exclude=[{"target": "b"}], env=env)
-    said = refused(checked_cells(wrong, env), ConfigError)
-    assert said.startswith("every cell: holds the value of a variable that is a secret")
-    assert "canary" not in said
-
-
-def test_what_a_cell_holds_itself_is_not_said_of_the_others() -> None:
-    env = {"MY_KEY": "canary-0123456789-canary"}
-    right = {"name": "a", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY"}}
-    wrong = {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY", "model_id": "${MY_KEY}"}}
-    said = refused(checked_cells(suite(targets=[right, wrong], env=env), env), ConfigError)
-    assert said.startswith("every cell of b: holds the value of a variable that is a secret")
-    assert said.count("secret") == 1
-
-
-def cell(name: str) -> Cell:
-    chosen, _, evaluation = name.partition("/")
-    return Cell(chosen, evaluation, {}, Path(name))
-
-
-EVERY = [cell(f"{one}/{other}") for other in "xyz" for one in "abcdef"]
+def keyed(name: str, **endpoint: str) -> dict[str, Any]:
+    return {"name": name, "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY", **endpoint}}
 
 
 @pytest.mark.parametrize(
-    ("some", "said"),
+    ("changes", "cells_of"),
     [
-        (EVERY, "every cell"),
-        ([one for one in EVERY if one.target == "b"], "every cell of b"),
-        ([one for one in EVERY if one.target in "bc"], "every cell of b, c"),
-        ([one for one in EVERY if one.evaluation == "y"], "every cell of y"),
-        ([one for one in EVERY if one.evaluation != "y"], "every cell of x, z"),
-        (EVERY[:1], "a/x"),
-        (EVERY[1:3], "b/x, c/x"),
-        (EVERY[1:6], "b/x, c/x, d/x, e/x and 1 more"),
-        (EVERY[1:5], "b/x, c/x, d/x, e/x"),
+        ({"targets": [keyed("a", model_id="${MY_KEY}")]}, "every cell"),
+        ({"targets": [{**keyed("a"), "limit_group": "${MY_KEY}"}]}, "every cell"),
+        ({"targets": [keyed("a"), keyed("b", model_id="${MY_KEY}")], "exclude": [{"target": "b"}]}, "every cell"),
+        ({"targets": [keyed("a"), keyed("b", model_id="${MY_KEY}")]}, "every cell of b"),
+    ],
+    ids=["a cell's run config", "the suite's own file", "what is left out", "one of two targets"],
+)
+def test_the_value_of_a_secret_is_never_written(changes: dict[str, Any], cells_of: str) -> None:
+    said = refused(checked_cells(suite(env=HELD, **changes), HELD), ConfigError)
+    assert said.startswith(f"{cells_of}: holds the value of a variable that is a secret")
+    assert said.count("secret") == 1, "what a cell holds itself is not said of the others"
+    assert "canary" not in said
+
+
+def test_a_secret_in_an_address_is_written_as_its_name() -> None:
+    right = suite(targets=[keyed("a", url="https://h/v1?key=${MY_KEY}")], env=HELD)
+    refuse_unready(checked_cells(right, HELD))
+
+
+EVERY = [Cell(one, other, {}, Path(one, other)) for other in "xyz" for one in "abcdef"]
+
+
+@pytest.mark.parametrize(
+    ("some", "said", "every"),
+    [
+        (EVERY, "every cell", EVERY),
+        ([one for one in EVERY if one.target == "b"], "every cell of b", EVERY),
+        ([one for one in EVERY if one.target in "bc"], "every cell of b, c", EVERY),
+        ([one for one in EVERY if one.evaluation == "y"], "every cell of y", EVERY),
+        ([one for one in EVERY if one.evaluation != "y"], "every cell of x, z", EVERY),
+        (EVERY[:1], "a/x", EVERY),
+        (EVERY[1:3], "b/x, c/x", EVERY),
+        (EVERY[1:6], "b/x, c/x, d/x, e/x and 1 more", EVERY),
+        (EVERY[1:5], "b/x, c/x, d/x, e/x", EVERY),
+        (EVERY[::6][:2], "a/x, a/y", EVERY[::6]),
+        (EVERY[:1], "a/x", EVERY[:1]),
+        (EVERY[:2], "every cell", EVERY[:2]),
     ],
 )
-def test_cells_in_a_few_words(some: list[Cell], said: str) -> None:
-    assert named_cells(some, EVERY) == said
-
-
-def test_the_only_cell_has_its_name() -> None:
-    of_one_target = EVERY[::6]
-    assert named_cells(of_one_target[:2], of_one_target) == "a/x, a/y"
-    assert named_cells(EVERY[:1], EVERY[:1]) == "a/x"
-    assert named_cells(EVERY[:2], EVERY[:2]) == "every cell"
-
-
-ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
-
-
-def suite_of(folder: Path, **changes: Any) -> Suite:
-    endpoint = {
-        "url": "https://host.example/v1", "model_id": "nobody/knows-it", "type": "chat", "api_key": "OPENAI_API_KEY"
-    }  # fmt: skip
-    suite = {
-        "output_dir": str(folder), "evaluations": ["sample_medical_qa", "pubmed_qa"],
-        "targets": [{"name": "a", "api_endpoint": endpoint}], **changes,
-    }  # fmt: skip
-    return build_suite(None, document={"suite": suite}, env=ENV)
+def test_cells_in_a_few_words(some: list[Cell], said: str, every: list[Cell]) -> None:
+    assert named_cells(some, every) == said
 
 
 def test_every_cell_has_its_plan_and_the_name_of_its_limits(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path)
-    cells = plan_cells(suite, ENV)
-    assert [(one.number, one.cell.name, one.plan.task_name) for one in cells] == [
-        (0, "a/sample_medical_qa", "sample_medical_qa"), (1, "a/pubmed_qa", "pubmed_qa")]  # fmt: skip
-    assert {one.group for one in cells} == {suite.limit_groups["a"]}
-    assert [one.plan.rundir.root for one in cells] == [
-        tmp_path / "a" / "sample_medical_qa",
-        tmp_path / "a" / "pubmed_qa",
+    found = suite(targets=[target("a")], output_dir=str(tmp_path))
+    planned = plan_cells(found, {})
+    assert [(one.number, one.cell.name, one.plan.task_name, one.group, one.plan.rundir.root) for one in planned] == [
+        (number, f"a/{task}", task, found.limit_groups["a"], tmp_path / "a" / task)
+        for number, task in enumerate(["pubmed_qa", "medec"])
     ]
 
 
-def test_a_limit_of_cost_needs_prices(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)max_cost cannot be held: .*model_id: nobody/knows-it") as raised:
-        plan_cells(suite_of(tmp_path, max_cost=5.0), ENV)
+def test_a_limit_of_cost_needs_prices() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)max_cost cannot be held: .*model_id: org/a") as raised:
+        plan_cells(suite(targets=[target("a")], max_cost=5.0), {})
     assert len(raised.value.problems) == 1, "said once for all cells"
-    prices = [{"model_id": "nobody/knows-it", "input_per_million": 1.0, "output_per_million": 2.0}]
-    known = suite_of(tmp_path, max_cost=5.0, params={"extra": {"prices": prices}})
-    assert len(plan_cells(known, ENV)) == 2
-    assert len(plan_cells(suite_of(tmp_path, max_requests=5), ENV)) == 2
+    prices = [{"model_id": "org/a", "input_per_million": 1.0, "output_per_million": 2.0}]
+    known = suite(targets=[target("a")], max_cost=5.0, params={"extra": {"prices": prices}})
+    assert len(plan_cells(known, {})) == len(plan_cells(suite(max_requests=5), {})) // 2 == 2
