@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite import build_suite
+from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
@@ -17,9 +17,7 @@ from eval_factory.workflows.suite.suite_estimate import CellEstimate, SharedSize
 from unit.builders import plan
 
 
-def cell(
-    name: str, group: str, requests: int | None, cost: float | None = 0.5, hours: float | None = 0.25
-) -> CellEstimate:
+def cell(name: str, group: str, requests: int | None, cost: float | None = 0.5, hours: float | None = 0.25) -> Any:
     sources = {"requests": "counted", "cost": "unknown: why" if cost is None else "known"}
     tokens = None if requests is None else 10.0 * requests
     role = RoleEstimate("model", "m", requests, tokens, 0.0, cost, hours, sources)
@@ -28,9 +26,7 @@ def cell(
 
 def test_sums() -> None:
     found = SuiteEstimate((cell("a/x", "one", 100), cell("a/y", "one", 50), cell("b/x", "two", 20)), Budget())
-    assert (found.requests, found.tokens, found.cost) == (170, 1700.0, 1.5)
-    assert found.hours == 0.5
-    assert found.beyond == {}
+    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (170, 1700.0, 1.5, 0.5, {})
     assert found.to_text().splitlines()[:4] == [
         "a/x: 100 requests, 1,000 tokens, 0.5 USD, 15.0 min", "a/y: 50 requests, 500 tokens, 0.5 USD, 15.0 min",
         "b/x: 20 requests, 200 tokens, 0.5 USD, 15.0 min", "total: 170 requests, 1,700 tokens, 1.50 USD, 30.0 min",
@@ -40,8 +36,7 @@ def test_sums() -> None:
 def test_what_nobody_knows_is_not_guessed() -> None:
     cells = (cell("a/x", "one", 100), cell("a/y", "one", None, None, None), cell("a/z", "one", 1, None))
     found = SuiteEstimate(cells, Budget(max_cost=0.1))
-    assert (found.requests, found.tokens, found.cost, found.hours) == (None, None, None, None)
-    assert found.beyond == {}
+    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (None, None, None, None, {})
     lines = found.to_text().splitlines()
     assert lines[1] == "a/y: unknown requests, unknown tokens, unknown cost, unknown time"
     assert lines[3:5] == [
@@ -70,11 +65,7 @@ def test_a_record_for_programs() -> None:
 
 
 def test_of_a_suite(tmp_path: Path) -> None:
-    target = {"name": "small", "api_endpoint": {"url": "demo://baseline", "model_id": "m", "type": "chat"}}
-    section = {
-        "output_dir": str(tmp_path), "evaluations": ["sample_medical_qa"], "targets": [target], "max_requests": 9
-    }  # fmt: skip
-    suite = build_suite(None, document={"suite": section}, env={})
+    suite = suite_of(tmp_path, "small", endpoint=DEMO, max_requests=9)
     said: list[str] = []
     found = estimate_suite(suite, {}, said.append, look_at_data=False)
     assert said == ["looking at small/sample_medical_qa ..."]
@@ -82,26 +73,32 @@ def test_of_a_suite(tmp_path: Path) -> None:
     assert found.beyond == {"max_requests": 40}
 
 
-def section(tmp_path: Path, *targets: str, key: str = "NO_SUCH_KEY") -> dict[str, Any]:
-    endpoint = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": key}
-    return {
-        "output_dir": str(tmp_path), "evaluations": ["sample_medical_qa"],
-        "targets": [{"name": name, "api_endpoint": endpoint} for name in targets],
+DEMO = {"url": "demo://baseline", "model_id": "m", "type": "chat"}
+NO_KEY = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": "NO_SUCH_KEY"}
+
+
+def suite_of(folder: Path, *targets: str, endpoint: dict[str, str] = NO_KEY, **changes: Any) -> Suite:
+    section = {
+        "output_dir": str(folder), "evaluations": ["sample_medical_qa"],
+        "targets": [{"name": name, "api_endpoint": endpoint} for name in targets], **changes,
     }  # fmt: skip
+    return build_suite(None, document={"suite": section}, env={})
 
 
 def test_no_key_is_needed(tmp_path: Path) -> None:
     """As for the estimate of one run; that a run would stop is said."""
-    suite = build_suite(None, document={"suite": section(tmp_path, "small", "large")}, env={})
+    suite = suite_of(tmp_path, "small", "large")
     said: list[str] = []
     assert estimate_suite(suite, {}, said.append, look_at_data=False).requests == 80
     assert said[0].startswith("warning: a run would stop: every cell: no API key: the environment variable NO_SUCH_KEY")
     assert len(said) == 3
+    text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
+    assert "no price is known of m at example.org; suite.prices says it" in text
+    assert "config.params" not in text
 
 
 def test_a_wrong_cell_has_no_estimate(tmp_path: Path) -> None:
-    wrong = {**section(tmp_path, "small"), "params": {"extra": {"subset": "hard"}}}
-    suite = build_suite(None, document={"suite": wrong}, env={})
+    suite = suite_of(tmp_path, "small", params={"extra": {"subset": "hard"}})
     with pytest.raises(ConfigError, match="subset"):
         estimate_suite(suite, {}, lambda _: None, look_at_data=False)
 
@@ -114,17 +111,10 @@ def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch
         return PromptSizes(7, 2800, 70)
 
     monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(look))
-    suite = build_suite(None, document={"suite": section(tmp_path, "small", "large")}, env={})
+    suite = suite_of(tmp_path, "small", "large")
     found = estimate_suite(suite, {}, lambda _: None)
     assert [(one.estimate.requests, one.estimate.tokens) for one in found.cells] == [(7, 770.0)] * 2
     assert looked == ["m"]
-
-
-def test_where_a_suite_says_what_a_model_costs(tmp_path: Path) -> None:
-    suite = build_suite(None, document={"suite": section(tmp_path, "small")}, env={})
-    text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
-    assert "no price is known of m at example.org; suite.prices says it" in text
-    assert "config.params" not in text
 
 
 KNOWN, NOT_HERE = PromptSizes(7, 100, 10), PromptSizes(None, reason="its data are not here")
@@ -142,29 +132,22 @@ class Looks:
         self.folders.append(of.rundir.root.name)
         return KNOWN if self.everywhere or own_scenarios(of).is_dir() else NOT_HERE
 
-    def at(self, folder: Path, **changes: Any) -> PromptSizes:
-        return self.shared(plan_at(folder, **changes), {})
-
-
-def plan_at(folder: Path, **changes: Any) -> Plan:
-    return plan({"config.output_dir": str(folder), **{name.replace("__", "."): one for name, one in changes.items()}})
+    def at(self, folder: Path, **endpoint: str) -> PromptSizes:
+        changes = {f"target.api_endpoint.{name}": value for name, value in endpoint.items()}
+        return self.shared(plan({"config.output_dir": str(folder), **changes}), {})
 
 
 def test_another_target_is_not_looked_at(tmp_path: Path) -> None:
     looks = Looks(everywhere=True)
     for name in ("a", "b", "c"):
-        found = looks.at(
-            tmp_path / name,
-            target__api_endpoint__model_id=f"org/{name}",
-            target__api_endpoint__url=f"https://{name}.org/v1",
-            target__api_endpoint__type="completions" if name == "c" else "chat",
-        )
-        assert found == KNOWN
+        kind = "completions" if name == "c" else "chat"
+        other = {"model_id": f"org/{name}", "url": f"https://{name}.org/v1", "type": kind}
+        assert looks.at(tmp_path / name, **other) == KNOWN
     assert looks.folders == ["a"]
 
 
 def test_data_in_a_cells_own_folder_are_found_where_others_have_none(tmp_path: Path) -> None:
-    own_scenarios(plan_at(tmp_path / "c")).mkdir(parents=True)
+    own_scenarios(plan({"config.output_dir": str(tmp_path / "c")})).mkdir(parents=True)
     looks = Looks(everywhere=False)
     assert [looks.at(tmp_path / name) for name in "abcd"] == [NOT_HERE, NOT_HERE, KNOWN, KNOWN]
     assert looks.folders == ["a", "c"]

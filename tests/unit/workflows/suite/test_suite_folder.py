@@ -35,51 +35,24 @@ def test_a_suite_that_has_just_begun_has_a_lock_alone(tmp_path: Path) -> None:
     assert find_suite(tmp_path).root == tmp_path
 
 
-def test_nothing_there(tmp_path: Path) -> None:
-    assert refused(tmp_path / "nothing").splitlines() == [
-        f"{tmp_path}/nothing: there is no such folder",
-        "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun",
-    ]
-
-
-def test_a_name_that_is_nearly_that_of_a_suite(tmp_path: Path) -> None:
-    suite_folder(tmp_path / "results")
-    (tmp_path / "result_of_none").mkdir()
-    assert refused(tmp_path / "resluts").startswith(
-        f"{tmp_path}/resluts: there is no such folder; did you mean {tmp_path}/results?\n"
-    )
-
-
-def test_a_folder_of_suites(tmp_path: Path) -> None:
+def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     here = tmp_path / "suites"
-    suite_folder(here / "one")
-    suite_folder(here / "two")
-    (here / "none").mkdir()
-    assert f"{here}: is no suite's folder; did you mean {here}/one or {here}/two?" in refused(here)
-
-
-def test_no_more_than_a_few_are_named(tmp_path: Path) -> None:
-    for number in range(5):
-        suite_folder(tmp_path / str(number))
-    assert refused(tmp_path).count(" or ") == 2
-
-
-def test_a_file_of_the_suite(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
+    folder = suite_folder(here / "one")
     folder.results_yaml.touch()
-    assert f"{folder.results_yaml}: is a file; did you mean {tmp_path}?" in refused(folder.results_yaml)
-
-
-def test_a_cell_of_the_suite(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    cell = right_or_wrong(folder.cell("small", "qa"), "1")
+    (here / "none").mkdir()
+    right_or_wrong(folder.cell("small", "qa"), "1")
     (folder.cell("small", "qa") / ".eval-factory").touch()
-    assert cell is not None
+    expected = "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
+    assert refused(tmp_path / "nothing").splitlines() == [f"{tmp_path}/nothing: there is no such folder", expected]
+    assert refused(here / "oen").startswith(f"{here}/oen: there is no such folder; did you mean {here}/one?\n")
+    assert f"{folder.results_yaml}: is a file; did you mean {here}/one?" in refused(folder.results_yaml)
     told = refused(folder.cell("small", "qa"))
-    assert f"is the output folder of one run, not of a suite; did you mean {tmp_path}?" in told
-
-
-def test_a_path_with_what_a_terminal_obeys(tmp_path: Path) -> None:
+    assert f"is the output folder of one run, not of a suite; did you mean {here}/one?" in told
+    suite_folder(here / "two")
+    assert f"{here}: is no suite's folder; did you mean {here}/one or {here}/two?" in refused(here)
+    for number in range(5):
+        suite_folder(here / str(number))
+    assert refused(here).count(" or ") == 2, "no more than a few are named"
     assert "\x1b" not in refused(tmp_path / "a\x1b[31mb")
 
 
@@ -95,10 +68,8 @@ def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.Mon
     folder = SuiteDir(tmp_path / "suite")
     with module.held(folder):
         assert json.loads(folder.lock.read_text())["pid"] == os.getpid()
-        with (
-            pytest.raises(BusyError, match=rf"in use by another run_suite: process {os.getpid()} on"),
-            module.held(folder),
-        ):
+        said = rf"in use by another run_suite: process {os.getpid()} on"
+        with pytest.raises(BusyError, match=said), module.held(folder):
             pass
     with module.held(folder):
         pass
@@ -116,54 +87,50 @@ def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch
         slept.append(seconds)
         fcntl.flock(looking, fcntl.LOCK_UN)
 
-    monkeypatch.setattr("eval_factory.workflows.suite.suite_folder.time.sleep", sleep)
+    monkeypatch.setattr(module.time, "sleep", sleep)
     with module.held(folder):
         assert len(slept) == 1
     os.close(looking)
 
 
-def test_the_folder_of_one_run_is_no_suites(tmp_path: Path) -> None:
+def test_the_folder_of_one_run_is_no_suites_and_a_file_is_none(tmp_path: Path) -> None:
     (tmp_path / ".eval-factory").touch()
     with pytest.raises(ConfigError, match="is the output folder of one run"), module.held(SuiteDir(tmp_path)):
         pass
     assert not SuiteDir(tmp_path).state.exists()
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(PrerequisiteError, match="choose another with"), module.held(SuiteDir(tmp_path / "file")):
+    file = SuiteDir(tmp_path / ".eval-factory")
+    with pytest.raises(PrerequisiteError, match="choose another with"), module.held(file):
         pass
 
 
-def test_who_looks_does_not_keep_others_who_look_out(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    descriptor = os.open(folder.lock, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        assert not lock_is_held(folder.lock)
-    finally:
-        os.close(descriptor)
-
-
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_looks_keeps_nobody_out_who_looks_nor_does_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "not supported")
 
     folder = suite_folder(tmp_path)
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    assert not lock_is_held(folder.lock)
+    with folder.lock.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not lock_is_held(folder.lock)
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        assert not lock_is_held(folder.lock)
 
 
 def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> None:
     found = suite_of(output_dir=str(tmp_path / "s"), preset="quick", params={"parallelism": 2}, max_cost=1.5)
     write_configs(found)
     assert build_suite(tmp_path / "s" / "suite_config.yml", env={}) == found
-    assert {file.relative_to(tmp_path / "s" / ".suite" / "cells").as_posix() for file in tmp_path.rglob("*.yml")
-            if ".suite" in file.parts} == {f"{cell.name}.yml" for cell in found.cells}  # fmt: skip
+    cells = tmp_path / "s" / ".suite" / "cells"
+    assert {str(file.relative_to(cells)) for file in cells.rglob("*")} >= {f"{cell.name}.yml" for cell in found.cells}
+    assert len(list(cells.rglob("*.yml"))) == len(found.cells)
+    assert "run_suite" in found.folder.config.read_text("utf-8").splitlines()[0]
+    assert "run_eval --run_config" in found.folder.cell_config("small", "medec").read_text("utf-8").splitlines()[0]
     for cell in found.cells[:3]:
         file = found.folder.cell_config(cell.target, cell.evaluation)
         from_file = build_evaluation(Request(run_config=file), load_framework(), {})
         assert from_file.run == build_evaluation(cell.request, load_framework(), {}).run
+    write_configs(found)  # another time
 
 
 def test_the_files_hold_names_of_variables_and_never_a_secret(tmp_path: Path) -> None:
@@ -179,14 +146,6 @@ def test_the_files_hold_names_of_variables_and_never_a_secret(tmp_path: Path) ->
     for file in files:
         assert "canary" not in file.read_text("utf-8")
         assert "${MY_KEY}" in file.read_text("utf-8")
-
-
-def test_what_is_said_first(tmp_path: Path) -> None:
-    found = suite_of(output_dir=str(tmp_path))
-    write_configs(found)
-    assert "run_suite" in found.folder.config.read_text("utf-8").splitlines()[0]
-    assert "run_eval --run_config" in found.folder.cell_config("small", "medec").read_text("utf-8").splitlines()[0]
-    write_configs(found)
 
 
 @pytest.fixture
@@ -215,20 +174,16 @@ def test_it_is_remembered_for_as_long_as_it_is_there(suite: SuiteDir) -> None:
     assert not suite.socket.exists()
 
 
-def test_what_was_left_is_taken_away(suite: SuiteDir, tmp_path: Path) -> None:
-    path = left_behind(tmp_path)
-    remember(suite, str(path))
-    take_away(suite)
-    assert not path.parent.exists()
-    assert not suite.socket.exists()
-
-
-def test_what_is_another_machines_stays(suite: SuiteDir, tmp_path: Path) -> None:
+def test_what_was_left_is_taken_away_but_not_what_is_another_machines(suite: SuiteDir, tmp_path: Path) -> None:
     path = left_behind(tmp_path)
     remember(suite, str(path), "another.example")
     take_away(suite)
     assert path.exists()
     assert suite.socket.exists()
+    remember(suite, str(path))
+    take_away(suite)
+    assert not path.parent.exists()
+    assert not suite.socket.exists()
 
 
 def test_what_is_no_socket_of_ours_stays(suite: SuiteDir, tmp_path: Path) -> None:

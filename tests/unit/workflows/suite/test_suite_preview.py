@@ -62,13 +62,10 @@ def test_every_cell_has_its_parameters_and_both_commands() -> None:
 
 def test_the_limits_of_each_endpoint_and_judge_once() -> None:
     """Of different numbers for one limit the smallest."""
+    limits = {"requests_per_minute": 600, "tokens_per_minute": 9000}
     targets = [
         target("a", params={"parallelism": 64}),
-        {
-            "name": "b",
-            "api_endpoint": {**ENDPOINT, "requests_per_minute": 600, "tokens_per_minute": 9000},
-            "params": {"parallelism": 8},
-        },
+        {"name": "b", "api_endpoint": {**ENDPOINT, **limits}, "params": {"parallelism": 8}},
         {"name": "c", "limit_group": "own", "api_endpoint": {**ENDPOINT, "requests_per_minute": 60}},
     ]
     judges = [{"name": "gpt", "model_id": "x", "url": "https://j.example/v1/chat/completions", "parallelism": 2}]
@@ -115,9 +112,7 @@ def test_what_is_noted_of_tasks_is_said_once() -> None:
 def test_no_secret_is_shown() -> None:
     env = {"MY_KEY": "canary-0123456789-canary", "HF_TOKEN": "canary-of-the-hub-1234"}
     endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}&hub=${HF_TOKEN}"}
-    chosen = {"name": "a", "api_endpoint": endpoint}
-    found = preview(env, targets=[chosen])
-    assert "canary" not in found.text
+    assert "canary" not in preview(env, targets=[{"name": "a", "api_endpoint": endpoint}]).text
 
 
 def test_a_limit_of_cost_that_cannot_be_held_is_refused_as_a_run_refuses_it() -> None:
@@ -135,20 +130,15 @@ def test_a_dry_run_shows_the_batch_scripts_and_writes_nothing(tmp_path: Path) ->
     assert text.count("#SBATCH --account=lab\n#SBATCH --time=30\n") == 2
     assert "#SBATCH --job-name=ef-ID-w2\n" in text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_local_executor_has_none(tmp_path: Path) -> None:
-    text = preview_suite(cells_of(tmp_path, executor="local")[0], env=ENV).text
-    assert "sbatch" not in text.lower()
-    assert " at once, 2 attempts of each" in text
-
-
-def test_what_jobs_cannot_keep_is_said_here_too(tmp_path: Path) -> None:
+    local = preview_suite(cells_of(tmp_path, executor="local")[0], env=ENV).text
+    assert "sbatch" not in local.lower()
+    assert " at once, 2 attempts of each" in local
     with pytest.raises(ConfigError, match=r"suite\.max_requests: cannot be held"):
         preview_suite(cells_of(tmp_path, max_requests=5)[0], env=ENV)
 
 
 DATA = {"config.params.extra.data_path": "/x"}
+JUDGE = {"config.params.extra.judges": [{"name": "gpt", "model_id": "j"}]}
 
 
 @pytest.mark.parametrize(
@@ -164,17 +154,12 @@ DATA = {"config.params.extra.data_path": "/x"}
         ({"config.type": "shc_bmt_med", **DATA}, RequestCount(None, 0)),
         ({"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9}, RequestCount(9, 0, at_most=True)),
         ({"config.type": "helm:harm_bench", "config.params.limit_samples": 5}, RequestCount(5, 5, at_most=True)),
+        ({"config.type": "healthbench", **JUDGE, "config.params.limit_samples": 4}, RequestCount(4, 4, by_criterion=True)),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_an_instance_is_a_request_and_one_to_each_judge(flags: dict[str, Any], count: RequestCount) -> None:
     assert count_of(plan(flags)) == count
-
-
-def test_judges_of_a_rubric_get_one_request_at_least() -> None:
-    judges = [{"name": "gpt", "model_id": "j"}]
-    flags = {"config.type": "healthbench", "config.params.limit_samples": 4, "config.params.extra.judges": judges}
-    assert count_of(plan(flags)) == RequestCount(4, 4, by_criterion=True)
 
 
 def test_the_sum_is_of_those_that_are_known() -> None:

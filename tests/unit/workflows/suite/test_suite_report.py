@@ -39,10 +39,8 @@ def report(tmp_path: Path) -> SuiteReport:
     """One complete, one partial and not reportable, one failed."""
     whole = result([instance("q0", 1.0, categories={"field": "x"})])
     main = whole.scores["exact_match"]
-    whole = replace(
-        whole,
-        scores={"exact_match": replace(main, value=0.75, stats=replace(main.stats, ci_low=0.5, ci_high=1.0, count=9))},
-    )
+    stats = replace(main.stats, ci_low=0.5, ci_high=1.0, count=9)
+    whole = replace(whole, scores={"exact_match": replace(main, value=0.75, stats=stats)})
     part = replace(result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False)
     cells = (
         cell_in(written(tmp_path / "a", whole), RunStatus.COMPLETE, collected=True),
@@ -94,9 +92,6 @@ def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) ->
     many = replace(report, cells=tuple(cell_in(Path("x"), RunStatus.MISSING) for _ in range(_MAX_NOTES + 1)))
     assert "<li>small/pubmed_qa: missing</li>" in many._repr_html_()
     assert "<li>1 more</li>" in many._repr_html_()
-
-
-def test_a_line(report: SuiteReport) -> None:
     assert repr(report) == f"<SuiteReport 1 of 3 cells complete; exit code 3; {report.folder.root}>"
 
 
@@ -125,6 +120,33 @@ def test_what_is_wrong_is_named_with_the_next_step() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("cells", "stopped", "lines"),
+    [
+        ([("a", "complete", 0), ("b", "complete", 1)], "not begun: max_requests (8)", [
+            "2 cells: 2 complete", "  m/b: complete, but not reportable", "table: /s/suite_results.md",
+        ]),
+        ([("a", "missing", 130, "interrupted")], None, [
+            "1 cell: 1 missing", "  m/a: missing: interrupted",
+            "interrupted; the same command goes on: only what is missing is asked", "table: /s/suite_results.md",
+        ]),
+        ([(f"c{number}", "failed", 3, "x") for number in range(14)], None, [
+            "14 cells: 14 failed", *(f"  m/c{number}: failed: x" for number in range(12)),
+            "  and 2 more: eval-factory suite check /s", "the same command goes on: only what is missing is asked",
+            "  why a cell failed: eval-factory suite logs /s CELL", "table: /s/suite_results.md",
+        ]),
+        ([("a", "complete"), ("b", "waiting", 0, "queued in Slurm")], None, [
+            "2 cells: 1 complete, 1 waiting",
+            "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
+            "  where it stands: eval-factory suite status /s", "table: /s/suite_results.md",
+        ]),
+    ],
+    ids=["the last request reached a limit", "an interrupt", "not all of many are named", "Slurm goes on"],
+)  # fmt: skip
+def test_the_next_step(cells: list[Any], stopped: str | None, lines: list[str]) -> None:
+    assert summary_of([cell(*one) for one in cells], FOLDER, stopped=stopped).splitlines() == lines
+
+
 @pytest.mark.parametrize("limit", ["max_cost", "max_requests", "max_tokens_total"])
 def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) -> None:
     """Of max_wall_s the next command has all again."""
@@ -135,33 +157,6 @@ def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) 
         f"not begun: {limit} (2) of the suite is reached",
         f"raise {limit} of the suite, and the same command goes on: only what is missing is asked",
     ]  # fmt: skip
-
-
-def test_a_limit_that_the_last_request_reached_kept_nothing_from_being_asked() -> None:
-    told = summary_of([cell("a", "complete"), cell("b", "complete", 1)], FOLDER, stopped="not begun: max_requests (8)")
-    assert told == "2 cells: 2 complete\n  m/b: complete, but not reportable\ntable: /s/suite_results.md"
-
-
-def test_an_interrupt_is_said() -> None:
-    told = summary_of([cell("a", "missing", 130, "interrupted")], FOLDER)
-    assert "interrupted; the same command goes on: only what is missing is asked" in told
-    assert "suite logs" not in told
-
-
-def test_not_all_of_many_are_named() -> None:
-    told = summary_of([cell(f"c{number}", "failed", 3, "x") for number in range(14)], FOLDER)
-    assert "  m/c11: failed: x\n  and 2 more: eval-factory suite check /s\n" in told
-    assert "m/c12" not in told
-
-
-def test_what_goes_on_in_slurm_is_no_failure() -> None:
-    told = summary_of([cell("a", "complete"), cell("b", "waiting", 0, "queued in Slurm")], FOLDER).splitlines()
-    assert told == [
-        "2 cells: 1 complete, 1 waiting",
-        "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
-        "  where it stands: eval-factory suite status /s",
-        "table: /s/suite_results.md",
-    ]
 
 
 def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
