@@ -16,22 +16,10 @@ from eval_factory.core.errors import ConfigError, HelmError, NotReportableError,
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.helm import packages
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
+from eval_factory.workflows.leaderboard import board_tables as tables
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, board_request, make_board
-from eval_factory.workflows.leaderboard.board_tables import (
-    _FAILED,
-    _LEFT_OUT,
-    _WAITING,
-    IN_TABLES,
-    KEPT_OUT,
-    BoardRow,
-    board_rows,
-    board_summary,
-    known_rows,
-    runs_in_tables,
-    shortcoming,
-    write_rows,
-)
+from eval_factory.workflows.leaderboard.board_tables import IN_TABLES, KEPT_OUT, BoardRow, known_rows, write_rows
 from eval_factory.workflows.leaderboard.registry import find
 from eval_factory.workflows.suite.suite_report import CellReport
 from stored_results import instance, result, written
@@ -81,6 +69,10 @@ def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
     assert {plan.task_name for plan in plans(made).values()} == {"helm:pubmed_qa", "helm:mmlu:subject=anatomy"}
     assert made.folder == Path("out").absolute()
     assert not made.folder.exists()
+    grouped = {"description": "pubmed_qa:model=text", "priority": 1, "groups": ["g"]}
+    made = board(tmp_path, "pubmed_qa:model=text", grouped)
+    assert [entry.run for entry in made.entries["pubmed_qa"]] == ["pubmed_qa", "pubmed_qa:groups=g"]
+    assert len(made.cells) == 1, "entries that differ in their groups alone are one run"
 
 
 def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_path: Path) -> None:
@@ -88,18 +80,10 @@ def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_p
     later = {"description": "boolq:model=text", "priority": 9}
     made = board(tmp_path, "pubmed_qa:model=text", later, "vqa:model=vlm", {"description": "med_qa"}, screen=screen)
     assert list(made.entries) == ["pubmed_qa", "med_qa"]
-    assert [(one.entry.description, one.reason, one.exit_code) for one in made.not_run] == [
-        ("vqa", "asks for images", 0)
-    ]
+    (vqa,) = made.not_run
+    assert (vqa.entry.description, vqa.reason, vqa.exit_code) == ("vqa", "asks for images", 0)
     assert "4 entries, 4 different ones for one model, 3 of priority 2 or before" in screen.getvalue()
     assert "1 entries are left out, an endpoint for text has none of: images (1)" in screen.getvalue()
-
-
-def test_entries_that_differ_in_their_groups_alone_are_one_run(tmp_path: Path) -> None:
-    grouped = {"description": "pubmed_qa:model=text", "priority": 1, "groups": ["g"]}
-    made = board(tmp_path, "pubmed_qa:model=text", grouped)
-    assert [entry.run for entry in made.entries["pubmed_qa"]] == ["pubmed_qa", "pubmed_qa:groups=g"]
-    assert len(made.cells) == 1
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
@@ -177,19 +161,18 @@ def test_judges_are_those_of_the_entry(tmp_path: Path) -> None:
 
 def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     own = {"name": "gpt", "model_id": "my-judge", "url": "http://127.0.0.1:9/v1", "api_key": "JUDGE_KEY"}
-    config: dict[str, Any] = {
-        "config": {
-            "type": "pubmed_qa", "output_dir": "somewhere", "params": {"limit_samples": 7, "extra": {"judges": [own]}}
-        },
-        "target": {"api_endpoint": {"url": "https://of.the.file/v1", "model_id": "of/the-file", "api_key": "MY_KEY"}}
-    }  # fmt: skip
+    params = {"limit_samples": 7, "extra": {"judges": [own]}}
+    endpoint = {"url": "https://of.the.file/v1", "model_id": "of/the-file", "api_key": "MY_KEY"}
+    config = {
+        "config": {"type": "pubmed_qa", "output_dir": "somewhere", "params": params},
+        "target": {"api_endpoint": endpoint},
+    }
     from_file: dict[str, Any] = {"model": (), "model_url": None, "output_dir": None}
     made = board(tmp_path, "aci_bench:model=x/y", config=config, parallelism=3, **from_file)
     (plan,) = plans(made).values()
     model, found = plan.model, judges(made)
-    assert (
-        model.url, model.model_id, model.parallelism, model.key_names
-    ) == ("https://of.the.file/v1", "of/the-file", 3, ("MY_KEY",))  # fmt: skip
+    assert (model.url, model.model_id) == (endpoint["url"], endpoint["model_id"])
+    assert (model.parallelism, model.key_names) == (3, ("MY_KEY",))
     assert (found["gpt"].url, found["gpt"].model_id) == ("http://127.0.0.1:9/v1", "my-judge")
     assert found["gpt"].key_names == ("JUDGE_KEY",)  # the model's key goes to the model's host only
     assert found["claude"].url == "https://of.the.file/v1"
@@ -216,7 +199,8 @@ def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:
     assert f"helm-server --suite lite --output-path {tmp_path / 'helm'}" in str(told.value)
 
 
-FOUR = ("q0", "q1", "q2", "q3")
+_FAILED, _LEFT_OUT, _WAITING = tables._FAILED, tables._LEFT_OUT, tables._WAITING
+FOUR = [instance(name, 1.0) for name in ("q0", "q1", "q2", "q3")]
 
 
 def named(folder: Path, leaderboard: str) -> list[tuple[str, str]]:
@@ -229,15 +213,11 @@ def test_every_run_is_written(tmp_path: Path) -> None:
     text = SuiteDir(tmp_path).leaderboard.read_text("utf-8")
     assert json.loads(text) == {
         "schema_version": 2,
-        "leaderboards": {
-            "lite": [
-                {
-                    "run": "r", "model_id": "org/a", "state": "failed", "reason": "é", "requested": None,
-                    "failed": None, "unjudged": None, "main_metric": None, "score": None, "folder": None,
-                    "identity": None, "groups": ["g"], "max_eval_instances": None,
-                }
-            ]
-        },
+        "leaderboards": {"lite": [{
+            "run": "r", "model_id": "org/a", "state": "failed", "reason": "é", "requested": None, "failed": None,
+            "unjudged": None, "main_metric": None, "score": None, "folder": None, "identity": None, "groups": ["g"],
+            "max_eval_instances": None,
+        }]},
     }  # fmt: skip
     assert "é" in text
     assert text.endswith("}\n")
@@ -267,12 +247,12 @@ def report(folder: Path, status: Any, code: int, reason: str | None = None) -> C
 
 def one_row(tmp_path: Path, cell: CellReport) -> tuple[BoardRow, int]:
     made = replace(board(tmp_path, "pubmed_qa:model=text"), folder=tmp_path, models={"org-m": "org/m"})
-    (found,) = board_rows(made, [cell])
+    (found,) = tables.board_rows(made, [cell])
     return found
 
 
 def test_a_run_that_may_be_reported_is_in_the_tables_with_its_score(tmp_path: Path) -> None:
-    written(tmp_path / "org-m" / "pubmed_qa", result([instance(name, 1.0) for name in FOUR]))
+    written(tmp_path / "org-m" / "pubmed_qa", result(FOUR))
     row, code = one_row(tmp_path, report(tmp_path / "org-m" / "pubmed_qa", "complete", 0))
     assert (row.state, row.main_metric, row.score, row.requested, row.reason, code) == (
         IN_TABLES, "exact_match", 0.5, 4, None, 0
@@ -281,7 +261,7 @@ def test_a_run_that_may_be_reported_is_in_the_tables_with_its_score(tmp_path: Pa
 
 
 def test_a_run_that_may_not_be_reported_is_kept_out_without_a_score(tmp_path: Path) -> None:
-    told = replace(result([instance(name, 1.0) for name in FOUR]), reportable=False)
+    told = replace(result(FOUR), reportable=False)
     written(tmp_path / "org-m" / "pubmed_qa", told)
     reason = "NOT REPORTABLE: 4 of 4 answers say nothing that can be scored"
     row, code = one_row(tmp_path, report(tmp_path / "org-m" / "pubmed_qa", "complete", 1, reason))
@@ -304,7 +284,7 @@ def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str 
 
 def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "vqa:model=vlm", model=("a", "b"))
-    assert [(row.run, row.model_id, row.state, code) for row, code in board_rows(made, [])] == [
+    assert [(row.run, row.model_id, row.state, code) for row, code in tables.board_rows(made, [])] == [
         ("vqa", "a", _LEFT_OUT, 0), ("vqa", "b", _LEFT_OUT, 0), ("nonsense", "a", _FAILED, 4), ("nonsense", "b", _FAILED, 4)
     ]  # fmt: skip
 
@@ -313,7 +293,7 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
     finished(tmp_path / "m" / "a")
     row = BoardRow("pubmed_qa", "m", IN_TABLES, folder="m/a", identity="i", groups=("g:1",))
     others = [replace(row, identity="another"), replace(row, state=KEPT_OUT), replace(row, folder="m/gone")]
-    ((run, found),) = runs_in_tables(tmp_path, [row, *others])
+    ((run, found),) = tables.runs_in_tables(tmp_path, [row, *others])
     assert found == row
     assert run.name == run.spec["name"] == "pubmed_qa,model=m"
     assert run.spec["groups"] == ["pubmed_qa", "g_1"]
@@ -331,7 +311,7 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
     ],
 )
 def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | None, said: str) -> None:
-    why = shortcoming([(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
+    why = tables.shortcoming([(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
     assert type(why) is (type(None) if kind is None else kind)
     assert said in str(why)
 
@@ -342,7 +322,7 @@ def test_the_lines_for_the_screen(tmp_path: Path) -> None:
         BoardRow("a", "m", IN_TABLES, max_eval_instances=5), BoardRow("b", "m", KEPT_OUT, "1 of 5 requests failed"),
         BoardRow("c", "m", _WAITING), *(BoardRow(f"f{number}", "m", _FAILED, "gone") for number in range(12)),
     ]  # fmt: skip
-    lines = board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
+    lines = tables.board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
     assert lines[0] == "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting"
     assert lines[1] == "  b: 1 of 5 requests failed: kept out of the tables"
     assert lines[2] == "  failed: f0: gone"
@@ -353,4 +333,4 @@ def test_the_lines_for_the_screen(tmp_path: Path) -> None:
     ]
     assert f"eval-factory view {made.folder}" in lines[-2]
     assert "--suite lite --output-path" in lines[-1]
-    assert not any("view" in line for line in board_summary(made, rows[1:], []))
+    assert not any("view" in line for line in tables.board_summary(made, rows[1:], []))

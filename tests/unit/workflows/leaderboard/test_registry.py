@@ -13,17 +13,11 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, read_entries
 
-# Name -> conf without run_entries and .conf, schema without schema_ and .yaml, trials, instances, priority.
-ROWS = registry.load_catalogue().leaderboards
-
-
-def test_a_schema_that_is_not_there_is_said() -> None:
-    row = ROWS[0].model_copy(update={"schema_file": "schema_of_next_year.yaml"})
-    assert registry.schema_path(row) is None
-    assert any("schema_of_next_year.yaml: HELM" in line and "does not have it" in line for line in row.needed())
-
 
 def test_finding() -> None:
+    row = registry.load_catalogue().leaderboards[0].model_copy(update={"schema_file": "schema_of_next_year.yaml"})
+    assert registry.schema_path(row) is None
+    assert any("schema_of_next_year.yaml: HELM" in line and "does not have it" in line for line in row.needed())
     assert registry.find("AIR-Bench").name == "air_bench"
     assert registry.find("classic-before-0.2.4").num_train_trials == 3
     stanford = registry.find("medhelm_private_stanford")
@@ -141,15 +135,9 @@ def descriptions(text: str, *, reasoning: bool = False) -> list[str]:
     return [entry.description for entry in of_any_model(read_entries(text, "x.conf"), reasoning=reasoning)]
 
 
-def test_an_entry_per_model_becomes_one() -> None:
-    assert descriptions(MEDHELM) == [
-        "first",
-        "second:subject=x,data_path=/no/such/folder/",
-        "second:subject=y,data_path=/no/such/folder/",
-    ]
-
-
-def test_the_lowest_priority_number_counts() -> None:
+def test_an_entry_per_model_becomes_one_with_the_lowest_priority_number() -> None:
+    of_two = [f"second:subject={subject},data_path=/no/such/folder/" for subject in "xy"]
+    assert descriptions(MEDHELM) == ["first", *of_two]
     assert [entry.priority for entry in of_any_model(read_entries(MEDHELM, "x"))] == [1, 1, 1]
     always = [Entry("a", (("model", "x/y"),), 3), Entry("a", (("model", "x/z"),), None)]
     (entry,) = of_any_model(always)

@@ -32,20 +32,16 @@ def plan_of(folder: RunDir, **flags: Any) -> Plan:
     return make_plan(evaluation({"config.output_dir": str(folder.root), **flags}))
 
 
-def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
-    assert finished(plan_of(folder)) == FinishedResult(None)
-
-
 @pytest.mark.parametrize(
     "path",
     [
-        "config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures",
+        "", "config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures",
         "config.params.extra.max_cost", "config.params.extra.max_requests", "config.params.extra.max_tokens_total",
         "config.params.extra.max_wall_s", "target.api_endpoint.requests_per_minute",
     ],
 )  # fmt: skip
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
-    assert finished(plan_of(folder, **{path: 3})) == FinishedResult(None)
+    assert finished(plan_of(folder, **({path: 3} if path else {}))) == FinishedResult(None)
 
 
 def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> None:
@@ -81,13 +77,17 @@ def test_a_result_that_cannot_be_read_is_made_again(folder: RunDir) -> None:
     assert finished(plan_of(folder)) is None
 
 
+def leave_partial(folder: RunDir, made: Plan) -> None:
+    runs = [folder.root / "helm/runs/s/r"]
+    remember(folder, ended_run(made, runs, run_id="r", wall_s=1.0, complete=False, read=DataRead()))
+
+
 def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
     made = plan_of(folder)
     assert is_complete_run(made)
     assert not is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
     assert not has_partial_result(folder, made.identity)
-    partial = ended_run(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
-    remember(folder, partial)
+    leave_partial(folder, made)
     assert finished(made) is None
     assert not is_complete_run(made)
     assert has_partial_result(folder, made.identity)
@@ -96,20 +96,16 @@ def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
     assert not has_partial_result(folder, made.identity)
 
 
+EXTRA = "config.params.extra."
+
+
 @pytest.mark.parametrize(
     ("flags", "own"),
     [
         ({}, False),
-        ({"config.params.extra.data_dir": "/bundle"}, True),
-        ({"config.params.extra.offline": True}, True),
-        (
-            {
-                "config.type": "ehrshot",
-                "config.params.extra.subject": "guo_los",
-                "config.params.extra.data_path": "/data",
-            },
-            True,
-        ),
+        ({f"{EXTRA}data_dir": "/bundle"}, True),
+        ({f"{EXTRA}offline": True}, True),
+        ({"config.type": "ehrshot", f"{EXTRA}subject": "guo_los", f"{EXTRA}data_path": "/data"}, True),
     ],
     ids=["downloaded", "bundle", "offline", "own"],
 )
@@ -119,23 +115,16 @@ def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None
 
 @pytest.mark.parametrize("own", [None, "mine"])
 def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | None, folder: RunDir) -> None:
-    flags = {
-        "config.type": "clear", "config.params.extra.condition": "homelessness", "config.params.extra.data_path": own
-    }  # fmt: skip
+    flags = {"config.type": "clear", f"{EXTRA}condition": "homelessness", f"{EXTRA}data_path": own}
     made = plan_of(folder, **(flags if own else {}))
     assert not keeps_partial_result(made)
-    partial = ended_run(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
-    remember(folder, partial)
+    leave_partial(folder, made)
     assert has_partial_result(folder, made.identity)
     assert keeps_partial_result(made) is (own is None)
 
 
-def plan_in(root: Path) -> Plan:
-    return make_plan(evaluation({"config.output_dir": str(root)}))
-
-
 def test_complete_runs_of_this_version_are_found_wherever_they_lie(folder: RunDir, tmp_path: Path) -> None:
-    identity = plan_in(folder.root).identity
+    identity = plan_of(folder).identity
     deep = tmp_path / "deep" / "er"
     deep.mkdir(parents=True)
     folder.root.rename(deep / "out")
@@ -151,11 +140,15 @@ def test_complete_runs_of_this_version_are_found_wherever_they_lie(folder: RunDi
 
 
 def test_the_source_is_the_same_run_in_another_place(folder: RunDir, tmp_path: Path) -> None:
-    other = plan_in(tmp_path / "cell")
+    other = plan_of(RunDir(tmp_path / "cell"))
     known = {other.identity: (folder.root,)}
     assert source_for(other, known) == folder.root
-    assert source_for(plan_in(folder.root), known) is None
+    assert source_for(plan_of(folder), known) is None
     assert source_for(other, {"another": (folder.root,)}) is None
+
+
+def cell_of(tmp_path: Path) -> tuple[Plan, SuiteDir]:
+    return plan_of(RunDir(tmp_path / "suite" / "model" / "task")), SuiteDir(tmp_path / "suite")
 
 
 def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) -> None:
@@ -165,8 +158,8 @@ def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) ->
     index.write_bytes(b"index")
     (folder.root / ".report.html.1234.part").touch()
     before = {path.name for path in folder.root.iterdir()}
-    made = plan_in(tmp_path / "suite" / "model" / "task")
-    assert take_over(folder.root, made, SuiteDir(tmp_path / "suite"))
+    made, suite = cell_of(tmp_path)
+    assert take_over(folder.root, made, suite)
     copy = made.rundir
     assert {path.name for path in copy.root.iterdir()} == before - {index.name, ".report.html.1234.part", ".lock"}
     assert copy.answers[1].read_bytes() == b"log"
@@ -177,7 +170,7 @@ def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) ->
 
 
 def test_what_stood_in_its_place_is_kept(folder: RunDir, tmp_path: Path) -> None:
-    made, suite = plan_in(tmp_path / "suite" / "model" / "task"), SuiteDir(tmp_path / "suite")
+    made, suite = cell_of(tmp_path)
     made.rundir.root.mkdir(parents=True)
     (made.rundir.root / "own").write_text("paid for")
     assert take_over(folder.root, made, suite)
@@ -189,7 +182,7 @@ def test_what_stood_in_its_place_is_kept(folder: RunDir, tmp_path: Path) -> None
 
 
 def test_nothing_is_taken_where_somebody_works(folder: RunDir, tmp_path: Path) -> None:
-    made, suite = plan_in(tmp_path / "suite" / "model" / "task"), SuiteDir(tmp_path / "suite")
+    made, suite = cell_of(tmp_path)
     with folder.locked():
         assert not take_over(folder.root, made, suite)
     assert not made.rundir.root.exists()
@@ -202,4 +195,4 @@ def test_nothing_is_taken_where_somebody_works(folder: RunDir, tmp_path: Path) -
 def test_a_folder_that_cannot_be_written(folder: RunDir, tmp_path: Path) -> None:
     (tmp_path / "suite").touch()
     with pytest.raises(PrerequisiteError, match="cannot be copied to"):
-        take_over(folder.root, plan_in(tmp_path / "suite" / "model" / "task"), SuiteDir(tmp_path / "suite"))
+        take_over(folder.root, *cell_of(tmp_path))

@@ -45,33 +45,27 @@ def test_the_limit_that_is_used_up(budget: Budget, left: float | None, said: str
     assert limit_reached(budget, Spending(10, 100, 1.5), left) == said
 
 
-def test_a_journal_that_is_none(tmp_path: Path) -> None:
-    RunDir(tmp_path).cache_db.write_text("no database, and long enough to be looked at" * 100)
-    assert SpendingReader().look(tmp_path, RUNNING) == Spending()
-
-
-def asked(journal: Path, *keys: str) -> None:
-    cache = ResponseCache(journal, "run")
-    for key in keys:
-        cache.save(
-            Answer(key, "model", "m", {}, {}, 1.0, 0.1), Attempt(key, "model", 1, "answered", 200, None, 1.0, 0.1)
-        )
-    cache.close()
-
-
 def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(tmp_path: Path) -> None:
     now = [0.0]
     reader = SpendingReader(lambda: now[0])
-    asked(RunDir(tmp_path).cache_db, "a")
+    asked(tmp_path, "a")
     assert reader.look(tmp_path, RUNNING).requests == 1
-    asked(RunDir(tmp_path).cache_db, "b")
+    asked(tmp_path, "b")
     now[0] = 4.9
     assert reader.look(tmp_path, RUNNING).requests == 1
     now[0] = 5.0
     assert reader.look(tmp_path, RUNNING).requests == 2
-    asked(RunDir(tmp_path).cache_db, "c")
+    asked(tmp_path, "c")
     assert reader.look(tmp_path, RUNNING).requests == 2
     assert reader.look(tmp_path, COMPLETE).requests == 3
+
+
+def asked(folder: Path, *keys: str, role: str = "model") -> None:
+    cache = ResponseCache(RunDir(folder).cache_db, "run")
+    for key in keys:
+        answered = Attempt(key, role, 1, "answered", 200, None, 1.0, 0.1, 7, 2)
+        cache.save(Answer(key, role, "m", {}, {"usage": {}}, 1.0, 0.1), answered)
+    cache.close()
 
 
 def planned(folder: Path, name: str, *, role: str | None = None) -> PlannedCell:
@@ -81,10 +75,7 @@ def planned(folder: Path, name: str, *, role: str | None = None) -> PlannedCell:
     its_plan = plan({"config.output_dir": str(cell.folder)})
     RunDir(cell.folder).run_config.write_text(f"target: {{api_endpoint: {{url: '{its_plan.model.url}'}}}}\n")
     if role is not None:
-        cache = ResponseCache(RunDir(cell.folder).cache_db, "run")
-        answered = Attempt("key", role, 1, "answered", 200, None, 1.0, 0.1, 7, 2)
-        cache.save(Answer("key", role, "m", {}, {"usage": {}}, 1.0, 0.1), answered)
-        cache.close()
+        asked(cell.folder, "key", role=role)
     return PlannedCell(0, cell, its_plan, name)
 
 
@@ -98,6 +89,7 @@ def test_all_cells_together_and_what_nobody_can_count(tmp_path: Path) -> None:
     assert line.startswith(f"warning: {RunDir(damaged.cell.folder).cache_db} is damaged (")
     assert line.endswith("what it counted is not in the suite's budget")
     assert groups_that_answered([*cells, damaged]) == {"a"}
+    assert SpendingReader().look(damaged.cell.folder, RUNNING) == Spending()
 
 
 @pytest.mark.parametrize(
