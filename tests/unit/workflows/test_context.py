@@ -5,18 +5,15 @@ from __future__ import annotations
 import errno
 import io
 import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.core.errors import (
-    ConfigError,
-    EndpointRefusedError,
-    HelmError,
-    InterruptedRunError,
-    PrerequisiteError,
-)
+from eval_factory.core import errors
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
 from eval_factory.endpoint import response_cache
@@ -64,28 +61,23 @@ def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:
     assert warned[0].removeprefix("warning: ") in here.rundir.program_log.read_text("utf-8")
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_folder_of_somebody_else_is_left_alone(fresh: bool, tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     """With --fresh a cache would be deleted; without, only renamed."""
     here = plan(flags(tmp_path))
     here.rundir.root.mkdir()
     here.rundir.cache_db.write_text("mine")
-    if not fresh:
-        with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
-            pass
-        return
-    with (
-        pytest.raises(ConfigError, match="is no output folder"),
-        lock_folder(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True),
-    ):
+    fresh = lock_folder(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True)
+    with pytest.raises(ConfigError, match="is no output folder"), fresh:
         pass
     assert not here.rundir.marker.exists()
+    with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
+        pass
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (HelmError("x"), 4), (EndpointRefusedError("x"), 3), (InterruptedRunError("x"), 130),
+        (errors.HelmError("x"), 4), (errors.EndpointRefusedError("x"), 3), (errors.InterruptedRunError("x"), 130),
         (KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "full"), 3), (OSError(errno.EACCES, "no"), 3),
         (OSError(errno.EPIPE, "gone"), 70), (ValueError("x"), 70)
     ],
@@ -134,8 +126,11 @@ def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, fresh: bool
 
 
 def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: Path) -> None:
-    put(tmp_path, "cache.db", "cache.db.backup")
     rundir = RunDir(tmp_path)
+    with closing(sqlite3.connect(rundir.cache_db)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    assert not is_our_folder(rundir)
+    put(tmp_path, "cache.db", "cache.db.backup")
     with pytest.raises(ConfigError, match=r"cache\.db\n"):
         claim(rundir, fresh=True)
     claim(rundir)
@@ -157,20 +152,8 @@ def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_
         put(tmp_path, left)
     claim(RunDir(tmp_path), fresh=True)
     start_over(RunDir(tmp_path))
-    assert not (tmp_path / "responses").exists()
-    assert not (tmp_path / "report.html").exists()
-    assert not (tmp_path / "packages.txt").exists()
+    assert not any((tmp_path / name).exists() for name in ("responses", "report.html", "packages.txt", "cache.db"))
     assert [path.name for path in (tmp_path / "helm").iterdir()] == ["scenarios"]
-    assert not (tmp_path / "cache.db").exists()
-
-
-def test_another_programs_database_is_no_sign(tmp_path: Path) -> None:
-    import sqlite3
-
-    connection = sqlite3.connect(tmp_path / "cache.db")
-    connection.execute("CREATE TABLE t (x)")
-    connection.close()
-    assert not is_our_folder(RunDir(tmp_path))
 
 
 def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:
@@ -187,9 +170,7 @@ def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> Non
     assert files == {*kept, ".eval-factory"}
 
 
-def test_what_a_killed_run_had_not_finished_goes_and_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rundir = RunDir(tmp_path)
     claim(rundir)
     unfinished = [

@@ -19,17 +19,7 @@ from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.workflows import view, view_site
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.view import HEADERS, PageServer
-from eval_factory.workflows.view_site import (
-    _INDEX,
-    NO_SCORE,
-    POLICY,
-    forget_place,
-    lay_out,
-    suite_folder,
-    viewed_runs,
-    without_colons,
-    without_others,
-)
+from eval_factory.workflows.view_site import NO_SCORE, POLICY, lay_out, suite_folder, viewed_runs
 from stored_results import instance, result, right_or_wrong, written
 from unit.scoring.test_collect import FOUR, state, write_run
 
@@ -65,7 +55,7 @@ def test_pages_as_files(told: Told, tmp_path: Path) -> None:
     pages = exported([tmp_path / "a"], tmp_path / "new/site")
     assert (pages.folder, pages.address) == (tmp_path / "new/site", None)
     assert stat.S_IMODE(pages.folder.stat().st_mode) == 0o700, "patients' texts"
-    assert (pages.folder / _INDEX).is_file()
+    assert (pages.folder / view_site._INDEX).is_file()
     suite = suite_folder(pages.folder)
     assert (suite / RUN / "stats.json").is_file()
     assert not [path for path in pages.folder.rglob("*") if path.is_symlink()]
@@ -92,9 +82,7 @@ def test_an_empty_folder_is_taken_and_any_other_is_refused(told: Told, tmp_path:
     assert len(told) == 1
 
 
-def test_a_helm_summarize_that_fails_says_what_to_do(
-    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_helm_summarize_that_fails(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_args: object, **_more: object) -> None:
         raise HelmError("helm-summarize ended with 1:\n  | its last line")
 
@@ -151,10 +139,7 @@ def test_nothing_else_is_there(path: str, server: PageServer) -> None:
 @pytest.mark.parametrize("host", ["evil.example", "localhost:1", "127.0.0.1"])
 def test_a_request_for_another_name_is_refused(host: str, server: PageServer) -> None:
     assert ask(server, "", host=host)[0] == 404
-
-
-def test_nothing_can_be_sent(server: PageServer) -> None:
-    assert ask(server, "", method="POST")[0] == 501
+    assert ask(server, "", method="POST")[0] == 501, "nothing can be sent"
 
 
 def test_it_listens_on_this_machine_alone_and_the_address_is_a_secret(tmp_path: Path) -> None:
@@ -210,14 +195,11 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def test_a_run_of_one_folder(tmp_path: Path) -> None:
     (run,) = viewed_runs([finished(tmp_path / "a")])
-    assert run.name == RUN
-    assert run.model == "endpoint/m"
-    assert run.shown_model == "org/model"
+    assert (run.name, run.model, run.shown_model) == (RUN, "endpoint/m", "org/model")
     assert run.folder == tmp_path / "a" / "helm/runs/s" / RUN
     assert run.spec["name"] == RUN
     assert run.spec["adapter_spec"] == {"model": "endpoint/m", "model_deployment": "endpoint/m", "method": "generation"}
-    assert run.page.task == "pubmed_qa"
-    assert run.page.groups == ("pubmed_qa",)
+    assert (run.page.task, run.page.groups) == ("pubmed_qa", ("pubmed_qa",))
     assert (run.page.main_metric, run.page.main_split) == ("exact_match", "test")
     assert run.page.metrics == ("exact_match",), "neither what is counted nor what has no mean"
 
@@ -247,33 +229,28 @@ def test_what_is_not_whole_is_said_in_the_row(tmp_path: Path) -> None:
 
 def test_names_become_such_as_files_can_have(tmp_path: Path) -> None:
     long = "custom_" + "p" * 200 + "_model=endpoint_m"
+    arguments = {"config_path": "/home/me/" + "q" * 90, "n": 3, "big": True, "data": "/home/x/"}
     spec: dict[str, Any] = {
-        "groups": ["../x", "$y"],
-        "scenario_spec": {
-            "class_name": "a.B",
-            "args": {"config_path": "/home/me/" + "q" * 90, "n": 3, "big": True, "data": "/home/x/"},
-        },
+        "groups": ["../x", "$y"], "scenario_spec": {"class_name": "a.B", "args": arguments},
         "adapter_spec": {"model": "endpoint/<b>", "model_deployment": "endpoint/<b>"},
-    }
+    }  # fmt: skip
     (run,) = viewed_runs([finished(tmp_path / "a", long, **spec)])
-    assert len(run.name) == 159
-    assert run.name.startswith("custom_ppp")
-    assert run.spec["groups"] == ["_x", "_y"]
-    assert run.page.groups == ("_x", "_y")
-    assert run.model == "endpoint/_b_"
-    arguments = run.spec["scenario_spec"]["args"]
-    assert arguments == {"config_path": "q" * 40, "n": 3, "big": True, "data": "x"}
+    assert (len(run.name), run.name[:10], run.model) == (159, "custom_ppp", "endpoint/_b_")
+    assert run.spec["groups"] == [*run.page.groups] == ["_x", "_y"]
+    assert run.spec["scenario_spec"]["args"] == {"config_path": "q" * 40, "n": 3, "big": True, "data": "x"}
     other = finished(tmp_path / "b", "custom_" + "p" * 200 + "_model=endpoint_n")
     assert len({one.name for one in viewed_runs([tmp_path / "a", other])}) == 2
 
 
-@pytest.mark.parametrize("name", ["run_spec.json", "stats.json", "per_instance_stats.json", "scenario_state.json"])
+FILES = ["run_spec.json", "stats.json", "per_instance_stats.json", "scenario_state.json"]
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_result_whose_helm_files_were_deleted_is_refused(name: str, tmp_path: Path) -> None:
     finished(tmp_path / "a")
     (tmp_path / "a/helm/runs/s" / RUN / name).unlink()
-    with pytest.raises(
-        PrerequisiteError, match=rf"HELM's files are not there \({name}\)(.|\n)*run the same evaluation"
-    ):
+    said = rf"HELM's files are not there \({name}\)(.|\n)*run the same evaluation"
+    with pytest.raises(PrerequisiteError, match=said):
         viewed_runs([tmp_path / "a"])
 
 
@@ -293,9 +270,7 @@ def test_the_given_folders_stay_as_they_are(copies: bool, tmp_path: Path) -> Non
     runs = viewed_runs([tmp_path / "a"])
     lay_out(runs, tmp_path / "suite", copies=copies)
     made = tmp_path / "suite" / RUN
-    assert {path.name for path in made.iterdir()} == {
-        "run_spec.json", "stats.json", "per_instance_stats.json", "scenario_state.json",
-    }  # fmt: skip
+    assert {path.name for path in made.iterdir()} == set(FILES)
     assert json.loads((made / "run_spec.json").read_text()) == runs[0].spec
     assert not (made / "run_spec.json").is_symlink()
     assert (made / "stats.json").is_symlink() is not copies
@@ -320,7 +295,7 @@ HTML = """<!doctype html>
 
 
 def test_the_page_asks_no_other_host() -> None:
-    html = without_others(HTML)
+    html = view_site.without_others(HTML)
     assert "//" not in html
     assert html.count('<script type="module" crossorigin src="./assets/index.js"></script>') == 1
     assert 'href="./assets/index.css"' in html
@@ -334,9 +309,8 @@ def test_the_policy_names_no_host_and_no_inline_script() -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
     assert rules["script-src"] == rules["connect-src"] == rules["font-src"] == "'self'"
-    assert {word for sources in rules.values() for word in sources.split()} == {
-        "'none'", "'self'", "'unsafe-inline'", "data:",
-    }  # fmt: skip
+    words = {word for sources in rules.values() for word in sources.split()}
+    assert words == {"'none'", "'self'", "'unsafe-inline'", "data:"}
 
 
 def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:
@@ -348,7 +322,7 @@ def test_the_folders_own_path_is_in_no_file(tmp_path: Path) -> None:
     files = [suite / "runs.json", suite / "groups/a.json", suite / "groups/json/a.json"]
     for file in (*files, suite / "run/instances.json"):
         file.write_text(json.dumps(document))
-    forget_place(site)
+    view_site.forget_place(site)
     for file in files:
         assert json.loads(file.read_text()) == {"href": "benchmark_output/x.tex", "other": "/elsewhere/x"}
     assert json.loads((suite / "run/instances.json").read_text()) == document, "what was asked is data"
@@ -359,8 +333,8 @@ def test_what_helm_names_by_a_scenarios_arguments_has_no_colon(tmp_path: Path) -
         (tmp_path / "groups" / folder).mkdir(parents=True)
         (tmp_path / "groups" / folder / "a_mode:easy.tex").write_text("x")
     (tmp_path / "groups" / "a.json").write_text('{"href": "/x/latex/a_mode:easy.tex", "title": "mode: easy"}')
-    without_colons(tmp_path)
-    without_colons(tmp_path)
+    view_site.without_colons(tmp_path)
+    view_site.without_colons(tmp_path)
     assert not list(tmp_path.rglob("*:*"))
     assert (tmp_path / "groups" / "latex" / "a_mode_easy.tex").is_file()
     assert json.loads((tmp_path / "groups" / "a.json").read_text())["href"] == "/x/latex/a_mode_easy.tex"
