@@ -141,7 +141,7 @@ def test_nothing_is_imported_where_a_row_is_wrong(folder: RunDir, tmp_path: Path
 
 
 @pytest.mark.parametrize("rated_before", [False, True])
-def test_an_import_that_cannot_be_finished_changes_nothing(
+def test_a_failed_import_changes_nothing(
     folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rated_before: bool
 ) -> None:
     made = exported(folder, tmp_path / "sheet")
@@ -220,9 +220,7 @@ def test_an_export_vouches_for_no_folder_that_nobody_vouched_for(folder: RunDir,
     assert not folder.checksums.exists()
 
 
-def test_an_altered_sheet_and_a_comment_are_found_whoever_makes_the_checksums_again(
-    folder: RunDir, tmp_path: Path
-) -> None:
+def test_an_altered_sheet_is_found_whoever_makes_the_checksums_again(folder: RunDir, tmp_path: Path) -> None:
     made = exported(folder, tmp_path / "sheet")
     import_sheets(folder.root, [filled_in(made, "1", people_say)])
     for file in (made.sample_file, folder.ratings):

@@ -135,9 +135,7 @@ JUDGED_BY_TWO: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("at_once", [None, 4])
-def test_a_judge_of_a_rubric_is_asked_for_each_criterion(
-    tmp_path: Path, sizes: list[PromptSizes], at_once: int | None
-) -> None:
+def test_a_judge_is_asked_for_each_criterion(tmp_path: Path, sizes: list[PromptSizes], at_once: int | None) -> None:
     sizes.append(PromptSizes(10, 4000, 50, judge_requests=70))
     found = of(tmp_path, **JUDGED_BY_TWO, config__params__extra__criteria_per_request=at_once)
     assert [(one.role, one.requests) for one in found.roles] == [("model", 10), ("gpt", 70), ("llama", 70)]

@@ -49,7 +49,7 @@ def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_
     raise_if_stopped([], None, log)
 
 
-def test_a_run_that_is_killed_leaves_no_checksums_of_the_result_before_it(
+def test_a_killed_run_leaves_no_checksums_of_the_result_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They go before anything else in the folder is changed, and come back when a run has ended."""
@@ -77,9 +77,7 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
 
 
-def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rundir = finished_folder(tmp_path / "out")
     monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()

@@ -29,15 +29,8 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, Changed, Respo
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prepare import (
-    copy_store,
-    data_read,
-    data_settings,
-    find_bundle,
-    place_data,
-    prepare,
-    take_in,
-)
+from eval_factory.workflows import prepare as module
+from eval_factory.workflows.prepare import copy_store, data_read, data_settings, find_bundle, place_data, take_in
 from eval_factory.workflows.resume import DataRead
 from invented_bundle import QUESTIONS, sources
 from unit.builders import context, plan
@@ -57,7 +50,7 @@ def prepared(here: Plan, files: Mapping[str, str] | None = None, *, fresh: bool 
     """What is shown on the screen."""
     screen = io.StringIO()
     run = replace(context(here.rundir, screen), redactor=Redactor([KEY]))
-    prepare(run, here, ARGV, HelmRunSettings(file_lists="/lists"), files or {}, fresh=fresh, debug=debug)
+    module.prepare(run, here, ARGV, HelmRunSettings(file_lists="/lists"), files or {}, fresh=fresh, debug=debug)
     return screen.getvalue()
 
 
@@ -108,9 +101,7 @@ def of(tmp_path: Path, task: str = "pubmed_qa", out: Path | None = None, **extra
     return plan({"config.type": task, "config.output_dir": str(out or tmp_path / "out"), **flags})
 
 
-def test_a_bundle_is_found_recorded_and_put_in_its_place(
-    tmp_path: Path, bundle: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bundle_is_found_and_put_in_its_place(tmp_path: Path, bundle: Path, caplog: pytest.LogCaptureFixture) -> None:
     here = of(tmp_path, data_dir=str(bundle))
     here.rundir.create()
     found = find_bundle(here, {})
@@ -187,9 +178,7 @@ def killed(tmp_path: Path) -> RunDir:
     return whole
 
 
-def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
-    killed: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_on_the_way_loses_and_doubles_nothing(killed: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_path: Path) -> None:
         raise KeyboardInterrupt
 

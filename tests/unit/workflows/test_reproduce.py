@@ -114,9 +114,7 @@ def test_two_results_are_compared(folder: RunDir) -> None:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_it_is_run_with_the_written_config_and_compared(
-    same: bool, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_run_and_compared(same: bool, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
     def evaluate(request: Any, options: Any, **given: Any) -> str:

@@ -115,7 +115,7 @@ def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
         ))  # fmt: skip
 
 
-def test_another_version_of_helm_is_refused_where_an_entry_needs_a_patch(
+def test_another_version_of_helm_is_refused_where_a_patch_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages, "installed_helm", lambda: "0.5.99")
@@ -182,9 +182,7 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
         board(tmp_path, "aci_bench:model=x/y", config=extra(judges=[{**own, "name": "gpt5"}]))
 
 
-def test_what_nobody_can_run_is_refused_unless_another_conf_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_can_run_is_refused_but_for_another_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = find("lite").model_copy(update={"lacks": "pictures"})
     monkeypatch.setattr(registry, "find", lambda _name: pictures)
     with pytest.raises(ConfigError, match="lite asks for pictures: nothing of it can be run"):

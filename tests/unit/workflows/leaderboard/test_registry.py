@@ -94,9 +94,7 @@ def test_an_organization_has_to_be_named() -> None:
         (requests.HTTPError("no response"), "HTTPError"),
     ],
 )
-def test_a_download_that_fails_says_why_and_what_to_do(
-    error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_fails_says_what_to_do(error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise error
 

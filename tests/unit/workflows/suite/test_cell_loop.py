@@ -18,17 +18,7 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite import cell_loop
-from eval_factory.workflows.suite.cell_loop import (
-    CellEnd,
-    CellLoop,
-    NextAction,
-    Outcome,
-    Tried,
-    Work,
-    end_of,
-    outcome_of,
-    worst_code,
-)
+from eval_factory.workflows.suite.cell_loop import CellEnd, CellLoop, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
@@ -176,7 +166,7 @@ def loop_of(
         PlannedCell(number, cell, plan({"config.output_dir": str(cell.folder)}), groups[cell.target])
         for number, cell in enumerate(made)
     )
-    work = Work(suite, options, {}, journal, planned, Redactor())
+    work = cell_loop.Work(suite, options, {}, journal, planned, Redactor())
     loop = CellLoop(work, host, pauses, probed, purse=purse)
     loop.add(planned)
     return loop, host
@@ -302,7 +292,7 @@ def test_nothing_is_begun_where_nothing_may_be_asked(spent: int, reason: str | N
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_what_would_only_be_collected_is_begun_where_nothing_may_be_asked(
+def test_what_would_only_be_collected_is_begun_all_the_same(
     fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a budget that is used up, and of a key that is refused."""
@@ -480,7 +470,14 @@ def test_bad_luck_is_forgiven_once(end: CellEnd, reason: str, code: int) -> None
 
 
 def test_the_worst_cell_gives_the_exit_code() -> None:
-    assert [worst_code(codes) for codes in ([], [0, 0], [0, 1], [3, 1, 0], [4, 3], [70, 4])] == [0, 0, 1, 3, 4, 70]
+    assert [cell_loop.worst_code(codes) for codes in ([], [0, 0], [0, 1], [3, 1, 0], [4, 3], [70, 4])] == [
+        0,
+        0,
+        1,
+        3,
+        4,
+        70,
+    ]
 
 
 def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:

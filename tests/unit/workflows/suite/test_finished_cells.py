@@ -11,19 +11,8 @@ from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.workflows.resume import DataRead, ended_run, remember
-from eval_factory.workflows.suite.finished_cells import (
-    OF_NO_RESULT,
-    READ_WHEN_COLLECTED,
-    FinishedResult,
-    finished,
-    finished_below,
-    has_partial_result,
-    is_complete_run,
-    keeps_partial_result,
-    reads_own_data,
-    source_for,
-    take_over,
-)
+from eval_factory.workflows.suite import finished_cells
+from eval_factory.workflows.suite.finished_cells import finished, finished_below, has_partial_result, take_over
 from unit.builders import evaluation, plan
 
 
@@ -41,12 +30,12 @@ def plan_of(folder: RunDir, **flags: Any) -> Plan:
     ],
 )  # fmt: skip
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
-    assert finished(plan_of(folder, **({path: 3} if path else {}))) == FinishedResult(None)
+    assert finished(plan_of(folder, **({path: 3} if path else {}))) == finished_cells.FinishedResult(None)
 
 
 def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> None:
     """A new one has to be put into this list, or among those that are read when a result is collected."""
-    assert RUNTIME_ONLY >= READ_WHEN_COLLECTED
+    assert RUNTIME_ONLY >= finished_cells.READ_WHEN_COLLECTED
     extra = {f"config.params.extra.{name}" for name in (
         "stop_after_failures", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
         "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key", "shards",
@@ -55,7 +44,7 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
         "api_key", "oauth", "requests_per_minute", "tokens_per_minute"
     )}  # fmt: skip
     params = {f"config.params.{name}" for name in ("parallelism", "max_retries", "request_timeout")}
-    assert {"config.output_dir"} | params | extra | endpoint == OF_NO_RESULT
+    assert {"config.output_dir"} | params | extra | endpoint == finished_cells.OF_NO_RESULT
 
 
 @pytest.mark.parametrize(
@@ -84,12 +73,12 @@ def leave_partial(folder: RunDir, made: Plan) -> None:
 
 def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
     made = plan_of(folder)
-    assert is_complete_run(made)
-    assert not is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
+    assert finished_cells.is_complete_run(made)
+    assert not finished_cells.is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
     assert not has_partial_result(folder, made.identity)
     leave_partial(folder, made)
     assert finished(made) is None
-    assert not is_complete_run(made)
+    assert not finished_cells.is_complete_run(made)
     assert has_partial_result(folder, made.identity)
     assert not has_partial_result(folder, "another's")
     folder.evaluation_config.unlink()
@@ -110,17 +99,17 @@ EXTRA = "config.params.extra."
     ids=["downloaded", "bundle", "offline", "own"],
 )
 def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None:
-    assert reads_own_data(plan(flags)) is own
+    assert finished_cells.reads_own_data(plan(flags)) is own
 
 
 @pytest.mark.parametrize("own", [None, "mine"])
 def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | None, folder: RunDir) -> None:
     flags = {"config.type": "clear", f"{EXTRA}condition": "homelessness", f"{EXTRA}data_path": own}
     made = plan_of(folder, **(flags if own else {}))
-    assert not keeps_partial_result(made)
+    assert not finished_cells.keeps_partial_result(made)
     leave_partial(folder, made)
     assert has_partial_result(folder, made.identity)
-    assert keeps_partial_result(made) is (own is None)
+    assert finished_cells.keeps_partial_result(made) is (own is None)
 
 
 def test_complete_runs_of_this_version_are_found_wherever_they_lie(folder: RunDir, tmp_path: Path) -> None:
@@ -142,9 +131,9 @@ def test_complete_runs_of_this_version_are_found_wherever_they_lie(folder: RunDi
 def test_the_source_is_the_same_run_in_another_place(folder: RunDir, tmp_path: Path) -> None:
     other = plan_of(RunDir(tmp_path / "cell"))
     known = {other.identity: (folder.root,)}
-    assert source_for(other, known) == folder.root
-    assert source_for(plan_of(folder), known) is None
-    assert source_for(other, {"another": (folder.root,)}) is None
+    assert finished_cells.source_for(other, known) == folder.root
+    assert finished_cells.source_for(plan_of(folder), known) is None
+    assert finished_cells.source_for(other, {"another": (folder.root,)}) is None
 
 
 def cell_of(tmp_path: Path) -> tuple[Plan, SuiteDir]:

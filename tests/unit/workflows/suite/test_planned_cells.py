@@ -9,14 +9,7 @@ from eval_factory.config.suite import Cell
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import planned_cells
-from eval_factory.workflows.suite.planned_cells import (
-    CheckedCell,
-    checked_cells,
-    named_cells,
-    plan_cells,
-    refuse_unready,
-    refuse_wrong,
-)
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, plan_cells, refuse_unready
 from suites import ENDPOINT, suite, target
 
 
@@ -47,7 +40,7 @@ def test_all_that_is_wrong_is_said_once_with_its_cells() -> None:
     assert clear is not None
     allowed = ", ".join(clear.helm.parameters["condition"].allowed)
     with pytest.raises(ConfigError) as raised:
-        refuse_wrong(found)
+        planned_cells.refuse_wrong(found)
     assert [problem.splitlines()[0] for problem in raised.value.problems] == [
         "big/pubmed_qa: config.params.extra.language: pubmed_qa has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
         "big/medec: config.params.extra.language: medec has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
@@ -69,7 +62,7 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planned_cells, "data_faults", data_faults)
     found = cells(evaluations=["pubmed_qa", no_data])
     assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
-    refuse_wrong(found)
+    planned_cells.refuse_wrong(found)
     assert [one.ready for one in found] == [True, True, False, False]
     assert found[2].missing == ("data_path: there is no such file\n  it needs:",)
     assert refused(found, PrerequisiteError).splitlines() == [
@@ -156,7 +149,7 @@ EVERY = [Cell(one, other, {}, Path(one, other)) for other in "xyz" for one in "a
     ],
 )
 def test_cells_in_a_few_words(some: list[Cell], said: str, every: list[Cell]) -> None:
-    assert named_cells(some, every) == said
+    assert planned_cells.named_cells(some, every) == said
 
 
 def test_every_cell_has_its_plan_and_the_name_of_its_limits(tmp_path: Path) -> None:

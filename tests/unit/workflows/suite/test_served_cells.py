@@ -133,7 +133,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     ("status", "lost", "told"),
     [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
 )
-def test_the_log_of_a_server_that_stayed_is_named_where_cells_are_not_complete(
+def test_where_cells_are_not_complete_the_log_of_a_server_that_stayed_is_named(
     status: RunStatus, lost: bool, told: bool, world: World
 ) -> None:
     """A model may hang while its health URL answers. One that was lost has been told of."""

@@ -13,17 +13,9 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
+from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.slurm_worker import Start
-from eval_factory.workflows.suite.suite_status import (
-    NOT_KNOWN,
-    RESULT_PUBLISHED,
-    TASK_GONE,
-    CellJob,
-    QueueReader,
-    SuiteStatus,
-    cancel_jobs,
-    status_of,
-)
+from eval_factory.workflows.suite.suite_status import TASK_GONE, QueueReader, SuiteStatus, cancel_jobs, status_of
 from slurm_cells import ScriptedSlurm, submitted
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
@@ -73,7 +65,7 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
 
 def test_a_queue_that_is_not_known(jobs: Jobs) -> None:
     jobs.slurm.silent = 1
-    assert told(jobs.look()) == [("missing", NOT_KNOWN)] * 4
+    assert told(jobs.look()) == [("missing", suite_status.NOT_KNOWN)] * 4
 
 
 def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
@@ -156,7 +148,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
     again = jobs.look().cells[0].progress
     assert str(again and again.figures()).startswith("40/100")
-    assert second.job == CellJob(second.state.reason, 0, jobs.store.logs(1) / "1.log", None)
+    assert second.job == suite_status.CellJob(second.state.reason, 0, jobs.store.logs(1) / "1.log", None)
     assert second.progress is None
     assert third.progress is None, "it has not begun yet"
 
@@ -169,7 +161,7 @@ def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> No
     found = jobs.look()
     assert told(found) == [
         ("missing", "its job has ended: failed: no such model"), ("missing", "its job has ended: failed"),
-        ("missing", TASK_GONE), ("waiting", RESULT_PUBLISHED),
+        ("missing", TASK_GONE), ("waiting", suite_status.RESULT_PUBLISHED),
     ]  # fmt: skip
     assert found.state == "ended"
     tell(jobs.dir.events, cell_ended(CELLS[0], "failed", reason="as taken over"))

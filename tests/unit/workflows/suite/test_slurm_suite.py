@@ -18,18 +18,7 @@ from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.executors.slurm_runs import RunEnd, SlurmAsks, SlurmStore, script_of
 from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
-from eval_factory.workflows.suite.slurm_suite import (
-    _LOST,
-    QUEUED,
-    WORKER,
-    at_once,
-    document_of,
-    name_of,
-    refuse_what_slurm_cannot,
-    run_on_slurm,
-    secrets_of,
-    spec_of,
-)
+from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, at_once, name_of, refuse_what_slurm_cannot, spec_of
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
@@ -71,7 +60,7 @@ class Invocation:
             assert self.slept < 20
             meanwhile()
 
-        run_on_slurm(work, self.slurm, sleep)  # type: ignore[arg-type]
+        slurm_suite.run_on_slurm(work, self.slurm, sleep)  # type: ignore[arg-type]
         return work
 
     def end(self, number: int, status: str = "complete", **changes: Any) -> None:
@@ -201,7 +190,7 @@ def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(again
             again.end(1)
 
     work = again.run(wait=True, meanwhile=meanwhile, max_attempts=3)
-    assert reports(work) == [("missing", _LOST, 1), ("complete", None, 0)]
+    assert reports(work) == [("missing", slurm_suite._LOST, 1), ("complete", None, 0)]
     assert len(again.slurm.submitted) == 2 + 2
 
 
@@ -392,12 +381,12 @@ def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: 
 def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
     endpoint = {"url": "https://h.example/v1", "model_id": "m", "type": "chat", "requests_per_minute": 100}
     _, cells = cells_of(tmp_path, targets=[{"name": "a", "api_endpoint": endpoint}], params={"parallelism": 8})
-    document = document_of(cells[0], 3)
+    document = slurm_suite.document_of(cells[0], 3)
     assert document["config"]["params"]["parallelism"] == 2
     assert document["target"]["api_endpoint"]["requests_per_minute"] == 33
     assert "tokens_per_minute" not in document["target"]["api_endpoint"]
     assert document["config"]["output_dir"] == str(tmp_path / "a" / "sample_medical_qa")
-    assert document_of(cells[0], 9)["config"]["params"]["parallelism"] == 1
+    assert slurm_suite.document_of(cells[0], 9)["config"]["params"]["parallelism"] == 1
     assert "parallelism" not in json.dumps(cells[0].cell.document["config"]["params"]).replace('"parallelism": 8', "")
 
 
@@ -448,11 +437,11 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
 
 def test_what_may_be_secret_in_a_cell_and_what_servers_get_goes_along(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path)
-    assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= secrets_of(cells, suite)
+    assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= slurm_suite.secrets_of(cells, suite)
     serve = {"command": "vllm serve m --port {port}", "env": ["HF_TOKEN", "MINE"]}
     targets = [
         {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
         {"name": "b", "api_endpoint": {"model_id": "m"}, "serve": {**serve, "env": ["OTHER"]}},
     ]
     served, _ = cells_of(tmp_path, targets=targets)
-    assert secrets_of((), served) == {"HF_TOKEN", "HELM_CREDENTIALS", "MINE", "OTHER"}
+    assert slurm_suite.secrets_of((), served) == {"HF_TOKEN", "HELM_CREDENTIALS", "MINE", "OTHER"}

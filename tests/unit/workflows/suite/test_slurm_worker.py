@@ -158,7 +158,7 @@ def test_a_run_is_done_as_run_eval_does_it_and_its_end_recorded(task: Task) -> N
     ],
     ids=["at last", "gaps", "two crashes", "the gaps are kept", "its folder was held"],
 )
-def test_where_another_attempt_can_help_there_is_one(
+def test_another_attempt_where_one_can_help(
     task: Task, clock: Clock, ends: list[dict[str, Any]], code: int, expected: RunEnd
 ) -> None:
     assert task.work(*ends) == code
@@ -233,9 +233,7 @@ def test_without_keys_nothing_is_asked(task: Task) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_takes_no_more_ends_the_task_quietly(
-    task: Task, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_disk_that_is_full_ends_the_task_quietly(task: Task, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(SlurmStore, "record_end", raising(OSError(number, "no", "x")))
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     task.ends = [COMPLETE]
@@ -346,7 +344,7 @@ def test_a_run_of_it_that_never_ends_is_not_begun_for_ever(serving: ServingTask,
         (FULL, RunEnd(3, "failed", "cannot write starts: No space left on device", 1)),
     ],
 )
-def test_what_stops_all_of_it_is_said_of_those_that_have_not_ended(
+def test_what_stops_all_is_said_of_those_that_have_not_ended(
     serving: ServingTask, error: Exception, expected: RunEnd
 ) -> None:
     def stops(_: SuiteOfTask, screen: SuiteObserver) -> None:
@@ -403,9 +401,7 @@ def test_a_full_disk_is_the_reason_where_that_can_be_recorded(task: Task, monkey
     assert task.ended() == RunEnd(3, "failed", "cannot write starts: No space left on device", 1)
 
 
-def test_only_a_newer_start_takes_over_and_of_several_runs_any_one_tells(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_newer_start_takes_over_of_whichever_run(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that does not answer says nothing."""
     told: list[None] = []
     task.start()

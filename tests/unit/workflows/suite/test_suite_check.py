@@ -132,7 +132,7 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
         (RESULT_PUBLISHED, (RESULT_PUBLISHED, "the same command runs it")),
     ],
 )
-def test_of_what_slurm_has_or_had_it_is_told_whether_it_goes_on(
+def test_whether_what_slurm_has_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, expected: tuple[str, str]
 ) -> None:
     folder = suite(tmp_path)
@@ -207,9 +207,7 @@ def test_a_table_is_what_the_results_make(tabled: SuiteDir) -> None:
         ("suite_usage.yaml", "requests: 1", "requests: 2", "cells[0].requests"),
     ],
 )
-def test_a_changed_number_is_named_with_file_and_field(
-    name: str, old: str, new: str, field: str, tabled: SuiteDir
-) -> None:
+def test_a_changed_number_is_named_with_its_field(name: str, old: str, new: str, field: str, tabled: SuiteDir) -> None:
     alter(tabled.root / name, old, new)
     (found,) = altered_table(tabled).findings
     assert (found.file, found.field[: len(field)]) == (name, field)

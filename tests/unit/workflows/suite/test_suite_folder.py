@@ -103,9 +103,7 @@ def test_the_folder_of_one_run_is_no_suites_and_a_file_is_none(tmp_path: Path) -
         pass
 
 
-def test_who_looks_keeps_nobody_out_who_looks_nor_does_a_file_system_without_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_looks_keeps_nobody_out_who_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(95, "not supported")
 

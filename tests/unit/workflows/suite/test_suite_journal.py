@@ -13,25 +13,16 @@ import pytest
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
-from eval_factory.workflows.suite.suite_journal import (
-    CELL_ENDED,
-    WAS_NOT_BEGUN,
-    WAS_STOPPED,
-    CellState,
-    NobodyLooks,
-    ScreenLines,
-    SuiteJournal,
-    SuiteState,
-    suite_state_of,
-)
+from eval_factory.workflows.suite import suite_journal
+from eval_factory.workflows.suite.suite_journal import WAS_STOPPED, CellState, ScreenLines, SuiteJournal, suite_state_of
 from suite_by_hand import back, cell_ended, cell_started, ended, paused, started
 
 
-def statuses(state: SuiteState, *, is_running: bool = True) -> dict[str, str]:
+def statuses(state: suite_journal.SuiteState, *, is_running: bool = True) -> dict[str, str]:
     return {cell.name: cell.status for cell in state.all_cells(is_running=is_running)}
 
 
-def cell(state: SuiteState, name: str, *, is_running: bool = True) -> CellState:
+def cell(state: suite_journal.SuiteState, name: str, *, is_running: bool = True) -> CellState:
     return next(one for one in state.all_cells(is_running=is_running) if one.name == name)
 
 
@@ -88,7 +79,7 @@ def test_a_suite_that_was_killed() -> None:
     }  # fmt: skip
     assert cell(state, "big/qa", is_running=False).reason == WAS_STOPPED
     assert cell(state, "small/medec", is_running=False).reason == WAS_STOPPED
-    assert cell(state, "big/medec", is_running=False).reason == WAS_NOT_BEGUN
+    assert cell(state, "big/medec", is_running=False).reason == suite_journal.WAS_NOT_BEGUN
 
 
 def test_a_cell_that_was_to_be_tried_again_was_begun() -> None:
@@ -153,7 +144,7 @@ class Looker:
 
 def test_an_event_is_written_and_then_told_without_keys_and_so_is_what_is_said(tmp_path: Path) -> None:
     looker = Looker(tmp_path)
-    looker.journal.tell(CELL_ENDED, target="a", reason=f"no: {KEY}\nx")
+    looker.journal.tell(suite_journal.CELL_ENDED, target="a", reason=f"no: {KEY}\nx")
     looker.journal.tell("suite_ended", exit_code=0)
     lines = looker.written()
     assert lines == looker.events
@@ -171,7 +162,7 @@ def test_an_event_is_written_and_then_told_without_keys_and_so_is_what_is_said(t
 def test_half_a_line_of_a_power_cut_swallows_no_event(tmp_path: Path) -> None:
     looker = Looker(tmp_path)
     looker.folder.events.write_text('{"event": "x"}\n{"event": "cell')
-    SuiteJournal(looker.folder, Redactor(), NobodyLooks()).tell("suite_ended")
+    SuiteJournal(looker.folder, Redactor(), suite_journal.NobodyLooks()).tell("suite_ended")
     lines = looker.folder.events.read_text().splitlines()
     assert lines[:2] == ['{"event": "x"}', '{"event": "cell']
     assert json.loads(lines[2])["event"] == "suite_ended"

@@ -125,9 +125,7 @@ class Scripted:
         return replace(self.status, cells=(cell,))
 
 
-def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_is_followed_from_before_it_begins_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another node: all that is known of it is in files."""
     folder = suite_folder(tmp_path, started(["big/qa"]))
     helms, _ = logs(folder, "big/qa")
@@ -192,9 +190,7 @@ def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monke
     assert (after.state, after.exit_code) == ("ended", 130)
 
 
-def test_a_suite_that_a_script_started_in_the_background(
-    tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_in_the_background(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its shell had it ignore SIGINT: it would go on to its end."""
     folder = suite_folder(tmp_path, started())
     now = iter([0.0, 121.0])
@@ -228,9 +224,7 @@ def test_whether_a_process_ignores_interrupts(tmp_path: Path, status: str | None
     assert ignores_interrupts(7, tmp_path) is ignored
 
 
-def test_a_suite_of_another_machine_and_one_that_has_not_said_who_works_on_it(
-    tmp_path: Path, killed: list[tuple[int, int]]
-) -> None:
+def test_one_of_another_machine_and_one_of_whom_nobody_knows(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
     folder = suite_folder(tmp_path, started())
     with held(folder, host="elsewhere"), pytest.raises(PrerequisiteError, match=r"runs on elsewhere.*cancel' there"):
         cancel(folder, print)

@@ -12,20 +12,8 @@ import pytest
 
 from eval_factory.core.budget import Spending
 from eval_factory.workflows.resume import LastRunState
-from eval_factory.workflows.suite import suite_budget
-from eval_factory.workflows.suite.suite_status import (
-    UNKNOWN,
-    CellFollower,
-    CellProgress,
-    CellStatus,
-    SuiteReader,
-    after,
-    holder_now,
-    same_command,
-    stated_limits,
-    status_document,
-    status_of,
-)
+from eval_factory.workflows.suite import suite_budget, suite_status
+from eval_factory.workflows.suite.suite_status import CellProgress, holder_now, same_command, stated_limits, status_of
 from suite_by_hand import (
     CELLS,
     back,
@@ -110,7 +98,7 @@ def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -
         status = status_of(folder)
         assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
         folder.lock.write_text("")
-        assert holder_now(folder) == UNKNOWN
+        assert holder_now(folder) == suite_status.UNKNOWN
         assert status_of(folder).state == "running"
     assert status_of(folder).state == "stopped"
 
@@ -132,12 +120,12 @@ def test_a_suite_that_ended(tmp_path: Path) -> None:
 
 
 def test_a_reader_reads_on(tmp_path: Path) -> None:
-    def phase_of(cell: CellStatus) -> str | None:
+    def phase_of(cell: suite_status.CellStatus) -> str | None:
         return cell.progress and cell.progress.phase
 
     folder = suite_folder(tmp_path, started(), paused("host", "big/qa"))
     with held(folder):
-        reader = SuiteReader(folder)
+        reader = suite_status.SuiteReader(folder)
         (pause,) = reader.look().pauses
         assert (pause.group, pause.cells) == ("host", frozenset({"big/qa"}))
         tell(folder.events, back("host"))
@@ -205,7 +193,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
     monkeypatch.setattr(suite_budget, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
     with held(folder):
-        found = json.loads(json.dumps(status_document(status_of(folder))))
+        found = json.loads(json.dumps(suite_status.status_document(status_of(folder))))
     assert (found["suite"], found["state"], found["total"]) == (str(tmp_path), "running", 3)
     assert found["counts"] == {"running": 1, "paused": 1, "complete": 1}
     pause = {"group": "host", "reason": "connection refused", "cells": ["small/medec"], "since": 130.0}
@@ -225,7 +213,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def told(*events: dict[str, Any]) -> CellProgress:
     found = CellProgress()
     for event in events:
-        found = after(found, event)
+        found = suite_status.after(found, event)
     return found
 
 
@@ -251,7 +239,7 @@ def test_the_progress_of_a_cell_for_programs() -> None:
 def test_a_follower_reads_on_and_leaves_out_earlier_attempts(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
     cell_events(folder, "a/b", phase("scoring", time=49.9), progress(9, time=49.95))
-    follower = CellFollower(folder.cell("a", "b"), 50.0)
+    follower = suite_status.CellFollower(folder.cell("a", "b"), 50.0)
     assert follower.look() == CellProgress()
     cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
     assert follower.look().figures() == "1/100, 0 failed, 1:39 min left, 1.0/s"
