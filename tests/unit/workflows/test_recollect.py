@@ -124,14 +124,9 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
     (data / "ehrsql_test.json").write_text("[]", "utf-8")
     with closing(sqlite3.connect(data / "eicu.sqlite")) as connection:
         connection.execute("CREATE TABLE patient (a)")
-    folder = finished_folder(
-        tmp_path / "out",
-        {"config.type": "ehr_sql"},
-        [
-            state(number, "SELECT 1", instance={"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}})
-            for number in range(4)
-        ],
-    )
+    asked = [{"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}} for number in range(4)]
+    states = [state(number, "SELECT 1", instance=instance) for number, instance in enumerate(asked)]
+    folder = finished_folder(tmp_path / "out", {"config.type": "ehr_sql"}, states)
     stats = load_result(folder.root).result.scores["exact_match"].stats
     assert (stats.count, stats.clusters) == (4, 2)
     assert verify(folder.root).notes == ()
@@ -144,15 +139,13 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
 
 
 def test_values_are_the_whole_configurations_at_the_keys_that_were_set() -> None:
-    whole = {
-        "a": 1, "b": {"c": 2, "d": 3}, "judges": [{"name": "x", "url": None}, {"name": "y", "url": None}], "e": [1]
-    }  # fmt: skip
+    judges = [{"name": "x", "url": None}, {"name": "y", "url": None}]
+    whole = {"a": 1, "b": {"c": 2, "d": 3}, "judges": judges, "e": [1]}
     assert values_at({"a": 9, "b": {"c": 9}, "gone": 1}, whole) == {"a": 1, "b": {"c": 2}}
-    assert values_at({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole) == {
-        "judges": [{"name": "x"}, {"url": None}], "e": [1],
-    }  # fmt: skip
-    assert values_at({"judges": [{"name": "z"}]}, whole) == {"judges": whole["judges"]}
-    assert values_at({"judges": 3, "b": 4}, whole) == {"judges": whole["judges"], "b": whole["b"]}
+    found = values_at({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole)
+    assert found == {"judges": [{"name": "x"}, {"url": None}], "e": [1]}
+    assert values_at({"judges": [{"name": "z"}]}, whole) == {"judges": judges}
+    assert values_at({"judges": 3, "b": 4}, whole) == {"judges": judges, "b": whole["b"]}
 
 
 def test_a_jury_of_ones_own_has_the_keys_that_were_set(tmp_path: Path) -> None:
