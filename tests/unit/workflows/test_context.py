@@ -161,10 +161,8 @@ def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> Non
     claim(rundir)
     ready_cache(rundir, LOG)
     kept = ["helm/scenarios/medec/a.csv", "results.set-aside-20260101-000000/results.yml", "notes.txt"]
-    put(
-        tmp_path, *kept, "helm/runs/x/y/stats.json", "responses/model.jsonl", "report.html", ".run_state.json",
-        "cache.db-wal"
-    )  # fmt: skip
+    put(tmp_path, *kept, "helm/runs/x/y/stats.json", "responses/model.jsonl", "report.html")
+    put(tmp_path, ".run_state.json", "cache.db-wal")
     start_over(rundir)
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {*kept, ".eval-factory"}

@@ -36,12 +36,10 @@ class FakeExecutor:
 
     def __init__(self, returncode: int = 0, told: Sequence[Mapping[str, Any]] = (), tail: Sequence[str] = ()) -> None:
         self.specs: list[ProcessSpec] = []
-        self.screens: list[TextIO] = []
         self._ended = Execution(FinishedProcess(returncode, tuple(tail)), 2.5, tuple(told))
 
     def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         self.specs.append(spec)
-        self.screens.append(screen)
         return self._ended
 
 
@@ -92,19 +90,14 @@ def test_offline_it_does_not_see_the_proxies(here: RunContext) -> None:
 
 
 def test_events_are_part_of_what_it_came_to(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:
-    told = [
-        {"event": logs.RUN_DONE, "path": "runs/v1/a"},
-        {"event": logs.BLOCKED, "place": "github.com:443"},
-        {"event": logs.RUN_DONE, "path": "runs/v1/b"},
-    ]
+    done = [{"event": logs.RUN_DONE, "path": f"runs/v1/{name}"} for name in "ab"]
+    told = [done[0], {"event": logs.BLOCKED, "place": "github.com:443"}, done[1]]
     with caplog.at_level(logging.INFO, "test"):
         ended = run(here, FakeExecutor(-9, told))
     assert told == list(ended.events)
     assert ended.finished_runs(Path("/helm")) == (Path("/helm/runs/v1/a"), Path("/helm/runs/v1/b"))
-    assert caplog.messages == [
-        "helm-run ended with -9 after 2.5 s",
-        "offline: something wanted github.com:443; it was not contacted",
-    ]
+    offline = "offline: something wanted github.com:443; it was not contacted"
+    assert caplog.messages == ["helm-run ended with -9 after 2.5 s", offline]
 
 
 def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:

@@ -123,9 +123,6 @@ class Server:
     def addresses(self) -> tuple[str, ...]:
         return f"http://127.0.0.1:{20_000 + len(self.again)}", "http://127.0.0.1:9"
 
-    def lose(self) -> None:
-        self.lost_now = self.losses.pop(0) if self.losses else None
-
     def watch(self) -> str | None:
         return self.lost_now
 
@@ -138,15 +135,9 @@ class Server:
 
 
 def loop_of(
-    folder: Path,
-    cells: list[str],
-    scripts: dict[str, list[dict[str, Any]]] | None = None,
-    *,
-    news: list[News] | None = None,
-    spent: tuple[Budget, Spending] | None = None,
-    fresh: bool = False,
-    processes: int = 1,
-) -> tuple[CellLoop, Host]:
+    folder: Path, cells: list[str], scripts: dict[str, list[dict[str, Any]]] | None = None, *,
+    news: list[News] | None = None, spent: tuple[Budget, Spending] | None = None, fresh: bool = False, processes: int = 1,
+) -> tuple[CellLoop, Host]:  # fmt: skip
     """Cells by their names, `target/evaluation`; a target's group is its first letter."""
     names = [name.split("/") for name in cells]
     made = [Cell(target, evaluation, {}, folder / target / evaluation) for target, evaluation in names]
@@ -162,10 +153,8 @@ def loop_of(
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))
     purse = None if spent is None else Purse(*spent)
-    planned = tuple(
-        PlannedCell(number, cell, plan({"config.output_dir": str(cell.folder)}), groups[cell.target])
-        for number, cell in enumerate(made)
-    )
+    plans = [plan({"config.output_dir": str(cell.folder)}) for cell in made]
+    planned = tuple(PlannedCell(number, cell, plans[number], cell.target[0]) for number, cell in enumerate(made))
     work = cell_loop.Work(suite, options, {}, journal, planned, Redactor())
     loop = CellLoop(work, host, pauses, probed, purse=purse)
     loop.add(planned)
@@ -292,9 +281,7 @@ def test_nothing_is_begun_where_nothing_may_be_asked(spent: int, reason: str | N
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_what_would_only_be_collected_is_begun_all_the_same(
-    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_only_to_be_collected_is_begun(fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a budget that is used up, and of a key that is refused."""
     monkeypatch.setattr(cell_loop, "is_complete_run", lambda plan: plan.rundir.root.name == "3")
     spent = (Budget(max_requests=5), Spending(requests=5))
@@ -360,10 +347,10 @@ def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: 
     loop.server = cast(ServedModel, server)
 
     def lose() -> str | None:
-        if server.losses:
-            server.lose()
-            return NOTHING
-        return None
+        if not server.losses:
+            return None
+        server.lost_now = server.losses.pop(0)
+        return NOTHING
 
     host.on_wait = lose
     return loop, host, server
@@ -375,9 +362,8 @@ def test_cells_whose_server_is_lost_wait_for_it_and_it_costs_them_no_attempt(tmp
     assert server.again == ["ended with exit code 7"] * 4
     assert host.interrupts == 4
     assert [one[:2] for one in came_to(loop).values()] == [("complete", 0)] * 3
-    assert [spec.served_at for spec in host.begun[:3:2]] == [
-        f"http://127.0.0.1:{port} http://127.0.0.1:9" for port in (20000, 20001)
-    ]
+    served_at = [f"http://127.0.0.1:{port} http://127.0.0.1:9" for port in (20000, 20001)]
+    assert [spec.served_at for spec in host.begun[:3:2]] == served_at
     waits = [one for one in told(loop, "status", "reason", "again") if one[3]]
     assert set(waits) == {("cell_ended", "missing", "the server of its model was lost", True)}
 
@@ -417,9 +403,8 @@ def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
 def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int, why: str | None) -> None:
     """Also one that may be reported all the same, with fewer instances than there are."""
     end = CellEnd(code, "partial", why)
-    reason = (
-        "NOT REPORTABLE: no better than chance" if why else "some requests failed; the same command asks for them again"
-    )
+    gaps = "some requests failed; the same command asks for them again"
+    reason = "NOT REPORTABLE: no better than chance" if why else gaps
     again = Outcome(NextAction.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
     assert [outcome_of(end, replace(FIRST, attempts=number)) for number in (1, 2)] == [again, again]
     assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=NextAction.REST)
@@ -445,22 +430,19 @@ def test_what_comes_of_a_failure(end: CellEnd, then: NextAction, status: RunStat
 
 
 def test_a_reason_is_one_line_that_says_something() -> None:
-    assert (
-        outcome_of(failed(2, error="all failed:\n  2 x HTTP 400\n  check"), FIRST).reason == "all failed: 2 x HTTP 400"
-    )
+    several = outcome_of(failed(2, error="all failed:\n  2 x HTTP 400\n  check"), FIRST)
+    assert several.reason == "all failed: 2 x HTTP 400"
     assert outcome_of(failed(2, error="all failed:"), FIRST).reason == "all failed:"
 
 
 @pytest.mark.parametrize(
     ("end", "reason", "code"),
     [
-        (failed(4), "it failed", 4),
-        (failed(70), "it failed", 70),
-        (CellEnd(-9), "its process was killed by signal 9", 4),
-        (CellEnd(42), "its process ended with 42", 4),
+        (failed(4), "it failed", 4), (failed(70), "it failed", 70),
+        (CellEnd(-9), "its process was killed by signal 9", 4), (CellEnd(42), "its process ended with 42", 4)
     ],
-    ids=["HELM", "defect", "killed", "unknown"],
-)
+    ids=["HELM", "defect", "killed", "unknown"]
+)  # fmt: skip
 def test_bad_luck_is_forgiven_once(end: CellEnd, reason: str, code: int) -> None:
     once = outcome_of(end, FIRST)
     assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code, crashed=True)

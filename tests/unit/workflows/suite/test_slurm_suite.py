@@ -80,10 +80,9 @@ class Invocation:
 
     def leave(self, number: int) -> None:
         """The task is in the queue no more."""
-        waves = {wave.job_name: wave for wave in self.store.waves()}
-        self.slurm.tasks = [
-            task for task in self.slurm.tasks if waves[task.job_name].runs[task.index].name != self.keys[number]
-        ]  # fmt: skip
+        runs = {wave.job_name: wave.runs for wave in self.store.waves()}
+        key, tasks = self.keys[number], self.slurm.tasks
+        self.slurm.tasks = [task for task in tasks if runs[task.job_name][task.index].name != key]
 
     @property
     def waves(self) -> list[list[str]]:
@@ -99,32 +98,38 @@ def results(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def again(tmp_path: Path) -> Invocation:
+def command(tmp_path: Path) -> Invocation:
     return Invocation(tmp_path / "s")
+
+
+@pytest.fixture
+def again(command: Invocation) -> Invocation:
+    """It was given once."""
+    command.run()
+    return command
 
 
 def reports(work: Work) -> list[tuple[str, str | None, int]]:
     return [(report.status, report.reason, report.exit_code) for _, report in sorted(work.reports.items())]
 
 
-def test_all_is_submitted_and_the_command_returns(again: Invocation) -> None:
-    work = again.run()
-    assert reports(work) == [("waiting", QUEUED, 0)] * 2
-    names = [re.findall("--job-name=(.*)", text) for text in again.slurm.submitted]
-    suite_id = (again.store.root / "id").read_text()
+def test_all_is_submitted_and_the_command_returns(command: Invocation) -> None:
+    command.slurm.tasks = [QueuedTask("ef-other-w1", "7", 0, "RUNNING", "None")]  # of another suite
+    assert reports(command.run()) == [("waiting", QUEUED, 0)] * 2
+    names = [re.findall("--job-name=(.*)", text) for text in command.slurm.submitted]
+    suite_id = (command.store.root / "id").read_text()
     assert names == [[f"ef-{suite_id}-w1"], [f"ef-{suite_id}-w2"]], "an array for each endpoint"
-    assert again.waves == [[again.keys[0]], [again.keys[1]]]
-    held = json.loads(again.store.environment(1).read_text())
+    assert command.waves == [[command.keys[0]], [command.keys[1]]]
+    held = json.loads(command.store.environment(1).read_text())
     assert held == {"secrets": ["OPENAI_API_KEY"], "values": ENV}
-    assert "sk-" not in again.slurm.submitted[0] + again.store.wave_file(1).read_text()
-    assert f"submitted 1 cell to Slurm: ef-{suite_id}-w1 (job 7)" in again.said.lines
-    assert again.slept == 0
-    assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
-    assert len(again.slurm.submitted) == 2, "what is queued is not submitted again"
+    assert "sk-" not in command.slurm.submitted[0] + command.store.wave_file(1).read_text()
+    assert f"submitted 1 cell to Slurm: ef-{suite_id}-w1 (job 7)" in command.said.lines
+    assert command.slept == 0
+    assert reports(command.run()) == [("waiting", QUEUED, 0)] * 2
+    assert len(command.slurm.submitted) == 2, "what is queued is not submitted again"
 
 
 def test_what_has_ended_is_reported_and_not_done_again(again: Invocation) -> None:
-    again.run()
     again.end(0)
     again.end(1, exit_code=1, reason="not reportable: few")
     work = again.run()
@@ -134,7 +139,6 @@ def test_what_has_ended_is_reported_and_not_done_again(again: Invocation) -> Non
 
 
 def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
-    again.run()
     again.leave(1)
     again.run()
     assert again.waves == [[again.keys[0]], [again.keys[1]], [again.keys[1]]]
@@ -142,85 +146,69 @@ def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
     assert again.store.environment(3).exists()
 
 
-def test_a_job_of_another_suite_is_none_of_ours(again: Invocation) -> None:
-    again.slurm.tasks = [QueuedTask("ef-other-w1", "7", 0, "RUNNING", "None")]
-    again.run()
-    assert len(again.slurm.submitted) == 2
-
-
-def test_a_silent_queue_is_not_an_empty_one(again: Invocation) -> None:
-    again.run()
-    again.slurm.silent = 1
-    with pytest.raises(QueueUnknownError):
-        again.run()
-    assert len(again.slurm.submitted) == 2
-
-
-def test_who_waits_asks_a_silent_queue_again(again: Invocation) -> None:
-    again.run()
-
+def test_a_silent_queue_is_not_an_empty_one_and_who_waits_asks_it_again(again: Invocation) -> None:
     def meanwhile() -> None:
         if again.slept == 4:
             again.end(0)
             again.end(1)
 
+    again.slurm.silent = 1
+    with pytest.raises(QueueUnknownError):
+        again.run()
     again.slurm.silent = 3
     assert reports(again.run(wait=True, meanwhile=meanwhile)) == [("complete", None, 0)] * 2
-    assert again.slept == 4
-    assert again.said.lines.count("squeue does not say what is queued: no controller") == 1
+    assert (again.slept, len(again.slurm.submitted)) == (4, 2)
+    assert again.said.lines.count("squeue does not say what is queued: no controller") == 2, "once by each"
 
 
-def test_but_not_for_ever(again: Invocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_but_not_for_ever(command: Invocation, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
     def later() -> None:
         now[0] += 40
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    again.slurm.silent = 100
+    command.slurm.silent = 100
     with pytest.raises(QueueUnknownError):
-        again.run(wait=True, meanwhile=later, max_outage_s=100)
-    assert again.slept == 3
+        command.run(wait=True, meanwhile=later, max_outage_s=100)
+    assert command.slept == 3
 
 
-def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(again: Invocation) -> None:
+def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(command: Invocation) -> None:
     def meanwhile() -> None:
-        again.leave(0)
-        if again.slept == 1:
-            again.end(1)
+        command.leave(0)
+        if command.slept == 1:
+            command.end(1)
 
-    work = again.run(wait=True, meanwhile=meanwhile, max_attempts=3)
+    work = command.run(wait=True, meanwhile=meanwhile, max_attempts=3)
     assert reports(work) == [("missing", slurm_suite._LOST, 1), ("complete", None, 0)]
-    assert len(again.slurm.submitted) == 2 + 2
+    assert len(command.slurm.submitted) == 2 + 2
 
 
-def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(again: Invocation) -> None:
+def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(command: Invocation) -> None:
     def meanwhile() -> None:
-        again.end(0, "failed", exit_code=4, reason="helm-run failed", attempts=2)
-        again.end(1, "partial", exit_code=1, reason="gaps")
+        command.end(0, "failed", exit_code=4, reason="helm-run failed", attempts=2)
+        command.end(1, "partial", exit_code=1, reason="gaps")
 
-    work = again.run(wait=True, meanwhile=meanwhile)
+    work = command.run(wait=True, meanwhile=meanwhile)
     assert reports(work) == [("failed", "helm-run failed", 4), ("partial", "gaps", 1)]
     assert work.reports[0].attempts == 2
-    again.run()
-    assert [wave.number for wave in again.store.waves()] == [1, 2, 3, 4]
+    command.run()
+    assert [wave.number for wave in command.store.waves()] == [1, 2, 3, 4]
 
 
 def test_a_task_that_waits_for_ever_is_cancelled_and_said(again: Invocation) -> None:
-    again.run()
     first = again.slurm.tasks[0]
     again.slurm.tasks[0] = QueuedTask(first.job_name, "7", 0, "PENDING", "PartitionTimeLimit")
     work = again.run()
     status, reason, code = reports(work)[0]
     assert (status, code) == ("failed", 2)
-    assert reason is not None
-    assert "PartitionTimeLimit" in reason
+    assert "PartitionTimeLimit" in str(reason)
     assert again.slurm.cancelled == [(first.job_name, 1)]
     assert len(again.slurm.submitted) == 2
 
 
 def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
-    again.run()
     again.end(0)
     again.run()
     again.rundir(0).root.rename(again.folder.root / "elsewhere")
@@ -229,7 +217,6 @@ def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
 
 
 def test_another_configuration_is_another_run_and_the_job_of_the_one_before_is_ended(again: Invocation) -> None:
-    again.run()
     before = [task.job_name for task in again.slurm.tasks]
     again.end(0)
     again.run(params={"limit_samples": 3})
@@ -238,43 +225,39 @@ def test_another_configuration_is_another_run_and_the_job_of_the_one_before_is_e
     assert "b/sample_medical_qa: its configuration has changed: its job is ended first" in again.said.lines
 
 
-def test_a_job_that_is_refused_leaves_no_keys(again: Invocation) -> None:
-    again.slurm.refuses = True
+def test_a_job_that_is_refused_leaves_no_keys(command: Invocation) -> None:
+    command.slurm.refuses = True
     with pytest.raises(PrerequisiteError, match="sbatch does not take it"):
-        again.run()
-    assert not again.store.open_waves()
-    again.slurm.refuses = False
-    again.run()
-    assert len(again.slurm.submitted) == 2
+        command.run()
+    assert not command.store.open_waves()
+    command.slurm.refuses = False
+    command.run()
+    assert len(command.slurm.submitted) == 2
 
 
-def test_who_waits_for_cancelled_jobs_stops_waiting_and_submits_no_others(again: Invocation) -> None:
+def test_who_waits_for_cancelled_jobs_stops_waiting_and_submits_no_others(command: Invocation) -> None:
     def meanwhile() -> None:
-        again.slurm.tasks = []
-        again.store.cancelled.touch()
+        command.slurm.tasks = []
+        command.store.cancelled.touch()
 
     with pytest.raises(InterruptedRunError, match="suite cancel"):
-        again.run(wait=True, meanwhile=meanwhile)
-    assert len(again.slurm.submitted) == 2
+        command.run(wait=True, meanwhile=meanwhile)
+    assert len(command.slurm.submitted) == 2
 
 
-def test_tasks_of_an_endpoint_share_its_limits(again: Invocation) -> None:
-    again.run(
-        evaluations=["sample_medical_qa", {"type": "sample_medical_qa", "name": "other"}],
-        slurm={"tasks_at_once": 2}, params={"parallelism": 9},
-    )  # fmt: skip
-    assert all("#SBATCH --array=0-1%2\n" in text for text in again.slurm.submitted)
-    configs = [yaml.safe_load(path.read_text()) for path in again.store.root.glob("runs/*/*/*.yml")]
+def test_tasks_of_an_endpoint_share_its_limits(command: Invocation) -> None:
+    two = ["sample_medical_qa", {"type": "sample_medical_qa", "name": "other"}]
+    command.run(evaluations=two, slurm={"tasks_at_once": 2}, params={"parallelism": 9})
+    assert all("#SBATCH --array=0-1%2\n" in text for text in command.slurm.submitted)
+    configs = [yaml.safe_load(path.read_text()) for path in command.store.root.glob("runs/*/*/*.yml")]
     assert [config["config"]["params"]["parallelism"] for config in configs] == [4] * 4
 
 
 def test_what_an_earlier_version_submitted_is_waited_for_and_its_answers_are_the_cells(again: Invocation) -> None:
-    again.run()
     name = again.waves[0][0]
     number = len(again.waves) + 1
-    again.store.wave_file(number).write_text(
-        json.dumps({"number": number, "job_name": "old", "keys": [f"{name}.{part}-of-2" for part in (1, 2)]})
-    )
+    old = {"number": number, "job_name": "old", "keys": [f"{name}.{part}-of-2" for part in (1, 2)]}
+    again.store.wave_file(number).write_text(json.dumps(old))
     attempts = again.store.root / "cells" / f"{name}.2-of-2" / "attempts"
     for age, attempt in enumerate(("w1-a", "w1-b")):
         (attempts / attempt / "out").mkdir(parents=True)
@@ -292,7 +275,6 @@ def test_what_an_earlier_version_submitted_is_waited_for_and_its_answers_are_the
 
 
 def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) -> None:
-    again.run()
     assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
     again.run()
     assert len(again.slurm.clean_ups) == 2
@@ -302,7 +284,6 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
 
 
 def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> None:
-    again.run()
     for number in (0, 1):
         again.end(number)
     attempts = again.store.root / "cells" / again.keys[0] / "attempts"  # of an earlier version
@@ -316,7 +297,6 @@ def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> No
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_fresh_is_refused_while_a_cell_is_in_slurm_and_while_nobody_knows(again: Invocation, silent: bool) -> None:
-    again.run()
     again.end(0)
     again.slurm.silent = int(silent)
     with pytest.raises(QueueUnknownError if silent else BusyError) as caught:
@@ -328,7 +308,6 @@ def test_fresh_is_refused_while_a_cell_is_in_slurm_and_while_nobody_knows(again:
 
 
 def test_fresh_leaves_a_folder_alone_that_is_not_ours(again: Invocation) -> None:
-    again.run()
     for number in (0, 1):
         again.end(number)
     again.rundir(0).marker.unlink()
@@ -357,18 +336,12 @@ def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: P
     ids=["budget", "time", "secret"],
 )
 def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: list[str]) -> None:
-    found = any_suite(
-        output_dir=str(tmp_path), executor="slurm", env={"OPENAI_API_KEY": "canary-0123456789"}, **changes
-    )
+    env = {"OPENAI_API_KEY": "canary-0123456789"}
     with pytest.raises(ConfigError) as caught:
-        refuse_what_slurm_cannot(found, {"OPENAI_API_KEY": "canary-0123456789"})
+        refuse_what_slurm_cannot(any_suite(output_dir=str(tmp_path), executor="slurm", env=env, **changes), env)
     assert len(caught.value.problems) == len(said)
     assert all(any(text in problem for problem in caught.value.problems) for text in said)
     assert "canary" not in str(caught.value)
-
-
-def test_what_they_can(tmp_path: Path) -> None:
-    refuse_what_slurm_cannot(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)
 
 
 def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: Path) -> None:
@@ -430,6 +403,7 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     assert served["serve"] == suite.serve["a"]
     assert (launch[0], launch[-2:]) == ("srun", ["--cpus-per-task=2", "--gpus-per-task=1"])
     refuse_what_slurm_cannot(suite, {})
+    refuse_what_slurm_cannot(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)
     inside, _ = cells_of(tmp_path, targets=targets, slurm={"container": "apptainer exec image.sif"})
     with pytest.raises(ConfigError, match=r"a: a job has no srun inside of suite\.slurm\.container"):
         refuse_what_slurm_cannot(inside, {})
