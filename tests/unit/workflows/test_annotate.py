@@ -123,9 +123,7 @@ def test_nothing_is_imported_where_a_row_is_wrong(folder: RunDir, tmp_path: Path
 
 
 @pytest.mark.parametrize("rated_before", [False, True])
-def test_a_failed_import_changes_nothing(
-    folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rated_before: bool
-) -> None:
+def test_a_failed_import(folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rated_before: bool) -> None:
     made = exported(folder, tmp_path / "sheet")
     if rated_before:
         import_sheets(folder.root, [filled_in(made, "1", people_say)])

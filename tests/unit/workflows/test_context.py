@@ -37,16 +37,12 @@ def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
 
 def test_a_key_without_its_white_space_is_what_the_run_sees(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
+    with pytest.raises(PrerequisiteError, match="MY_KEY"), lock_folder(here, {}, io.StringIO()):
+        pass
+    assert not here.rundir.root.exists(), "a missing key is found before the folder is made"
     with lock_folder(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
         assert context.env == {"MY_KEY": KEY, "PATH": "/bin"}
         assert context.redactor.text(KEY) == REDACTED
-
-
-def test_a_missing_key_is_found_before_the_folder_is_made(tmp_path: Path) -> None:
-    here = plan(flags(tmp_path))
-    with pytest.raises(PrerequisiteError, match="MY_KEY"), lock_folder(here, {}, io.StringIO()):
-        pass
-    assert not here.rundir.root.exists()
 
 
 def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:

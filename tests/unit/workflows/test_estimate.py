@@ -143,12 +143,9 @@ def test_a_judge_is_asked_for_each_criterion(tmp_path: Path, sizes: list[PromptS
     assert found.roles[0].sources["requests"] == "counted in the data, each trial and perturbation"
     assert found.roles[1].sources["requests"].startswith("criteria counted in the data; a judge is asked about each")
     assert not sizes
-
-
-def test_criteria_that_nobody_counted_are_not_guessed(tmp_path: Path) -> None:
-    found = of(tmp_path, look=False, **JUDGED_BY_TWO)
-    assert [one.requests for one in found.roles] == [5000, None, None]
-    assert found.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
+    unknown = of(tmp_path, look=False, **JUDGED_BY_TWO)
+    assert [one.requests for one in unknown.roles] == [5000, None, None], "nothing is guessed"
+    assert unknown.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
 
 
 def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:

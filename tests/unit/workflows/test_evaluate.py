@@ -49,9 +49,7 @@ def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_
     raise_if_stopped([], None, log)
 
 
-def test_a_killed_run_leaves_no_checksums_of_the_result_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_leaves_no_checksums_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go before anything else in the folder is changed, and come back when a run has ended."""
     rundir = finished_folder(tmp_path / "out")
     assert rundir.checksums.is_file()

@@ -34,18 +34,15 @@ ENV = {
 class FakeExecutor:
     """Keeps what it was to run, and ends as it is told."""
 
-    def __init__(self, returncode: int = 0, told: Sequence[Mapping[str, Any]] = (), tail: Sequence[str] = ()) -> None:
+    def __init__(self, returncode: int | None = 0, told: Sequence[Mapping[str, Any]] = ()) -> None:
         self.specs: list[ProcessSpec] = []
-        self._ended = Execution(FinishedProcess(returncode, tuple(tail)), 2.5, tuple(told))
+        self.returncode, self.told = returncode, tuple(told)
 
     def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
         self.specs.append(spec)
-        return self._ended
-
-
-class Interrupted(FakeExecutor):
-    def run(self, spec: ProcessSpec, screen: TextIO) -> Execution:
-        raise KeyboardInterrupt
+        if self.returncode is None:
+            raise KeyboardInterrupt
+        return Execution(FinishedProcess(self.returncode, ()), 2.5, self.told)
 
 
 @pytest.fixture
@@ -68,7 +65,7 @@ def run(
     return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), run=executor.run)
 
 
-def test_it_sees_the_keys_of_its_configuration_and_no_others(here: RunContext) -> None:
+def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_proxies(here: RunContext) -> None:
     executor = FakeExecutor()
     run(here, executor)
     seen = executor.specs[0].env
@@ -78,13 +75,8 @@ def test_it_sees_the_keys_of_its_configuration_and_no_others(here: RunContext) -
     assert "OPENAI_TOKEN_URL" not in seen
     run(here, executor, of=with_key(**{"target.api_endpoint.oauth": "openai"}))
     assert executor.specs[1].env["OPENAI_TOKEN_URL"] == "https://tokens.example"
-
-
-def test_offline_it_does_not_see_the_proxies(here: RunContext) -> None:
-    executor = FakeExecutor()
-    run(here, executor)
     run(here, executor, HelmRunSettings(allowed=()))
-    online, offline = (spec.env for spec in executor.specs)
+    online, offline = executor.specs[0].env, executor.specs[2].env
     assert (online["https_proxy"], online["HTTP_PROXY"]) == ("http://proxy:1", "http://proxy:2")
     assert not {"https_proxy", "HTTP_PROXY"} & offline.keys()
 
@@ -102,7 +94,7 @@ def test_events_are_part_of_what_it_came_to(here: RunContext, caplog: pytest.Log
 
 def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "test"), pytest.raises(InterruptedRunError) as caught:
-        run(here, Interrupted())
+        run(here, FakeExecutor(None))
     kept = f"interrupted; what was answered is kept in {here.rundir.cache_db}"
     assert str(caught.value) == f"{kept}\n  run the same command again to go on"
     assert caplog.messages == ["interrupted"]
@@ -198,18 +190,15 @@ def test_an_argument_that_a_scenario_does_not_take() -> None:
     assert isinstance(explained_failure(here, error, ASKING), HelmError)
 
 
-def test_a_task_of_ours_is_not_the_users_mistake() -> None:
-    failure = ended_before_it_ran(plan(), -9, ["ValueError: odd"])
-    assert isinstance(failure, HelmError)
-    assert str(failure).startswith("helm-run was killed by signal 9:\n  | ValueError: odd\n  log: ")
-
-
 def test_an_end_without_words_is_said_in_one_sentence() -> None:
     """A suite shows the first line, or the first two where that ends with a colon."""
     for tail in ([], ["", " "]):
         killed = str(ended_before_it_ran(plan(), -9, tail))
         assert killed.startswith("helm-run was killed by signal 9 and printed nothing\n  log: ")
         assert module.how_helm_run_ended("helm-run", 0, tail) == "helm-run ended with 0 and printed nothing"
+    failure = ended_before_it_ran(plan(), -9, ["ValueError: odd"])
+    assert isinstance(failure, HelmError), "a task of ours is not the user's mistake"
+    assert str(failure).startswith("helm-run was killed by signal 9:\n  | ValueError: odd\n  log: ")
     assert module.how_helm_run_ended("helm-run", 1, ["", "a", "b"]) == "helm-run ended with 1:\n  | a\n  | b"
 
 

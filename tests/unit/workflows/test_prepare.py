@@ -63,14 +63,10 @@ def test_the_files_that_helm_run_reads_are_for_the_user_alone(debug: bool, here:
     assert written == model_files(here, debug=debug)
     assert json.loads(settings) == {"variables": {"EVAL_FACTORY_FILE_LISTS": "/lists"}}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-
-
-def test_the_configuration_is_written_whole_and_redacted(here: Plan) -> None:
-    prepared(here)
     document: dict[str, Any] = yaml.safe_load(here.rundir.run_config.read_text("utf-8"))
     info, command = here.evaluation.framework.framework, f"helm-run --suite 'a b {REDACTED}'"
     first = {"command": command, "framework_name": info.name, "pkg_name": info.pkg_name}
-    assert document == {**first, **here.evaluation.as_dict()}
+    assert document == {**first, **here.evaluation.as_dict()}, "the configuration is written whole and redacted"
 
 
 @pytest.mark.parametrize("fresh", [True, False])

@@ -44,6 +44,9 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
         "report.md", "eval_factory_metrics.json", "model.jsonl",
     }  # fmt: skip
     assert not place.exists()
+    shutil.rmtree(folder.logs)
+    found = verify(folder.root)
+    assert (found.findings, found.notes) == ((), (recollect.NO_EVENTS,)), "it has the times that it says"
 
 
 def test_a_secret_stays_the_name_of_its_variable(tmp_path: Path) -> None:
@@ -107,12 +110,6 @@ def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
     ]
     early = replace(now, packages={}, platform={}, framework_sha256=None, lock_sha256=None)
     assert versions_that_differ(early, now) == []  # an earlier version did not record them
-
-
-def test_without_its_logs_a_folder_has_the_times_that_it_says(folder: RunDir) -> None:
-    shutil.rmtree(folder.logs)
-    found = verify(folder.root)
-    assert (found.findings, found.notes) == ((), (recollect.NO_EVENTS,))
 
 
 def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_path: Path) -> None:

@@ -92,9 +92,7 @@ def test_a_file_that_was_edited_together_with_its_checksum(name: str, folder: Ru
 
 
 @pytest.mark.parametrize("name", ["program", "framework", "packages", "python", "machine"])
-def test_another_program_collects_again(
-    name: str, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_program(name: str, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "framework.yml"
     other.write_text("x: 1")
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {

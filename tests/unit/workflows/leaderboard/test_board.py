@@ -131,16 +131,13 @@ def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
     (plan,) = plans(made).values()
     params = plan.evaluation.run.config.params
     assert (params.limit_samples, params.extra.min_coverage, plan.model.parallelism) == (7, 0.25, 3)
-
-
-def test_limits_of_validity_and_of_cost_are_a_suites(tmp_path: Path) -> None:
     limits = {"max_unreadable": 0.1, "max_judge_failures": 0.2, "max_model_mismatch": 0.3}
     made = board(tmp_path, "pubmed_qa:model=text", config=extra(**limits, max_requests=50, max_wall_s=60.0))
     (plan,) = plans(made).values()
     held = plan.evaluation.run.config.params.extra
     assert {name: getattr(held, name) for name in limits} == limits
     assert made.suite is not None
-    assert (made.suite.budget.max_requests, made.suite.budget.max_wall_s) == (50, 60.0)
+    assert (made.suite.budget.max_requests, made.suite.budget.max_wall_s) == (50, 60.0), "a suite's"
 
 
 def test_judges_are_those_of_the_entry(tmp_path: Path) -> None:

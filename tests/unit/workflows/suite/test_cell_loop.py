@@ -25,11 +25,12 @@ from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from unit.builders import plan
 
-COMPLETE: dict[str, Any] = {"exit_code": 0, "status": "complete"}
-PARTIAL: dict[str, Any] = {"exit_code": 1, "status": "partial"}
+End = dict[str, Any]
+COMPLETE: End = {"exit_code": 0, "status": "complete"}
+PARTIAL: End = {"exit_code": 1, "status": "partial"}
 
 
-def failure(code: int, kind: str = "X") -> dict[str, Any]:
+def failure(code: int, kind: str = "X") -> End:
     return {"exit_code": code, "error": {"type": kind, "message": "it failed"}}
 
 
@@ -41,7 +42,7 @@ GONE, REFUSED = failure(3, "EndpointUnreachableError"), failure(3, "EndpointRefu
 class Host:
     """Ends each cell as the script says, one after another; a script's end is complete."""
 
-    scripts: dict[str, list[dict[str, Any]]]
+    scripts: dict[str, list[End]]
     begun: list[RunSpec] = field(default_factory=list)
     most: int = 0
     running: list[RunSpec] = field(default_factory=list)
@@ -135,7 +136,7 @@ class Server:
 
 
 def loop_of(
-    folder: Path, cells: list[str], scripts: dict[str, list[dict[str, Any]]] | None = None, *,
+    folder: Path, cells: list[str], scripts: dict[str, list[End]] | None = None, *,
     news: list[News] | None = None, spent: tuple[Budget, Spending] | None = None, fresh: bool = False, processes: int = 1,
 ) -> tuple[CellLoop, Host]:  # fmt: skip
     """Cells by their names, `target/evaluation`; a target's group is its first letter."""
@@ -316,9 +317,7 @@ def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     ],
     ids=["crashed", "refused, with a result", "was done"],
 )
-def test_whatever_a_cell_died_of_when_it_was_told_to_end_it_was_interrupted(
-    before: list[dict[str, Any]], end: dict[str, Any], status: tuple[str, int], tmp_path: Path
-) -> None:
+def test_whatever_a_cell_died_of_it_was_interrupted(before: list[End], end: End, status: Any, tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1"], {"a/1": list(before)}, news=[News.THERE])
     host.at_interrupt = end
 
@@ -340,7 +339,7 @@ def test_a_cell_that_cannot_be_begun_is_refused(tmp_path: Path) -> None:
     assert host.order == ["a/2"]
 
 
-def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: list[str], most: int = 9) -> Any:
+def with_server(folder: Path, scripts: dict[str, list[End]], losses: list[str], most: int = 9) -> Any:
     """Two cells at once; while the test has losses, the server is lost before any of them ends."""
     loop, host = loop_of(folder, ["a/1", "a/2", "a/3"], scripts, processes=2)
     server = Server(losses, most)

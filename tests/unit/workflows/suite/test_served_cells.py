@@ -100,15 +100,16 @@ def test_endpoints_that_are_there_come_first_and_then_one_server_after_another(w
     assert log.count("warning") == 1
 
 
-def test_nothing_is_served_for_nobody(world: World) -> None:
+def test_nothing_is_served_for_nobody_nor_to_collect_what_is_complete(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for planned in world.work.cells:
         if planned.cell.target != "c":
             world.report(planned)
     run_by_server(world.work, world.run)
     assert world.happened == ["start c", "run c 2", "end c"]
-
-
-def test_what_only_is_collected_needs_no_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.happened.clear()
+    world.work.reports.clear()
     monkeypatch.setattr(run_suite, "is_complete_run", lambda _plan: True)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "run a 2 without", "run c 2 without"]
@@ -133,9 +134,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     ("status", "lost", "told"),
     [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
 )
-def test_where_cells_are_not_complete_the_log_of_a_server_that_stayed_is_named(
-    status: RunStatus, lost: bool, told: bool, world: World
-) -> None:
+def test_the_log_of_a_server_that_stayed_is_named(status: RunStatus, lost: bool, told: bool, world: World) -> None:
     """A model may hang while its health URL answers. One that was lost has been told of."""
     world.status, world.lost = status, {"a", "c"} if lost else set()
     run_by_server(world.work, world.run)

@@ -63,11 +63,6 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
     assert (found.state, found.pid, found.host) == ("running", None, None)
 
 
-def test_a_queue_that_is_not_known(jobs: Jobs) -> None:
-    jobs.slurm.silent = 1
-    assert told(jobs.look()) == [("missing", suite_status.NOT_KNOWN)] * 4
-
-
 def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
     jobs.look()
     jobs.slurm.tasks = []
@@ -79,9 +74,11 @@ def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
 
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
+    assert told(jobs.look()) == [("missing", suite_status.NOT_KNOWN)] * 4
     jobs.store.environment(1).unlink()
+    jobs.now = 9.0
     assert told(jobs.look())[0] == ("missing", TASK_GONE)
-    assert jobs.slurm.silent == 9
+    assert jobs.slurm.silent == 8
 
 
 def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_path: Path) -> None:
@@ -101,10 +98,8 @@ def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:
     assert not jobs.store.open_waves()
     assert not cancel_jobs(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
     assert len(said) == 1
-
-
-def test_nothing_was_ever_submitted(tmp_path: Path) -> None:
-    assert not cancel_jobs(SuiteDir(tmp_path), print, ScriptedSlurm(silent=9))  # type: ignore[arg-type]
+    never = SuiteDir(jobs.dir.root / "never")
+    assert not cancel_jobs(never, print, ScriptedSlurm(silent=9))  # type: ignore[arg-type]
 
 
 def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

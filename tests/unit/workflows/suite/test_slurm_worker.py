@@ -158,9 +158,7 @@ def test_a_run_is_done_as_run_eval_does_it_and_its_end_recorded(task: Task) -> N
     ],
     ids=["at last", "gaps", "two crashes", "the gaps are kept", "its folder was held"],
 )
-def test_another_attempt_where_one_can_help(
-    task: Task, clock: Clock, ends: list[dict[str, Any]], code: int, expected: RunEnd
-) -> None:
+def test_another_attempt_where_one_can_help(task: Task, clock: Clock, ends: Any, code: int, expected: RunEnd) -> None:
     assert task.work(*ends) == code
     assert task.ended() == expected
     assert task.work() == 0, "what has ended is not done again"
@@ -219,10 +217,16 @@ def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> Non
     assert task.ended() == RunEnd(4, "failed", "was begun 6 times and never came to its end", 6)
 
 
-def test_keys_go_with_the_last_task_of_the_wave(task: Task) -> None:
-    task.work(COMPLETE)
+def test_keys_go_with_the_last_task_of_the_wave_which_is_known_by_its_number(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script of an earlier version names its plan first."""
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    task.ends = [COMPLETE]
+    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == 0
+    assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", None, 1))
     assert task.store.environment(1).exists()
-    task.work(COMPLETE, index=1)
+    task.work(COMPLETE)
     assert not task.store.environment(1).exists()
 
 
@@ -238,14 +242,6 @@ def test_a_disk_that_is_full_ends_the_task_quietly(task: Task, monkeypatch: pyte
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     task.ends = [COMPLETE]
     assert main([str(task.store.wave_file(1))]) == 3
-
-
-def test_the_task_is_known_by_its_number(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script of an earlier version names its plan first."""
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    task.ends = [COMPLETE]
-    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == 0
-    assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", None, 1))
 
 
 def test_a_task_that_an_earlier_version_submitted_does_nothing(task: Task) -> None:
@@ -344,9 +340,7 @@ def test_a_run_of_it_that_never_ends_is_not_begun_for_ever(serving: ServingTask,
         (FULL, RunEnd(3, "failed", "cannot write starts: No space left on device", 1)),
     ],
 )
-def test_what_stops_all_is_said_of_those_that_have_not_ended(
-    serving: ServingTask, error: Exception, expected: RunEnd
-) -> None:
+def test_what_stops_all_is_said_of_what_is_left(serving: ServingTask, error: Exception, expected: RunEnd) -> None:
     def stops(_: SuiteOfTask, screen: SuiteObserver) -> None:
         end(screen, "e", "complete", 0)
         raise error

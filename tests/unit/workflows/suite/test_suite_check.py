@@ -96,19 +96,16 @@ def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
     assert (only(folder).status, only(folder).reason) == ("missing", suite_check._STOPPED)
 
 
-def test_a_result_that_is_not_reportable_is_in_the_table_with_a_note(tmp_path: Path) -> None:
-    folder = suite(tmp_path)
-    finish(plan_of(folder), reportable=False)
-    assert only(folder).is_complete
-    assert str(only(folder).reason).startswith("not reportable: ")
-
-
-def test_a_result_with_gaps(tmp_path: Path) -> None:
+def test_a_result_with_gaps_and_one_that_is_not_reportable(tmp_path: Path) -> None:
     folder = suite(tmp_path, cell_ended(QA, "partial", reason="500"))
     finish(plan_of(folder), complete=False)
     cell = only(folder)
     assert (cell.status, cell.reason) == ("partial", "1 of 2 instances have no score")
     assert cell.to_do == ("the same command asks what is left",)
+    folder = suite(tmp_path / "another")
+    finish(plan_of(folder), reportable=False)
+    assert only(folder).is_complete
+    assert str(only(folder).reason).startswith("not reportable: ")
 
 
 def test_a_cell_that_failed_says_why(tmp_path: Path) -> None:
@@ -125,22 +122,18 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
     assert (found.is_running, found.cells[0].status, found.cells[0].to_do) == (True, "running", ("wait for it",))
 
 
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [
-        ("Slurm: task 0, PENDING", (suite_check._NO_RESULT, "wait for it")),
-        (RESULT_PUBLISHED, (RESULT_PUBLISHED, "the same command runs it")),
-    ],
-)
-def test_whether_what_slurm_has_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, expected: tuple[str, str]
-) -> None:
+def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite(tmp_path)
     (cell,) = (status := status_of(folder)).cells
-    waiting = replace(cell, state=replace(cell.state, status=RunStatus.WAITING, reason=reason))
-    monkeypatch.setattr(suite_check, "status_of", lambda _: replace(status, cells=(waiting,)))
-    found = only(folder)
-    assert (found.status, found.reason, *found.to_do) == ("waiting", *expected)
+    for reason, said, to_do in [
+        ("Slurm: task 0, PENDING", suite_check._NO_RESULT, "wait for it"),
+        (RESULT_PUBLISHED, RESULT_PUBLISHED, "the same command runs it"),
+    ]:
+        waiting = replace(cell, state=replace(cell.state, status=RunStatus.WAITING, reason=reason))
+        at_work = replace(status, cells=(waiting,))
+        monkeypatch.setattr(suite_check, "status_of", lambda _, at_work=at_work: at_work)
+        found = only(folder)
+        assert (found.status, found.reason, found.to_do) == ("waiting", said, (to_do,))
 
 
 def test_what_is_missing_is_to_be_done_first(tmp_path: Path) -> None:

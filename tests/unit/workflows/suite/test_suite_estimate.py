@@ -68,6 +68,9 @@ def test_of_a_suite(tmp_path: Path) -> None:
     assert said == ["looking at small/sample_medical_qa ..."]
     assert (found.requests, found.cells[0].group) == (40, suite.limit_groups["small"])
     assert found.beyond == {"max_requests": 40}
+    wrong = suite_of(tmp_path, "small", params={"extra": {"subset": "hard"}})
+    with pytest.raises(ConfigError, match="subset"):
+        estimate_suite(wrong, {}, lambda _: None, look_at_data=False)
 
 
 DEMO = {"url": "demo://baseline", "model_id": "m", "type": "chat"}
@@ -92,12 +95,6 @@ def test_no_key_is_needed(tmp_path: Path) -> None:
     text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
     assert "no price is known of m at example.org; suite.prices says it" in text
     assert "config.params" not in text
-
-
-def test_a_wrong_cell_has_no_estimate(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, "small", params={"extra": {"subset": "hard"}})
-    with pytest.raises(ConfigError, match="subset"):
-        estimate_suite(suite, {}, lambda _: None, look_at_data=False)
 
 
 def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Which folder somebody means."""
+"""Which folder somebody means, who holds it, and what stands in it before a suite runs, and after one was killed."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ def refused(path: Path) -> str:
     return str(error.value)
 
 
-def test_a_suite_that_has_just_begun_has_a_lock_alone(tmp_path: Path) -> None:
-    suite_folder(tmp_path).events.unlink()
-    assert find_suite(tmp_path).root == tmp_path
-
-
 def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     here = tmp_path / "suites"
     folder = suite_folder(here / "one")
@@ -56,7 +51,10 @@ def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     assert "\x1b" not in refused(tmp_path / "a\x1b[31mb")
 
 
-def test_the_output_folder_of_a_run_that_slurm_does_stands_for_its_suite(tmp_path: Path) -> None:
+def test_what_is_a_suite_and_what_stands_for_one(tmp_path: Path) -> None:
+    just_begun = suite_folder(tmp_path / "other")
+    just_begun.events.unlink()
+    assert find_suite(just_begun.root).root == just_begun.root, "it has a lock alone"
     inner = suite_folder(tmp_path / ".slurm", started()).root
     for path in (tmp_path, inner):
         assert find_suite(path).root == inner

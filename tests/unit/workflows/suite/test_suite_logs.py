@@ -50,16 +50,13 @@ def test_both_logs(tmp_path: Path) -> None:
 def test_what_a_run_by_itself_would_show(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
     assert shown(folder, "big/qa", follow=True) == [], "nobody will write into a log of a suite that is gone"
+    tell(folder.events, cell_ended("big/qa", "failed", reason="no key"))
+    with pytest.raises(PrerequisiteError, match="big/qa: has no logs yet: failed, no key; -f waits for them"):
+        shown(folder, "big/qa")
     screen = folder.cell_log("big", "qa")
     screen.parent.mkdir(parents=True)
     screen.write_text("the endpoint refuses\n")
     assert shown(folder, "big/qa") == [f"==> {screen} <==", "the endpoint refuses"]
-
-
-def test_no_logs_yet(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), cell_ended("big/qa", "failed", reason="no key"))
-    with pytest.raises(PrerequisiteError, match="big/qa: has no logs yet: failed, no key; -f waits for them"):
-        shown(folder, "big/qa")
 
 
 def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

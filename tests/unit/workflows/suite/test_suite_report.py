@@ -1,4 +1,4 @@
-"""A suite's report as data frames, in a notebook and in a line."""
+"""A suite's report as data frames, in a notebook and in a few lines; and its table."""
 
 from __future__ import annotations
 
@@ -29,11 +29,6 @@ def rows_of(found: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def cell_in(folder: Path, status: RunStatus, **changes: Any) -> CellReport:
-    told = CellReport("small", "pubmed_qa", status, folder, 0 if status == "complete" else 3)
-    return replace(told, **changes)
-
-
 @pytest.fixture
 def report(tmp_path: Path) -> SuiteReport:
     """One complete, one partial and not reportable, one failed."""
@@ -42,14 +37,12 @@ def report(tmp_path: Path) -> SuiteReport:
     stats = replace(main.stats, ci_low=0.5, ci_high=1.0, count=9)
     whole = replace(whole, scores={"exact_match": replace(main, value=0.75, stats=stats)})
     part = replace(result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False)
+    complete, failed, (a, b) = RunStatus.COMPLETE, RunStatus.FAILED, (tmp_path / "a", tmp_path / "b")
     cells = (
-        cell_in(written(tmp_path / "a", whole), RunStatus.COMPLETE, collected=True),
-        cell_in(
-            written(tmp_path / "b", part), RunStatus.PARTIAL, evaluation="medec", reason="1 failed", attempts=2,
-            exit_code=1
-        ),
-        cell_in(tmp_path / "c", RunStatus.FAILED, target="large", reason="no <b>key</b>", attempts=1)
-    )  # fmt: skip
+        CellReport("small", "pubmed_qa", complete, written(a, whole), 0, collected=True),
+        CellReport("small", "medec", RunStatus.PARTIAL, written(b, part), 1, "1 failed", attempts=2),
+        CellReport("large", "pubmed_qa", failed, tmp_path / "c", 3, "no <b>key</b>", attempts=1),
+    )
     return SuiteReport(SuiteDir(tmp_path), cells, 3, "partial", "summary")
 
 
@@ -89,8 +82,8 @@ def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) ->
     assert "<b>1 of 3 cells complete</b>" in html
     assert "<ul>\n<li>small/medec: 1 failed</li>\n<li>large/pubmed_qa: no &lt;b&gt;key&lt;/b&gt;</li>\n</ul>" in html
     assert f"<p>table: {report.folder.results_html}</p>" in html
-    many = replace(report, cells=tuple(cell_in(Path("x"), RunStatus.MISSING) for _ in range(_MAX_NOTES + 1)))
-    assert "<li>small/pubmed_qa: missing</li>" in many._repr_html_()
+    many = replace(report, cells=(cell("x", RunStatus.MISSING, 3),) * (_MAX_NOTES + 1))
+    assert "<li>m/x: missing</li>" in many._repr_html_()
     assert "<li>1 more</li>" in many._repr_html_()
     assert repr(report) == f"<SuiteReport 1 of 3 cells complete; exit code 3; {report.folder.root}>"
 

@@ -77,16 +77,12 @@ def test_what_a_killed_suite_left_running_is_no_suite(tmp_path: Path, pid: int) 
         assert status_of(folder).state == "stopped"
 
 
-def test_the_process_of_another_machine_is_told_by_the_lock(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
+def test_who_works_on_it_is_told_by_the_lock(tmp_path: Path) -> None:
+    """Of another machine; and of the next invocation, before it says so itself."""
+    folder = suite_folder(tmp_path, started(pid=GONE), ended())
     with held(folder, pid=GONE, host="elsewhere"):
         status = status_of(folder)
         assert (status.state, status.pid, status.host) == ("running", GONE, "elsewhere")
-    assert status_of(folder).state == "stopped"
-
-
-def test_the_next_invocation_has_the_lock_before_it_says_so(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(pid=GONE), ended())
     with held(folder):
         assert (status_of(folder).state, status_of(folder).pid) == ("running", os.getpid())
     assert (status_of(folder).state, status_of(folder).pid) == ("ended", GONE)
