@@ -59,9 +59,7 @@ def with_key(**flags: Any) -> Evaluation:
     return evaluation({"target.api_endpoint.api_key": "MY_KEY", **flags})
 
 
-def run(
-    here: RunContext, executor: FakeExecutor, settings: HelmRunSettings | None = None, of: Evaluation | None = None
-) -> EndedHelmRun:
+def run(here: RunContext, executor: FakeExecutor, settings: Any = None, of: Evaluation | None = None) -> EndedHelmRun:
     return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), run=executor.run)
 
 

@@ -198,9 +198,7 @@ def test_a_result_that_this_version_would_not_write_is_altered(folder: RunDir) -
     assert verify(folder.root).exit_code == 3
 
 
-def test_other_errata_and_another_version_of_the_program_are_notes(
-    folder: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_errata_and_another_version_are_notes(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     then = json.loads(folder.run_state.read_text())["versions"]["eval_factory"]
     with monkeypatch.context() as other:
         other.setattr("eval_factory.scoring.provenance.__version__", "9.9")

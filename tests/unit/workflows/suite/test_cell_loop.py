@@ -246,7 +246,7 @@ def test_a_failure_after_a_partial_result_leaves_it(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(cell_loop.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [failure(5)]})
     rundir = loop._waiting[0].planned.plan.rundir
     rundir.root.mkdir(parents=True)

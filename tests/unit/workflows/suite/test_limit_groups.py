@@ -20,7 +20,7 @@ def run(url: str, *judges: EndpointSettings, group: str | None = None, **numbers
 
 
 def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
-    numbers = {"requests_per_minute": 30, "tokens_per_minute": 900}
+    numbers: dict[str, Any] = {"requests_per_minute": 30, "tokens_per_minute": 900}
     one = run(A, judge("gpt", B, "g", parallelism=3), parallelism=7, **numbers)
     found = limits_of([one, run(B, parallelism=2)])
     assert found.limits == {A: LimitOf(7, 30, 900), f"judge g at {B}": LimitOf(3), B: LimitOf(2)}

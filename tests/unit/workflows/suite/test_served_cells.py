@@ -100,9 +100,7 @@ def test_endpoints_that_are_there_come_first_and_then_one_server_after_another(w
     assert log.count("warning") == 1
 
 
-def test_nothing_is_served_for_nobody_nor_to_collect_what_is_complete(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_served_for_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for planned in world.work.cells:
         if planned.cell.target != "c":
             world.report(planned)

@@ -92,9 +92,8 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     assert found.folder == run.rundir.root
     first, *steps = found.summary.split("\n")
     assert first == f"submitted to Slurm; the result will be in {run.rundir.root}"
-    assert [step.partition(": ")[2] for step in steps[1:]] == [
-        f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")
-    ]
+    commands = [f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")]
+    assert [step.partition(": ")[2] for step in steps[1:]] == commands
     (script,) = run.slurm.submitted
     assert "#SBATCH --account=lab\n" in script
     assert len(run.slurm.clean_ups) == 1

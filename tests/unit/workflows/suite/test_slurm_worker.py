@@ -217,9 +217,7 @@ def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> Non
     assert task.ended() == RunEnd(4, "failed", "was begun 6 times and never came to its end", 6)
 
 
-def test_keys_go_with_the_last_task_of_the_wave_which_is_known_by_its_number(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_go_with_the_last_task_of_the_wave(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script of an earlier version names its plan first."""
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
     task.ends = [COMPLETE]
@@ -349,9 +347,7 @@ def test_what_stops_all_is_said_of_what_is_left(serving: ServingTask, error: Exc
     assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), expected)
 
 
-def test_an_interrupt_ends_the_task_and_a_defect_of_the_disk_is_not_called_a_full_one(
-    serving: ServingTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_or_a_defect_of_the_disk(serving: ServingTask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     serving.does = raising(KeyboardInterrupt())

@@ -143,10 +143,12 @@ def test_what_is_missing_is_to_be_done_first(tmp_path: Path) -> None:
     assert "NO_SUCH_KEY" in to_do
 
 
-def test_a_configuration_that_is_wrong_now(tmp_path: Path) -> None:
+def test_a_configuration_that_is_wrong_now_and_none_yet(tmp_path: Path) -> None:
     cell = only(suite(tmp_path, evaluations=[{"type": "sample_medical_qa", "params": {"extra": {"subject": "x"}}}]))
     assert (cell.status, cell.reason) == ("failed", "its configuration is wrong")
     assert "subject" in cell.to_do[0]
+    with pytest.raises(PrerequisiteError, match="stopped before its first cell"):
+        check_suite(suite_folder(tmp_path / "none yet", started()), env={})
 
 
 def test_a_cell_that_reads_the_users_own_data(tmp_path: Path) -> None:
@@ -156,11 +158,6 @@ def test_a_cell_that_reads_the_users_own_data(tmp_path: Path) -> None:
     assert only(folder).status == "missing"
     finish(plan_of(folder))
     assert (only(folder).status, only(folder).reason) == ("complete", suite_check._OWN_DATA)
-
-
-def test_no_configuration_yet(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="stopped before its first cell"):
-        check_suite(suite_folder(tmp_path, started()), env={})
 
 
 PAIR = ("a/qa", "b/qa")

@@ -85,7 +85,7 @@ def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch
         slept.append(seconds)
         fcntl.flock(looking, fcntl.LOCK_UN)
 
-    monkeypatch.setattr(module.time, "sleep", sleep)
+    monkeypatch.setattr("time.sleep", sleep)
     with module.held(folder):
         assert len(slept) == 1
     os.close(looking)

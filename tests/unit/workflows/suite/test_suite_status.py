@@ -10,26 +10,12 @@ from typing import Any
 
 import pytest
 
+import suite_by_hand as by_hand
 from eval_factory.core.budget import Spending
 from eval_factory.workflows.resume import LastRunState
 from eval_factory.workflows.suite import suite_budget, suite_status
 from eval_factory.workflows.suite.suite_status import CellProgress, holder_now, same_command, stated_limits, status_of
-from suite_by_hand import (
-    CELLS,
-    back,
-    cell_ended,
-    cell_events,
-    cell_result,
-    cell_started,
-    ended,
-    held,
-    paused,
-    phase,
-    progress,
-    started,
-    suite_folder,
-    tell,
-)
+from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, phase, progress, started, suite_folder
 
 GONE = 4_194_304 + 7
 """A number that no process can have."""
@@ -49,7 +35,7 @@ def test_a_suite_that_runs(tmp_path: Path) -> None:
 
 
 def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started(), cell_started("small/qa"), paused("host", "big/qa")))
+    status = status_of(suite_folder(tmp_path, started(), cell_started("small/qa"), by_hand.paused("host", "big/qa")))
     assert status.state == "stopped"
     assert status.counts == {"missing": 4}
     assert status.pauses == ()
@@ -62,7 +48,7 @@ def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_pat
 def test_a_run_that_ended_after_its_suite_was_killed_counts(tmp_path: Path, complete: bool, identity: str) -> None:
     """The folder says what the suite could not say any more."""
     folder = suite_folder(tmp_path, started(), cell_started("small/qa", identity="identity"), cell_started("big/qa"))
-    cell_result(folder, "small/qa")
+    by_hand.cell_result(folder, "small/qa")
     state = LastRunState(identity, {}, "run", 1.0, ["helm/runs/one"], complete)
     (folder.cell("small", "qa") / ".run_state.json").write_text(json.dumps(asdict(state)))
     counts = {"complete": 1, "missing": 3} if complete and identity == "identity" else {"missing": 4}
@@ -100,11 +86,11 @@ def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -
 
 
 def test_a_suite_that_ended(tmp_path: Path) -> None:
-    cells = CELLS[:2]
+    cells = by_hand.CELLS[:2]
     folder = suite_folder(
         tmp_path, started(cells), cell_ended("small/qa"), cell_ended("big/qa", "failed"), ended("partial", exit_code=1)
     )
-    cell_result(folder, "small/qa", "1110")
+    by_hand.cell_result(folder, "small/qa", "1110")
     status = status_of(folder)
     assert (status.state, status.ended, status.exit_code, status.is_complete) == ("ended", 150.0, 1, False)
     assert status.counts == {"complete": 1, "failed": 1}
@@ -117,22 +103,22 @@ def test_a_suite_that_ended(tmp_path: Path) -> None:
 
 def test_a_reader_reads_on(tmp_path: Path) -> None:
     def phase_of(cell: suite_status.CellStatus) -> str | None:
-        return cell.progress and cell.progress.phase
+        return None if cell.progress is None else cell.progress.phase
 
-    folder = suite_folder(tmp_path, started(), paused("host", "big/qa"))
+    folder = suite_folder(tmp_path, started(), by_hand.paused("host", "big/qa"))
     with held(folder):
         reader = suite_status.SuiteReader(folder)
         (pause,) = reader.look().pauses
         assert (pause.group, pause.cells) == ("host", frozenset({"big/qa"}))
-        tell(folder.events, back("host"))
+        by_hand.tell(folder.events, by_hand.back("host"))
         assert reader.look().pauses == ()
-        tell(folder.events, cell_started("big/qa", time=200.0))
+        by_hand.tell(folder.events, cell_started("big/qa", time=200.0))
         cell_events(folder, "big/qa", phase("judging", time=201.0))
         assert phase_of(reader.look().cells[1]) == "judging"
-        tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
+        by_hand.tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
         again = reader.look().cells[1]
         assert (phase_of(again), again.state.attempt) == ("starting", 2)
-        tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
+        by_hand.tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
         assert reader.look().invocations == 2
 
 
@@ -157,11 +143,11 @@ def test_the_command_of_a_suite_whose_folder_was_moved(tmp_path: Path, said: str
 @pytest.mark.parametrize("status", ["complete", "partial"])
 def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) -> None:
     """Deleted, or of another configuration that somebody ran in its folder."""
-    cells = CELLS[:3]
+    cells = by_hand.CELLS[:3]
     told = [cell_ended(cell, status, identity=of) for cell, of in zip(cells, ("identity", "other", "one"), strict=True)]
     folder = suite_folder(tmp_path, started(cells), *told, ended())
-    cell_result(folder, "small/qa")
-    cell_result(folder, "big/qa")
+    by_hand.cell_result(folder, "small/qa")
+    by_hand.cell_result(folder, "big/qa")
     kept, another, gone = status_of(folder).cells
     assert (kept.state.status, kept.state.reason, kept.figures is None) == (status, None, False)
     assert (another.state.status, another.figures, gone.state.status) == ("missing", None, "missing")
@@ -180,10 +166,10 @@ def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> Non
 
 def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite_folder(
-        tmp_path, started(CELLS[:3]), cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
-        cell_started("big/qa"), paused("host", "small/medec"),
+        tmp_path, started(by_hand.CELLS[:3]), cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
+        cell_started("big/qa"), by_hand.paused("host", "small/medec"),
     )  # fmt: skip
-    cell_result(folder, "small/qa")
+    by_hand.cell_result(folder, "small/qa")
     folder.config.write_text("suite: {max_cost: 2.5, max_requests: null, evaluations: []}")
     with_answers = {folder.cell("small", "qa"), folder.cell("big", "qa")}
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
