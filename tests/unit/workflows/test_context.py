@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.core.errors import (
-    ConfigError,
-    EndpointRefusedError,
-    HelmError,
-    InterruptedRunError,
-    PrerequisiteError,
-)
+from eval_factory.core import errors
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
-from eval_factory.workflows.context import HUB_TOKEN, lock_folder, redactor_of
+from eval_factory.endpoint import response_cache
+from eval_factory.workflows.context import HUB_TOKEN, claim, is_our_folder, lock_folder, redactor_of, start_over
 from eval_factory.workflows.options import code_of_error
+from eval_factory.workflows.prepare import ready_cache, remove_unfinished
 from unit.builders import evaluation, plan
 
 KEY, TOKEN = "plain-looking-key-77", "plain-looking-token-88"
@@ -36,16 +37,12 @@ def test_the_keys_and_the_token_of_the_hub_are_redacted(tmp_path: Path) -> None:
 
 def test_a_key_without_its_white_space_is_what_the_run_sees(tmp_path: Path) -> None:
     here = plan(flags(tmp_path))
+    with pytest.raises(PrerequisiteError, match="MY_KEY"), lock_folder(here, {}, io.StringIO()):
+        pass
+    assert not here.rundir.root.exists(), "a missing key is found before the folder is made"
     with lock_folder(here, {"MY_KEY": f" {KEY}\r\n", "PATH": "/bin"}, io.StringIO()) as context:
         assert context.env == {"MY_KEY": KEY, "PATH": "/bin"}
         assert context.redactor.text(KEY) == REDACTED
-
-
-def test_a_missing_key_is_found_before_the_folder_is_made(tmp_path: Path) -> None:
-    here = plan(flags(tmp_path))
-    with pytest.raises(PrerequisiteError, match="MY_KEY"), lock_folder(here, {}, io.StringIO()):
-        pass
-    assert not here.rundir.root.exists()
 
 
 def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:
@@ -60,37 +57,139 @@ def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:
     assert warned[0].removeprefix("warning: ") in here.rundir.program_log.read_text("utf-8")
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-def test_a_folder_of_somebody_else_is_left_alone(fresh: bool, tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     """With --fresh a cache would be deleted; without, only renamed."""
     here = plan(flags(tmp_path))
     here.rundir.root.mkdir()
     here.rundir.cache_db.write_text("mine")
-    if not fresh:
-        with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
-            pass
-        return
-    with (
-        pytest.raises(ConfigError, match="is no output folder"),
-        lock_folder(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True),
-    ):
+    fresh = lock_folder(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True)
+    with pytest.raises(ConfigError, match="is no output folder"), fresh:
         pass
     assert not here.rundir.marker.exists()
+    with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
+        pass
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (HelmError("x"), 4),
-        (EndpointRefusedError("x"), 3),
-        (InterruptedRunError("x"), 130),
-        (KeyboardInterrupt(), 130),
-        (OSError(errno.ENOSPC, "full"), 3),
-        (OSError(errno.EACCES, "no"), 3),
-        (OSError(errno.EPIPE, "gone"), 70),
-        (ValueError("x"), 70),
+        (errors.HelmError("x"), 4), (errors.EndpointRefusedError("x"), 3), (errors.InterruptedRunError("x"), 130),
+        (KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "full"), 3), (OSError(errno.EACCES, "no"), 3),
+        (OSError(errno.EPIPE, "gone"), 70), (ValueError("x"), 70)
     ],
-    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"],
-)
+    ids=["HELM", "endpoint", "stopped", "Ctrl-C", "disk full", "no access", "pipe", "defect"]
+)  # fmt: skip
 def test_an_error_has_the_code_that_it_ends_a_program_with(error: BaseException, code: int) -> None:
     assert code_of_error(error) == code
+
+
+LOG = logging.getLogger("test")
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("mine")
+
+
+@pytest.mark.parametrize("names", [(), ("notes.txt", "logs/server.log", "helm/scenarios/medec/a.csv", "data/x.db")])
+def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tuple[str, ...], tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path / "out")
+    put(rundir.root, *names)
+    assert not is_our_folder(rundir)
+    claim(rundir)
+    assert is_our_folder(rundir)
+    put(rundir.root, "responses/model.jsonl")
+    claim(rundir, fresh=True)
+    assert all((rundir.root / name).read_text() == "mine" for name in names)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "responses/a.txt", "model_configs/x", "helm/runs/v1/scores.json", "report.html", "results.yml", "run_config.yml",
+        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "packages.txt",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("fresh", [True, False])
+def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, fresh: bool, tmp_path: Path) -> None:
+    put(tmp_path, name)
+    with pytest.raises(ConfigError, match="is no output folder of eval-factory, and holds what a run would") as told:
+        claim(RunDir(tmp_path), fresh=fresh)
+    assert "/".join(Path(name).parts[:2] if name.startswith("helm") else Path(name).parts[:1]) in str(told.value)
+    assert "--output_dir" in str(told.value)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
+
+
+def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path)
+    with closing(sqlite3.connect(rundir.cache_db)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    assert not is_our_folder(rundir)
+    put(tmp_path, "cache.db", "cache.db.backup")
+    with pytest.raises(ConfigError, match=r"cache\.db\n"):
+        claim(rundir, fresh=True)
+    claim(rundir)
+    start_over(rundir)
+    ready_cache(rundir, LOG)
+    start_over(rundir)
+    (aside,) = tmp_path.glob("cache.db.set-aside-*")
+    assert aside.read_text() == (tmp_path / "cache.db.backup").read_text() == "mine"
+    assert not rundir.cache_db.exists()
+
+
+@pytest.mark.parametrize("left", ["cache.db", "logs/eval-factory.log", ".run_state.json"])
+def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_path: Path) -> None:
+    put(tmp_path, "responses/model.jsonl", "report.html", "packages.txt", "helm/runs/eval-factory/x/stats.json")
+    put(tmp_path, "helm/trivial_scores.json", "helm/scenarios/medec/medec_test.csv")
+    if left == "cache.db":
+        response_cache.create_or_check(tmp_path / left)
+    else:
+        put(tmp_path, left)
+    claim(RunDir(tmp_path), fresh=True)
+    start_over(RunDir(tmp_path))
+    assert not any((tmp_path / name).exists() for name in ("responses", "report.html", "packages.txt", "cache.db"))
+    assert [path.name for path in (tmp_path / "helm").iterdir()] == ["scenarios"]
+
+
+def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path)
+    claim(rundir)
+    ready_cache(rundir, LOG)
+    kept = ["helm/scenarios/medec/a.csv", "results.set-aside-20260101-000000/results.yml", "notes.txt"]
+    put(tmp_path, *kept, "helm/runs/x/y/stats.json", "responses/model.jsonl", "report.html")
+    put(tmp_path, ".run_state.json", "cache.db-wal")
+    start_over(rundir)
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {*kept, ".eval-factory"}
+
+
+def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rundir = RunDir(tmp_path)
+    claim(rundir)
+    unfinished = [
+        ".report.html.x_8a3kd1.part", "..run_state.json.abcdefgh.part",
+        "responses/.model.jsonl.abcdefgh.part", "model_configs/.judges.yaml.abcdefgh.part",
+        "helm/runs/s/r/stats.json.4711.tmp", "helm/scenarios/medec/a.csv.tmp", "helm/scenarios/medec/b.csv.part",
+    ]  # fmt: skip
+    kept = [
+        ".other.abcdefgh.part", "download.part", "notes.tmp", "logs/x.tmp", "helm/runs/s/r/stats.json", "helm/part", "helm/a.tmp.csv",
+    ]  # fmt: skip
+    put(tmp_path, *unfinished, *kept)
+    put(tmp_path / "elsewhere", "mine.tmp")
+    (rundir.helm / "link").symlink_to(tmp_path / "elsewhere")
+    with caplog.at_level(logging.INFO):
+        remove_unfinished(rundir, LOG)
+        remove_unfinished(rundir, LOG)
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {*kept, ".eval-factory", "elsewhere/mine.tmp"}
+    assert caplog.messages == [f"{len(unfinished)} files that a killed run had not finished were deleted"]
+
+
+def test_shards_of_an_earlier_version_are_claimed_and_forgotten_with_the_rest(tmp_path: Path) -> None:
+    rundir = RunDir(tmp_path / "out")
+    put(rundir.root, "shards/1-of-2/notes.txt")
+    with pytest.raises(ConfigError, match="shards"):
+        claim(rundir)
+    start_over(rundir)
+    assert not rundir.shards.exists()

@@ -18,15 +18,11 @@ def sections(text: str) -> dict[str, str]:
     return {heading.removeprefix("# "): body for heading, _, body in parts}
 
 
-def test_the_configuration_is_whole_and_can_be_read() -> None:
+def test_the_configuration_is_whole_and_the_command_can_be_pasted() -> None:
     here = evaluation({"config.params.limit_samples": 7})
-    shown = sections(preview(here, ["helm-run"]))
-    assert yaml.safe_load(shown["rendered configuration"]) == here.as_dict()
-
-
-def test_the_command_can_be_pasted() -> None:
-    shown = sections(preview(evaluation(), ["helm-run", "-c", "a b", "$x"]))
+    shown = sections(preview(here, ["helm-run", "-c", "a b", "$x"]))
     assert list(shown) == ["rendered configuration", "values that are not defaults", "command"]
+    assert yaml.safe_load(shown["rendered configuration"]) == here.as_dict()
     assert shown["command"] == "helm-run -c 'a b' '$x'\n"
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eval_factory.config.load import load_run_config
 from eval_factory.core.budget import Budget, LongPrompts, Price
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.plan import prices
+from eval_factory.plan.run_plan import leaves_of
+from eval_factory.report.reader import load_result
 from eval_factory.workflows import estimate as module
-from eval_factory.workflows.estimate import (
-    RUN_FIRST,
-    Estimate,
-    KeptFigures,
-    PromptSizes,
-    RoleEstimate,
-    estimate,
-    kept_figures,
-    prompt_sizes,
-    sizes_in,
-)
+from eval_factory.workflows.estimate import RUN_FIRST, Estimate, KeptFigures, PromptSizes, RoleEstimate, estimate
 from unit.builders import evaluation, plan
 
 MEASURED = PromptSizes(10, 4000, 50)
@@ -51,14 +45,16 @@ def of(tmp_path: Path, look: bool = True, **flags: Any) -> Estimate:
     return estimate(evaluation({"config.output_dir": str(tmp_path), **given}), {}, look_at_data=look)
 
 
-def answers(tmp_path: Path, task: str, *kept: tuple[str, str, dict[str, Any]]) -> None:
-    """Of half a second each, in a folder where `task` was run."""
+def answers(tmp_path: Path, task: str, *kept: tuple[str, str, Any], latencies: Sequence[float] = ()) -> Path:
+    """Of half a second each, unless said otherwise, in a folder where `task` was run."""
     (tmp_path / "run_config.yml").write_text(f"config: {{type: {task}}}\n")
     cache = ResponseCache(tmp_path / "cache.db", "run")
     for number, (role, model, usage) in enumerate(kept):
-        attempt = Attempt(f"k{number}", role, 1, "answered", 200, None, 1.0, 0.5)
-        cache.save(Answer(f"k{number}", role, model, {}, {"usage": usage}, 1.0, 0.5), attempt)
+        took = latencies[number] if latencies else 0.5
+        attempt = Attempt(f"k{number}", role, 1, "answered", 200, None, 1.0, took)
+        cache.save(Answer(f"k{number}", role, model, {}, {"usage": usage}, 1.0, took), attempt)
     cache.close()
+    return cache.path
 
 
 TOKENS = {"prompt_tokens": 100, "completion_tokens": 20}
@@ -76,9 +72,7 @@ def test_tokens_are_of_the_data_where_nothing_was_asked_yet(tmp_path: Path, size
     assert (found.requests, found.tokens, found.kept) == (10, 1050.0, 0)
 
 
-def test_long_prompts_have_the_rates_of_long_prompts(
-    tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rates_of_long_prompts(tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch) -> None:
     """For their answers too; a request is as long as the mean."""
     price = Price(1.0, 10.0, long_prompts=(LongPrompts(2.0, 20.0, above=99),))
     monkeypatch.setattr(prices, "library_price", lambda *_: price)
@@ -117,9 +111,7 @@ def test_what_answers_say_they_cost_goes_before_a_price(tmp_path: Path) -> None:
         ({"requests_per_minute": 100_000}, 100 * 0.5 / 4, "0.5 s a request, 4 at once"),
     ],
 )
-def test_the_tightest_limit_says_how_long_it_takes(
-    tmp_path: Path, limits: dict[str, int], seconds: float, source: str
-) -> None:
+def test_the_tightest_limit_says_how_long(tmp_path: Path, limits: dict[str, int], seconds: float, source: str) -> None:
     answers(tmp_path, "pubmed_qa", ("model", "org/model", TOKENS))
     given = {f"target__api_endpoint__{name}": value for name, value in limits.items()}
     (model,) = of(tmp_path, look=False, config__params__limit_samples=100, **given).roles
@@ -143,9 +135,7 @@ JUDGED_BY_TWO: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("at_once", [None, 4])
-def test_a_judge_of_a_rubric_is_asked_for_each_criterion(
-    tmp_path: Path, sizes: list[PromptSizes], at_once: int | None
-) -> None:
+def test_a_judge_is_asked_for_each_criterion(tmp_path: Path, sizes: list[PromptSizes], at_once: int | None) -> None:
     sizes.append(PromptSizes(10, 4000, 50, judge_requests=70))
     found = of(tmp_path, **JUDGED_BY_TWO, config__params__extra__criteria_per_request=at_once)
     assert [(one.role, one.requests) for one in found.roles] == [("model", 10), ("gpt", 70), ("llama", 70)]
@@ -153,12 +143,9 @@ def test_a_judge_of_a_rubric_is_asked_for_each_criterion(
     assert found.roles[0].sources["requests"] == "counted in the data, each trial and perturbation"
     assert found.roles[1].sources["requests"].startswith("criteria counted in the data; a judge is asked about each")
     assert not sizes
-
-
-def test_criteria_that_nobody_counted_are_not_guessed(tmp_path: Path) -> None:
-    found = of(tmp_path, look=False, **JUDGED_BY_TWO)
-    assert [one.requests for one in found.roles] == [5000, None, None]
-    assert found.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
+    unknown = of(tmp_path, look=False, **JUDGED_BY_TWO)
+    assert [one.requests for one in unknown.roles] == [5000, None, None], "nothing is guessed"
+    assert unknown.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
 
 
 def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSizes]) -> None:
@@ -171,31 +158,18 @@ def test_what_nobody_counted_is_not_known(tmp_path: Path, sizes: list[PromptSize
 
 def test_the_result_of_this_very_run_says_how_many(finished: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is looked for in the data then."""
-    from eval_factory.config.load import load_run_config
-
     document = load_run_config(finished.run_config)
-    given = {name: document[name] for name in ("config", "target")}
+    leaves = leaves_of({name: document[name] for name in ("config", "target")}, "")
+    given = {path: value for path, value in leaves if value is not None}
     monkeypatch.setattr(module, "prompt_sizes", lambda *_: pytest.fail("the data are looked at"))
     same = {"config.output_dir": str(finished.root)}
     monkeypatch.setattr(module, "_earlier", lambda *_: KeptFigures(4, 10.0, 1.0, 0.5, None))
-    found = estimate(evaluation({**_flat(given), **same}), {})
-    from eval_factory.report.reader import load_result
-
+    found = estimate(evaluation({**given, **same}), {})
     assert found.requests == load_result(finished.root).result.validity.instances.requested
     assert found.roles[0].sources["requests"].startswith("as many as the result")
 
 
-def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:
-    from eval_factory.plan.run_plan import leaves_of
-
-    return {path: value for path, value in leaves_of(tree, prefix) if value is not None}
-
-
 ROLE = RoleEstimate("model", "m", 10, 100.0, 20.0, 0.5, 2.0, {"cost": "table"})
-
-
-def role(name: str, hours: float | None) -> RoleEstimate:
-    return RoleEstimate(name, "j", 5, 1.0, 1.0, 0.25, hours, {})
 
 
 def test_what_a_limit_will_stop_is_said() -> None:
@@ -205,7 +179,7 @@ def test_what_a_limit_will_stop_is_said() -> None:
 
 
 def test_the_texts_hold_every_figure_and_its_source() -> None:
-    whole = Estimate("t", (ROLE, role("a", 0.01)), 4, Budget())
+    whole = Estimate("t", (ROLE, RoleEstimate("a", "j", 5, 1.0, 1.0, 0.25, 0.01, {})), 4, Budget())
     text = whole.to_text()
     assert text.splitlines()[:3] == [
         "t: 15 requests, 122 tokens, 0.75 USD, 2.0 h", "  model (m): 10 requests, 120 tokens, 0.5 USD, 2.0 h",
@@ -228,49 +202,33 @@ def test_each_order_of_the_choices_is_a_request(tmp_path: Path) -> None:
     assert shuffled.roles[0].sources["requests"].endswith("x 1 trial x 3 orders of the choices, at most")
 
 
-def kept(tmp_path: Path, *answers: tuple[str, str, Any, float]) -> Path:
-    cache = ResponseCache(tmp_path / "cache.db", "run")
-    for number, (role, model, usage, latency) in enumerate(answers):
-        attempt = Attempt(f"k{number}", role, 1, "answered", 200, None, float(number), latency)
-        cache.save(Answer(f"k{number}", role, model, {}, {"usage": usage}, float(number), latency), attempt)
-    cache.close()
-    return cache.path
-
-
-def test_means_are_of_one_model_in_one_role(tmp_path: Path) -> None:
-    path = kept(
-        tmp_path,
-        ("model", "m", {"prompt_tokens": 10, "completion_tokens": 2, "cost": 0.5}, 1.0),
-        ("model", "m", {"prompt_tokens": 30, "completion_tokens": 4, "cost": 1.5}, 2.0),
-        ("model", "other", {"prompt_tokens": 900, "completion_tokens": 900, "cost": 9.0}, 9.0),
-        ("gpt", "m", {"prompt_tokens": 900, "completion_tokens": 900, "cost": 9.0}, 9.0),
-    )
-    assert kept_figures(path, "model", "m") == KeptFigures(2, 20.0, 3.0, 1.5, 1.0)
-
-
-def test_what_not_all_answers_say_is_not_known(tmp_path: Path) -> None:
-    path = kept(tmp_path, ("model", "m", {"prompt_tokens": 10, "cost": 0.5}, 1.0), ("model", "m", None, 3.0))
-    assert kept_figures(path, "model", "m") == KeptFigures(2, None, None, 2.0, None)
+def test_means_are_of_one_model_in_one_role_and_of_what_all_answers_say(tmp_path: Path) -> None:
+    many = {"prompt_tokens": 900, "completion_tokens": 900, "cost": 9.0}
+    path = answers(
+        tmp_path, "x", ("model", "m", {"prompt_tokens": 10, "completion_tokens": 2, "cost": 0.5}),
+        ("model", "m", {"prompt_tokens": 30, "completion_tokens": 4, "cost": 1.5}), ("model", "other", many),
+        ("gpt", "m", many), ("strict", "m", {"prompt_tokens": 10, "cost": 0.5}), ("strict", "m", None),
+        latencies=[1.0, 2.0, 9.0, 9.0, 1.0, 3.0],
+    )  # fmt: skip
+    assert module.kept_figures(path, "model", "m") == KeptFigures(2, 20.0, 3.0, 1.5, 1.0)
+    assert module.kept_figures(path, "strict", "m") == KeptFigures(2, None, None, 2.0, None)
 
 
 EVENT = {"event": "measured", "requests": 3, "prompt_bytes": 400, "most_tokens": 15}
 
 
-def test_a_run_that_was_measured() -> None:
-    assert sizes_in([{"event": "phase", "phase": "loading data"}, EVENT]) == PromptSizes(3, 400, 15)
-    assert sizes_in([{**EVENT, "judge_requests": 7}]) == PromptSizes(3, 400, 15, judge_requests=7)
-
-
-def test_data_that_are_not_here() -> None:
+def test_a_run_that_was_measured_and_data_that_are_not_here() -> None:
+    assert module.sizes_in([{"event": "phase", "phase": "loading data"}, EVENT]) == PromptSizes(3, 400, 15)
+    assert module.sizes_in([{**EVENT, "judge_requests": 7}]) == PromptSizes(3, 400, 15, judge_requests=7)
     failed = {"event": "run_failed", "error": "DownloadError: https://host/file could not be downloaded"}
-    assert sizes_in([failed]) == PromptSizes(None, reason="its data are not here, or not all of them: DownloadError")
-    assert sizes_in([]).reason.endswith("HELM made no requests")
+    assert module.sizes_in([failed]).reason == "its data are not here, or not all of them: DownloadError"
+    assert module.sizes_in([]).reason.endswith("HELM made no requests")
 
 
 def test_a_bundle_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
     """Found before anything is started."""
     there = {"config.params.extra.data_dir": str(tmp_path / "no bundle"), "config.output_dir": str(tmp_path / "out")}
-    found = prompt_sizes(plan(there), {})
+    found = module.prompt_sizes(plan(there), {})
     assert found.requests is None
     assert "no bundle" in found.reason
     assert "\n" not in found.reason

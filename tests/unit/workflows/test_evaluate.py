@@ -37,15 +37,19 @@ def test_who_refused_the_endpoint_is_told(place: str, is_told: bool) -> None:
     assert (f"offline: it was eval-factory that refused {place}" in str(told.value)) is is_told
 
 
-def test_last_words_count_where_no_event_was_written() -> None:
+def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_no_event_was_written() -> None:
+    log = logging.getLogger("test")
+    kinds = {"unreachable": EndpointUnreachableError, "refused": EndpointRefusedError, None: PrerequisiteError}
+    for kind, error in kinds.items():
+        with pytest.raises(PrerequisiteError) as told:
+            raise_if_stopped([{**FATAL, **({"kind": kind} if kind else {})}], None, log)
+        assert type(told.value) is error
     with pytest.raises(PrerequisiteError, match=r"^the disk is full$"):
-        raise_if_stopped([], "the disk is full", logging.getLogger("test"))
-    raise_if_stopped([], None, logging.getLogger("test"))
+        raise_if_stopped([], "the disk is full", log)
+    raise_if_stopped([], None, log)
 
 
-def test_a_run_that_is_killed_leaves_no_checksums_of_the_result_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_leaves_no_checksums_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go before anything else in the folder is changed, and come back when a run has ended."""
     rundir = finished_folder(tmp_path / "out")
     assert rundir.checksums.is_file()
@@ -71,20 +75,7 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [("unreachable", EndpointUnreachableError), ("refused", EndpointRefusedError), (None, PrerequisiteError)],
-)
-def test_the_kind_of_a_stop_is_the_kind_of_its_error(kind: str | None, error: type[PrerequisiteError]) -> None:
-    event = {**FATAL, **({"kind": kind} if kind else {})}
-    with pytest.raises(PrerequisiteError) as told:
-        raise_if_stopped([event], None, logging.getLogger("test"))
-    assert type(told.value) is error
-
-
-def test_a_finished_run_that_nothing_has_changed_for_is_shown_as_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rundir = finished_folder(tmp_path / "out")
     monkeypatch.setattr("eval_factory.workflows.resume.git_hash", lambda _: "abc123")
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
@@ -125,25 +116,18 @@ def test_who_only_collects_asks_nobody(*, only_collect: bool, tmp_path: Path, mo
 KEY = "plain-looking-key-77"
 
 
-def test_a_launch_says_what_will_be_run_and_where(tmp_path: Path) -> None:
+def test_a_launch_says_what_will_be_run_and_where_and_tells_no_key(tmp_path: Path) -> None:
     here = plan({"config.output_dir": str(tmp_path / "out"), "config.params.limit_samples": 7})
-    record = launch_record(context(here.rundir), here, ["helm-run", "--suite", "a b"])
-    assert list(record)[:2] == ["event", "eval_factory"]
-    assert record["event"] == "launch"
-    assert (record["task"], record["model"], record["limit_samples"]) == ("pubmed_qa", here.model.model_id, 7)
-    assert (record["url"], record["judges"]) == (here.model.url, {})
-    assert record["output_dir"] == str(tmp_path / "out")
-    assert record["run_identity"] == here.identity
-    assert record["command"] == "helm-run --suite 'a b'"
-    assert record["config"]["params"] == {"limit_samples": 7}
-    assert record["target"]["api_endpoint"]["model_id"] == here.model.model_id
-    json.dumps(record)
-
-
-def test_a_key_is_not_told(tmp_path: Path) -> None:
-    here = plan({"config.output_dir": str(tmp_path / "out")})
     redactor = Redactor()
     redactor.learn(KEY)
-    record = launch_record(replace(context(here.rundir), redactor=redactor), here, ["helm-run", KEY])
-    assert record["command"] == f"helm-run {REDACTED}"
+    record = launch_record(replace(context(here.rundir), redactor=redactor), here, ["helm-run", "--suite", f"a {KEY}"])
     assert KEY not in json.dumps(record)
+    assert list(record)[:2] == ["event", "eval_factory"]
+    assert record["config"]["params"] == {"limit_samples": 7}
+    assert record["target"]["api_endpoint"]["model_id"] == here.model.model_id
+    expected = {
+        "event": "launch", "task": "pubmed_qa", "model": here.model.model_id, "limit_samples": 7, "url": here.model.url,
+        "judges": {}, "output_dir": str(tmp_path / "out"), "run_identity": here.identity,
+        "command": f"helm-run --suite 'a {REDACTED}'",
+    }  # fmt: skip
+    assert {name: record[name] for name in expected} == expected

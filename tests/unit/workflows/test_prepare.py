@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 import sqlite3
 import stat
 from collections.abc import Mapping
@@ -23,21 +24,13 @@ from eval_factory.core.paid_answers import spent_so_far, write_prices
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.data import run_data
-from eval_factory.data import run_data as placing
 from eval_factory.data.sources import Sources
 from eval_factory.endpoint.response_cache import Answer, Attempt, Changed, ResponseCache
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.prepare import (
-    copy_store,
-    data_read,
-    data_settings,
-    find_bundle,
-    place_data,
-    prepare,
-    take_in,
-)
+from eval_factory.workflows import prepare as module
+from eval_factory.workflows.prepare import copy_store, data_read, data_settings, find_bundle, place_data, take_in
 from eval_factory.workflows.resume import DataRead
 from invented_bundle import QUESTIONS, sources
 from unit.builders import context, plan
@@ -57,7 +50,7 @@ def prepared(here: Plan, files: Mapping[str, str] | None = None, *, fresh: bool 
     """What is shown on the screen."""
     screen = io.StringIO()
     run = replace(context(here.rundir, screen), redactor=Redactor([KEY]))
-    prepare(run, here, ARGV, HelmRunSettings(file_lists="/lists"), files or {}, fresh=fresh, debug=debug)
+    module.prepare(run, here, ARGV, HelmRunSettings(file_lists="/lists"), files or {}, fresh=fresh, debug=debug)
     return screen.getvalue()
 
 
@@ -70,16 +63,10 @@ def test_the_files_that_helm_run_reads_are_for_the_user_alone(debug: bool, here:
     assert written == model_files(here, debug=debug)
     assert json.loads(settings) == {"variables": {"EVAL_FACTORY_FILE_LISTS": "/lists"}}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-
-
-def test_the_configuration_is_written_whole_and_redacted(here: Plan) -> None:
-    prepared(here)
     document: dict[str, Any] = yaml.safe_load(here.rundir.run_config.read_text("utf-8"))
-    info = here.evaluation.framework.framework
-    assert document == {
-        "command": f"helm-run --suite 'a b {REDACTED}'", "framework_name": info.name, "pkg_name": info.pkg_name,
-        **here.evaluation.as_dict(),
-    }  # fmt: skip
+    info, command = here.evaluation.framework.framework, f"helm-run --suite 'a b {REDACTED}'"
+    first = {"command": command, "framework_name": info.name, "pkg_name": info.pkg_name}
+    assert document == {**first, **here.evaluation.as_dict()}, "the configuration is written whole and redacted"
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -97,25 +84,20 @@ def test_kept_answers_are_deleted_only_when_asked(fresh: bool, here: Plan, caplo
 @pytest.fixture(autouse=True)
 def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
     table = sources()
-    tasks = {"pubmed_qa": table.tasks["questions"], "mtsamples_procedures": table.tasks["notes"]}
-    renamed: Sources = table.model_copy(update={"tasks": tasks})
-    monkeypatch.setattr(placing, "load_sources", lambda: renamed)
+    renamed: Sources = table.model_copy(update={"tasks": {"pubmed_qa": table.tasks["questions"]}})
     monkeypatch.setattr(run_data, "load_sources", lambda: renamed)
 
 
-def of(tmp_path: Path, task: str = "pubmed_qa", out: Path | None = None, **extra: Any) -> Plan:
+def of(out: Path, **extra: Any) -> Plan:
     flags = {f"config.params.extra.{name}": value for name, value in extra.items()}
-    return plan({"config.type": task, "config.output_dir": str(out or tmp_path / "out"), **flags})
+    return plan({"config.type": "pubmed_qa", "config.output_dir": str(out), **flags})
 
 
-def test_a_bundle_is_found_recorded_and_put_in_its_place(
-    tmp_path: Path, bundle: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    here = of(tmp_path, data_dir=str(bundle))
+def test_a_bundle_is_found_and_put_in_its_place(tmp_path: Path, bundle: Path, caplog: pytest.LogCaptureFixture) -> None:
+    here = of(tmp_path / "out", data_dir=str(bundle))
     here.rundir.create()
     found = find_bundle(here, {})
     assert found is not None
-    assert found.root == bundle
     assert data_read(context(here.rundir), here, found) == DataRead(bundle=found.record())
     with caplog.at_level(logging.INFO, "test"):
         place_data(context(here.rundir), here, found)
@@ -125,16 +107,13 @@ def test_a_bundle_is_found_recorded_and_put_in_its_place(
 
 def test_an_output_folder_inside_the_bundle_is_refused(tmp_path: Path, bundle: Path) -> None:
     with pytest.raises(ConfigError, match="an output folder"):
-        find_bundle(of(tmp_path, out=bundle / "out", data_dir=str(bundle)), {})
-
-
-def test_offline_without_a_bundle_the_data_have_to_be_there_already(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError):
-        find_bundle(of(tmp_path, offline=True), {})
+        find_bundle(of(bundle / "out", data_dir=str(bundle)), {})
 
 
 def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    here = of(tmp_path, offline=True)
+    here = of(tmp_path / "out", offline=True)
+    with pytest.raises(PrerequisiteError):
+        find_bundle(here, {})  # the data have to be there already
     settings = data_settings(here, None, {})
     assert settings.allowed == (("host.example", 443),)
     assert settings.libraries["HF_HUB_OFFLINE"] == "1"
@@ -187,9 +166,7 @@ def killed(tmp_path: Path) -> RunDir:
     return whole
 
 
-def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
-    killed: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_on_the_way_loses_and_doubles_nothing(killed: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_path: Path) -> None:
         raise KeyboardInterrupt
 
@@ -205,13 +182,9 @@ def test_a_kill_on_the_way_loses_nothing_and_counts_nothing_twice(
 def test_answers_in_a_log_that_a_kill_left_come_too(tmp_path: Path) -> None:
     whole, shard = keep(tmp_path / "out"), keep(tmp_path / "shard")
     cache = ResponseCache(shard.cache_db, "run")
-    cache.save(
-        Answer("k", "model", "m", {}, {"text": "t"}, 1.0, 1.0), Attempt("k", "model", 1, "answered", 200, None, 1, 1)
-    )
-    copied = tmp_path / "copied"
-    copied.mkdir()
-    for file in shard.answers:
-        copied.joinpath(file.name).write_bytes(file.read_bytes())
+    attempt = Attempt("k", "model", 1, "answered", 200, None, 1, 1)
+    cache.save(Answer("k", "model", "m", {}, {"text": "t"}, 1.0, 1.0), attempt)
+    copied = shutil.copytree(shard.root, tmp_path / "copied")
     cache.close()
     copy_store(copied / "cache.db", whole.cache_db)
     assert texts(whole) == {"k": "t"}

@@ -44,6 +44,9 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
         "report.md", "eval_factory_metrics.json", "model.jsonl",
     }  # fmt: skip
     assert not place.exists()
+    shutil.rmtree(folder.logs)
+    found = verify(folder.root)
+    assert (found.findings, found.notes) == ((), (recollect.NO_EVENTS,)), "it has the times that it says"
 
 
 def test_a_secret_stays_the_name_of_its_variable(tmp_path: Path) -> None:
@@ -109,12 +112,6 @@ def test_versions_are_compared_one_by_one(folder: RunDir) -> None:
     assert versions_that_differ(early, now) == []  # an earlier version did not record them
 
 
-def test_without_its_logs_a_folder_has_the_times_that_it_says(folder: RunDir) -> None:
-    shutil.rmtree(folder.logs)
-    found = verify(folder.root)
-    assert (found.findings, found.notes) == ((), (recollect.NO_EVENTS,))
-
-
 def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_path: Path) -> None:
     """ehr_sql: the templates of its questions; and that its database has no rows."""
     data = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
@@ -124,14 +121,9 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
     (data / "ehrsql_test.json").write_text("[]", "utf-8")
     with closing(sqlite3.connect(data / "eicu.sqlite")) as connection:
         connection.execute("CREATE TABLE patient (a)")
-    folder = finished_folder(
-        tmp_path / "out",
-        {"config.type": "ehr_sql"},
-        [
-            state(number, "SELECT 1", instance={"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}})
-            for number in range(4)
-        ],
-    )
+    asked = [{"input": {"text": f"-- Schema\n\n--   Question:\nq{number}?\n\n"}} for number in range(4)]
+    states = [state(number, "SELECT 1", instance=instance) for number, instance in enumerate(asked)]
+    folder = finished_folder(tmp_path / "out", {"config.type": "ehr_sql"}, states)
     stats = load_result(folder.root).result.scores["exact_match"].stats
     assert (stats.count, stats.clusters) == (4, 2)
     assert verify(folder.root).notes == ()
@@ -144,18 +136,13 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
 
 
 def test_values_are_the_whole_configurations_at_the_keys_that_were_set() -> None:
-    whole = {
-        "a": 1,
-        "b": {"c": 2, "d": 3},
-        "judges": [{"name": "x", "url": None}, {"name": "y", "url": None}],
-        "e": [1],
-    }
+    judges = [{"name": "x", "url": None}, {"name": "y", "url": None}]
+    whole = {"a": 1, "b": {"c": 2, "d": 3}, "judges": judges, "e": [1]}
     assert values_at({"a": 9, "b": {"c": 9}, "gone": 1}, whole) == {"a": 1, "b": {"c": 2}}
-    assert values_at({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole) == {
-        "judges": [{"name": "x"}, {"url": None}], "e": [1],
-    }  # fmt: skip
-    assert values_at({"judges": [{"name": "z"}]}, whole) == {"judges": whole["judges"]}
-    assert values_at({"judges": 3, "b": 4}, whole) == {"judges": whole["judges"], "b": whole["b"]}
+    found = values_at({"judges": [{"name": "z"}, {"url": 1}], "e": [2]}, whole)
+    assert found == {"judges": [{"name": "x"}, {"url": None}], "e": [1]}
+    assert values_at({"judges": [{"name": "z"}]}, whole) == {"judges": judges}
+    assert values_at({"judges": 3, "b": 4}, whole) == {"judges": judges, "b": whole["b"]}
 
 
 def test_a_jury_of_ones_own_has_the_keys_that_were_set(tmp_path: Path) -> None:

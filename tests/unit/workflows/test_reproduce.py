@@ -23,7 +23,7 @@ from unit.builders import evaluation
 KEYS = {"OPENAI_API_KEY": "x"}
 
 
-def test_the_run_config_is_of_the_same_evaluation(folder: RunDir) -> None:
+def test_the_run_config_is_of_the_same_evaluation(folder: RunDir, tmp_path: Path) -> None:
     found = reproduce(folder.root, None, env=KEYS)
     assert (found.differences, found.needs, found.file) == ((), (), None)
     assert found.run_config.startswith(f"# The evaluation of {folder.root} (run v1-")
@@ -36,9 +36,6 @@ def test_the_run_config_is_of_the_same_evaluation(folder: RunDir) -> None:
     again["config"]["output_dir"] = "x"
     assert again == first
     assert not folder.root.with_name("out.reproduced").exists()
-
-
-def test_it_is_written_into_the_new_folder_and_run_from_there(folder: RunDir, tmp_path: Path) -> None:
     found = reproduce(folder.root, tmp_path / "new", env=KEYS)
     assert found.file == tmp_path / "new" / "reproduce.yml"
     assert found.file.read_text("utf-8") == found.run_config
@@ -74,21 +71,17 @@ def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: py
     edited = reproduce(folder.root, None, env={})
     assert [line.split(":")[0] for line in edited.differences[:3]] == ["another version", "errata", "data"]
     assert edited.differences[2].startswith("data: prompt.txt has SHA-256 ")
-    assert edited.needs == (
-        "the key of model: set OPENAI_API_KEY", "a secret of the configuration: set GATEWAY_KEY",
-    )  # fmt: skip
+    assert edited.needs == ("the key of model: set OPENAI_API_KEY", "a secret of the configuration: set GATEWAY_KEY")
     assert edited.lines()[-1] == "needs: a secret of the configuration: set GATEWAY_KEY"
     assert edited.lines()[0].startswith("differs: another version")
     assert "${GATEWAY_KEY}" in edited.run_config
     shutil.rmtree(own)
     gone = reproduce(folder.root, None, env={**KEYS, "GATEWAY_KEY": "x"})
     where = own / "benchmark.yaml"
-    assert gone.needs == (
-        f"config.params.extra.benchmark: {where} is not there; put it there, or write its new place",
-    )  # fmt: skip
-    assert [line.split(" is not here")[0] for line in gone.differences[2:-1]] == [
-        "data: benchmark.yaml", "data: prompt.txt", "data: data.csv"
-    ]  # fmt: skip
+    (need,) = gone.needs
+    assert need == f"config.params.extra.benchmark: {where} is not there; put it there, or write its new place"
+    names = [f"data: {name}" for name in ("benchmark.yaml", "prompt.txt", "data.csv")]
+    assert [line.split(" is not here")[0] for line in gone.differences[2:-1]] == names
 
 
 def test_two_results_are_compared(folder: RunDir) -> None:
@@ -114,9 +107,7 @@ def test_two_results_are_compared(folder: RunDir) -> None:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_it_is_run_with_the_written_config_and_compared(
-    same: bool, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_run_and_compared(same: bool, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
     def evaluate(request: Any, options: Any, **given: Any) -> str:

@@ -16,17 +16,7 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import read_checksums
 from eval_factory.scoring import provenance
 from eval_factory.workflows import resume
-from eval_factory.workflows.resume import (
-    DataRead,
-    archive_other_results,
-    ended_run,
-    finished_run,
-    program_sha256,
-    read_state,
-    remember,
-    unchanged_result,
-    written_before,
-)
+from eval_factory.workflows.resume import DataRead, ended_run, read_state, remember, unchanged_result, written_before
 from finished_folder import RUN, finished_folder
 from unit.builders import evaluation, plan
 from unit.scoring.test_collect import state
@@ -35,36 +25,29 @@ KEY = "a-secret-of-some-length-1"
 
 
 @pytest.fixture
-def rundir(tmp_path: Path) -> RunDir:
+def folder(tmp_path: Path) -> RunDir:
+    """Not a copy: elsewhere it would be another run's."""
     return finished_folder(tmp_path / "out")
 
 
-def plan_of(rundir: RunDir, **flags: Any) -> Plan:
-    return make_plan(evaluation({"config.output_dir": str(rundir.root), **flags}))
+def plan_of(folder: RunDir, **flags: Any) -> Plan:
+    return make_plan(evaluation({"config.output_dir": str(folder.root), **flags}))
 
 
-def looked_at(
-    rundir: RunDir,
-    change: Callable[[], object] = lambda: None,
-    *,
-    redactor: Redactor | None = None,
-    commit: str | None = "abc123",
-    plan: Plan | None = None,
-) -> Any:
+def looked_at(folder: RunDir, change: Callable[[], object] = lambda: None, **known: Any) -> Any:
     """What the next run finds: it takes the checksums away first, and then writes what is configured."""
-    before, remembered = written_before(rundir), read_state(rundir)
+    before, remembered = written_before(folder), read_state(folder)
     assert before is not None
     assert remembered is not None
-    rundir.checksums.unlink()
-    rundir.attestation.unlink()
+    folder.checksums.unlink()
+    folder.attestation.unlink()
     change()
-    return unchanged_result(
-        plan or plan_of(rundir), [rundir.root / RUN], before, redactor or Redactor(), git_hash=commit
-    )
+    plan, redactor, commit = known.get("plan") or plan_of(folder), known.get("redactor"), known.get("commit", "abc123")
+    return unchanged_result(plan, [folder.root / RUN], before, redactor or Redactor(), git_hash=commit)
 
 
-def content(rundir: RunDir) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in rundir.root.rglob("*") if path.is_file()}
+def content(folder: RunDir) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
 
 
 def restore(files: dict[Path, bytes]) -> None:
@@ -72,13 +55,13 @@ def restore(files: dict[Path, bytes]) -> None:
         path.write_bytes(data)
 
 
-def test_a_result_that_nothing_has_changed_for_stands_byte_for_byte(rundir: RunDir) -> None:
-    before = content(rundir)
-    result = looked_at(rundir)
+def test_a_result_that_nothing_has_changed_for_stands_byte_for_byte(folder: RunDir) -> None:
+    before = content(folder)
+    result = looked_at(folder)
     assert result.scores[result.main_metric].value == 0.5
     assert [record.id for record in result.instances] == ["id0", "id1", "id2", "id3"]
-    assert content(rundir) == before
-    assert looked_at(rundir) is not None, "and again"
+    assert content(folder) == before
+    assert looked_at(folder) is not None, "and again"
 
 
 @pytest.mark.parametrize(
@@ -86,37 +69,30 @@ def test_a_result_that_nothing_has_changed_for_stands_byte_for_byte(rundir: RunD
     ["results.jsonl", "evaluation_config.yaml", "run_config.yml", "packages.txt", "cache.db", f"{RUN}/stats.json"],
 )
 @pytest.mark.parametrize("how", ["edited", "gone"])
-def test_a_file_that_is_another_has_it_collected_again(name: str, how: str, rundir: RunDir) -> None:
-    file = rundir.root / name
+def test_a_file_that_is_another_has_it_collected_again(name: str, how: str, folder: RunDir) -> None:
+    file = folder.root / name
     edited = file.read_bytes() + b"\n"
     change: Callable[[], object] = file.unlink if how == "gone" else lambda: file.write_bytes(edited)
-    assert looked_at(rundir, change) is None
-    assert not rundir.checksums.exists(), "what is to be collected again is not said to be whole"
-    assert not rundir.attestation.exists()
+    assert looked_at(folder, change) is None
+    assert not folder.checksums.exists(), "what is to be collected again is not said to be whole"
+    assert not folder.attestation.exists()
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "evaluation_config.yaml", "cache.db", f"{RUN}/stats.json"])
-def test_a_file_that_was_edited_together_with_its_checksum(name: str, rundir: RunDir) -> None:
-    file = rundir.root / name
+def test_a_file_that_was_edited_together_with_its_checksum(name: str, folder: RunDir) -> None:
+    file = folder.root / name
     before = sha256_of(file)
     file.write_bytes(file.read_bytes() + b"\n")
-    rundir.attestation.write_text(rundir.attestation.read_text("utf-8").replace(before, sha256_of(file)), "utf-8")
-    sums = rundir.checksums.read_text("utf-8").replace(before, sha256_of(file))
-    statement = read_checksums(rundir.checksums)[rundir.attestation.name]
-    rundir.checksums.write_text(sums.replace(statement, sha256_of(rundir.attestation)), "utf-8")
-    assert read_checksums(rundir.checksums)[name] == sha256_of(file)
-    assert looked_at(rundir) is None
-
-
-def test_another_statement_than_the_checksums_know_of(rundir: RunDir) -> None:
-    rundir.attestation.write_text("{}")
-    assert looked_at(rundir) is None
+    folder.attestation.write_text(folder.attestation.read_text("utf-8").replace(before, sha256_of(file)), "utf-8")
+    sums = folder.checksums.read_text("utf-8").replace(before, sha256_of(file))
+    statement = read_checksums(folder.checksums)[folder.attestation.name]
+    folder.checksums.write_text(sums.replace(statement, sha256_of(folder.attestation)), "utf-8")
+    assert read_checksums(folder.checksums)[name] == sha256_of(file)
+    assert looked_at(folder) is None
 
 
 @pytest.mark.parametrize("name", ["program", "framework", "packages", "python", "machine"])
-def test_another_program_or_machine_collects_again(
-    name: str, rundir: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_program(name: str, folder: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "framework.yml"
     other.write_text("x: 1")
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
@@ -126,29 +102,32 @@ def test_another_program_or_machine_collects_again(
         "python": (provenance, "python_version", lambda: "3.0.0"),
         "machine": (provenance, "platform_of_this", lambda: {"machine": "other"}),
     }
-    plan = plan_of(rundir)
+    plan = plan_of(folder)
     target, attribute, value = changes[name]
     monkeypatch.setattr(target, attribute, value)
-    assert looked_at(rundir, plan=plan) is None
+    assert looked_at(folder, plan=plan) is None
 
 
-def test_another_commit_or_what_the_user_set_collects_again(rundir: RunDir) -> None:
-    before = content(rundir)
-    assert looked_at(rundir, commit="def456") is None
+def test_another_commit_or_what_the_user_set_collects_again(folder: RunDir) -> None:
+    before = content(folder)
+    assert looked_at(folder, commit="def456") is None
     restore(before)
-    default = plan_of(rundir).evaluation.run.config.params.request_timeout
-    assert looked_at(rundir, plan=plan_of(rundir, **{"config.params.request_timeout": default})) is None
+    default = plan_of(folder).evaluation.run.config.params.request_timeout
+    assert looked_at(folder, plan=plan_of(folder, **{"config.params.request_timeout": default})) is None
 
 
-def test_other_data_or_lost_logs_collect_again(rundir: RunDir) -> None:
-    before = content(rundir)
-    data = rundir.helm / "scenarios" / "pubmed_qa" / "data" / "test_set.json"
+def test_other_data_lost_logs_or_another_statement_collect_again(folder: RunDir) -> None:
+    before = content(folder)
+    folder.attestation.write_text("{}")
+    assert looked_at(folder) is None
+    restore(before)
+    data = folder.helm / "scenarios" / "pubmed_qa" / "data" / "test_set.json"
     data.parent.mkdir(parents=True)
-    assert looked_at(rundir, lambda: data.write_text("{}")) is None
+    assert looked_at(folder, lambda: data.write_text("{}")) is None
     data.unlink()
     restore(before)
-    assert looked_at(rundir) is not None
-    assert looked_at(rundir, rundir.events.unlink) is None
+    assert looked_at(folder) is not None
+    assert looked_at(folder, folder.events.unlink) is None
 
 
 def test_a_key_that_was_not_known_then_is_not_left_where_it_stands(tmp_path: Path) -> None:
@@ -158,32 +137,32 @@ def test_a_key_that_was_not_known_then_is_not_left_where_it_stands(tmp_path: Pat
     assert looked_at(rundir, redactor=Redactor([KEY])) is None
 
 
-def test_a_folder_without_checksums_or_of_an_earlier_version(rundir: RunDir) -> None:
-    before = written_before(rundir)
-    plan = plan_of(rundir)
-    remembered = read_state(rundir)
+def test_a_folder_without_checksums_or_of_an_earlier_version(folder: RunDir) -> None:
+    before = written_before(folder)
+    plan = plan_of(folder)
+    remembered = read_state(folder)
     assert remembered is not None
-    runs = [rundir.root / RUN]
+    runs = [folder.root / RUN]
     assert unchanged_result(plan, runs, None, Redactor(), git_hash="abc123") is None
-    remember(rundir, replace(remembered, inputs=None))
+    remember(folder, replace(remembered, inputs=None))
     assert unchanged_result(plan, runs, before, Redactor(), git_hash="abc123") is None
-    rundir.checksums.write_text("no checksums")
-    assert written_before(rundir) is None
-    rundir.checksums.unlink()
-    assert written_before(rundir) is None
+    folder.checksums.write_text("no checksums")
+    assert written_before(folder) is None
+    folder.checksums.unlink()
+    assert written_before(folder) is None
 
 
 def test_the_program_is_known_by_its_files_and_not_by_what_python_makes_of_them(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "module.py").write_text("x = 1")
-    first = program_sha256(tmp_path)
+    first = resume.program_sha256(tmp_path)
     (tmp_path / "a" / "module.pyc").write_bytes(b"x")
-    assert program_sha256(tmp_path) == first
+    assert resume.program_sha256(tmp_path) == first
     (tmp_path / "a" / "module.py").write_text("x = 2")
-    assert program_sha256(tmp_path) != first
+    assert resume.program_sha256(tmp_path) != first
     (tmp_path / "a" / "module.py").rename(tmp_path / "a" / "other.py")
     (tmp_path / "a" / "other.py").write_text("x = 1")
-    assert program_sha256(tmp_path) != first
+    assert resume.program_sha256(tmp_path) != first
 
 
 OWN = {"data_path/a": "1"}
@@ -198,16 +177,17 @@ def with_result(made: Plan, own: dict[str, str]) -> None:
     document = {"provenance": {"run_identity": made.identity, "dataset_files": files}}
     made.rundir.root.mkdir(exist_ok=True)
     made.rundir.evaluation_config.write_text(yaml.safe_dump(document))
-    made.rundir.report_html.write_text("x")
-    made.rundir.packages.write_text("x")
-    made.rundir.run_config.write_text("x")
+    for file in (made.rundir.report_html, made.rundir.packages, made.rundir.run_config):
+        file.write_text("x")
 
 
-def test_results_of_the_same_run_stay(tmp_path: Path) -> None:
-    made = here(tmp_path)
-    with_result(made, OWN)
-    assert archive_other_results(made, OWN) is None
-    assert made.rundir.evaluation_config.exists()
+def ended(made: Plan, *, complete: bool = True, read: DataRead | None = None) -> Path:
+    """Its run has ended: HELM's folder of it."""
+    run = made.rundir.helm / "run"
+    run.mkdir(parents=True)
+    (run / "stats.json").write_text("[]")
+    remember(made.rundir, ended_run(made, [run], run_id="r", wall_s=1.0, complete=complete, read=read or DataRead()))
+    return run
 
 
 @pytest.mark.parametrize("why", ["another model", "other data", "damaged"])
@@ -216,30 +196,29 @@ def test_other_results_are_archived_and_not_lost(why: str, tmp_path: Path) -> No
     with_result(here(tmp_path, **{"target.api_endpoint.model_id": "o/m"}) if why == "another model" else made, OWN)
     if why == "damaged":
         made.rundir.evaluation_config.write_text("provenance: [")
-    aside = archive_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
+    aside = resume.archive_other_results(made, {"data_path/a": "9"} if why == "other data" else OWN)
     assert aside is not None
     assert aside.name.startswith("results.set-aside-")
     names = {"evaluation_config.yaml", "packages.txt", "report.html", "run_config.yml"}
     assert {path.name for path in aside.iterdir()} == names
     assert list(tmp_path.iterdir()) == [aside]
-    assert archive_other_results(made, OWN) is None
+    assert resume.archive_other_results(made, OWN) is None
+    with_result(made, OWN)
+    assert resume.archive_other_results(made, OWN) is None, "results of the same run stay"
+    assert made.rundir.evaluation_config.exists()
 
 
 @pytest.mark.parametrize("why", ["another model", "another version", "not complete", "files are gone"])
 def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = here(tmp_path)
-    folder = tmp_path / "helm" / "run"
-    folder.mkdir(parents=True)
-    (folder / "stats.json").write_text("[]")
-    complete = why != "not complete"
-    remember(made.rundir, ended_run(made, [folder], run_id="r", wall_s=1.0, complete=complete, read=DataRead()))
+    folder = ended(made, complete=why != "not complete")
     if why == "another model":
         made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
     if why == "another version":
         monkeypatch.setattr(resume, "versions", lambda: {"eval_factory": "0", "crfm-helm": "0"})
     if why == "files are gone":
         (folder / "stats.json").unlink()
-    assert finished_run(made, read_state(made.rundir), DataRead()) is None
+    assert resume.finished_run(made, read_state(made.rundir), DataRead()) is None
 
 
 @pytest.mark.parametrize(
@@ -251,9 +230,6 @@ def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: py
 )  # fmt: skip
 def test_a_finished_run_of_other_data_is_not_finished(other: dict[str, Any], tmp_path: Path) -> None:
     made = here(tmp_path)
-    folder = tmp_path / "helm" / "run"
-    folder.mkdir(parents=True)
-    (folder / "stats.json").write_text("[]")
     read = DataRead({"manifest_sha256": "a" * 64, "hub": []}, OWN, all_files=False)
-    remember(made.rundir, ended_run(made, [folder], run_id="r", wall_s=1.0, complete=True, read=read))
-    assert finished_run(made, read_state(made.rundir), replace(read, **other)) == (None if other else [folder])
+    folder = ended(made, read=read)
+    assert resume.finished_run(made, read_state(made.rundir), replace(read, **other)) == (None if other else [folder])

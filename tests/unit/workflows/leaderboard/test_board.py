@@ -5,18 +5,25 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.helm import packages
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
+from eval_factory.workflows.leaderboard import board_tables as tables
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, board_request, make_board
+from eval_factory.workflows.leaderboard.board_tables import IN_TABLES, KEPT_OUT, BoardRow, known_rows, write_rows
 from eval_factory.workflows.leaderboard.registry import find
+from eval_factory.workflows.suite.suite_report import CellReport
+from stored_results import instance, result, written
+from unit.workflows.test_view import finished
 
 GPT = "openai/gpt-4o-2024-05-13"
 KEYS = {name: f"{name}-0123456789" for name in ("OPENAI_API_KEY", "MY_KEY", "JUDGE_KEY")}
@@ -28,13 +35,8 @@ def board(folder: Path, *entries: Any, config: Mapping[str, object] | None = Non
     records = [one if isinstance(one, dict) else {"description": one, "priority": 1} for one in entries]
     conf.write_text(json.dumps({"entries": records}))
     given = {
-        "name": "lite",
-        "conf": conf,
-        "model": ("org/m",),
-        "model_url": "https://h/v1",
-        "output_dir": "out",
-        **flags,
-    }
+        "name": "lite", "conf": conf, "model": ("org/m",), "model_url": "https://h/v1", "output_dir": "out", **flags
+    }  # fmt: skip
     screen = given.pop("screen", io.StringIO())
     env = given.pop("env", KEYS)
     if config is not None:
@@ -60,13 +62,16 @@ def extra(**values: object) -> dict[str, object]:
 def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text", "mmlu:subject=anatomy,model=x/y", model=("org/a", "b"))
     assert made.models == {slug_of("org/a"): "org/a", "b": "b"}
-    assert [(one.cell.target, one.cell.evaluation) for one in made.cells] == [
-        (target, evaluation) for evaluation in ("pubmed_qa", "mmlu-subject-anatomy") for target in made.models
-    ]
+    names = [f"{target}/{task}" for task in ("pubmed_qa", "mmlu-subject-anatomy") for target in made.models]
+    assert [one.cell.name for one in made.cells] == names
     assert {one.plan.model.model_id for one in made.cells if one.plan} == {"org/a", "b"}
     assert {plan.task_name for plan in plans(made).values()} == {"helm:pubmed_qa", "helm:mmlu:subject=anatomy"}
     assert made.folder == Path("out").absolute()
     assert not made.folder.exists()
+    grouped = {"description": "pubmed_qa:model=text", "priority": 1, "groups": ["g"]}
+    made = board(tmp_path, "pubmed_qa:model=text", grouped)
+    assert [entry.run for entry in made.entries["pubmed_qa"]] == ["pubmed_qa", "pubmed_qa:groups=g"]
+    assert len(made.cells) == 1, "entries that differ in their groups alone are one run"
 
 
 def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_path: Path) -> None:
@@ -74,18 +79,10 @@ def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_p
     later = {"description": "boolq:model=text", "priority": 9}
     made = board(tmp_path, "pubmed_qa:model=text", later, "vqa:model=vlm", {"description": "med_qa"}, screen=screen)
     assert list(made.entries) == ["pubmed_qa", "med_qa"]
-    assert [(one.entry.description, one.reason, one.exit_code) for one in made.not_run] == [
-        ("vqa", "asks for images", 0)
-    ]
+    (vqa,) = made.not_run
+    assert (vqa.entry.description, vqa.reason, vqa.exit_code) == ("vqa", "asks for images", 0)
     assert "4 entries, 4 different ones for one model, 3 of priority 2 or before" in screen.getvalue()
     assert "1 entries are left out, an endpoint for text has none of: images (1)" in screen.getvalue()
-
-
-def test_entries_that_differ_in_their_groups_alone_are_one_run(tmp_path: Path) -> None:
-    grouped = {"description": "pubmed_qa:model=text", "priority": 1, "groups": ["g"]}
-    made = board(tmp_path, "pubmed_qa:model=text", grouped)
-    assert [entry.run for entry in made.entries["pubmed_qa"]] == ["pubmed_qa", "pubmed_qa:groups=g"]
-    assert len(made.cells) == 1
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
@@ -94,10 +91,9 @@ def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
     made = board(tmp_path, *entries, screen=screen)
     assert list(made.entries) == ["pubmed_qa"]
     found = {one.entry.description: (one.exit_code, one.reason) for one in made.not_run}
-    assert found["nonsense"][0] == 4
+    assert (found["nonsense"][0], found["msmarco:track=regular"][0]) == (4, 3)
     assert "has no run spec 'nonsense'" in found["nonsense"][1]
     assert found["pubmed_qa:wrong=1"][1].startswith("pubmed_qa has no parameter 'wrong'")
-    assert found["msmarco:track=regular"][0] == 3
     assert "pytrec_eval" in found["msmarco:track=regular"][1]
     assert "warning: cannot run nonsense: " in screen.getvalue()
 
@@ -111,15 +107,12 @@ def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
     assert board(tmp_path, "pubmed_qa:model=text", api_key_name="UNSET", dry_run=True, screen=screen).cells
     assert "warning: a run would stop: " in screen.getvalue()
     assert ": no API key: the environment variable UNSET" in screen.getvalue()
+    keyless = extra(judges=[{"name": "gpt", "model_id": "j", "url": "https://elsewhere/v1", "api_key": "UNSET"}])
     with pytest.raises(PrerequisiteError, match="no API key for judge gpt"):
-        board(tmp_path, "pubmed_qa:model=text", "harm_bench:model=text", config=extra(
-            judges=[{"name": "gpt", "model_id": "j", "url": "https://elsewhere/v1", "api_key": "UNSET"}]
-        ))  # fmt: skip
+        board(tmp_path, "pubmed_qa:model=text", "harm_bench:model=text", config=keyless)
 
 
-def test_another_version_of_helm_is_refused_where_an_entry_needs_a_patch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_of_helm_where_a_patch_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "installed_helm", lambda: "0.5.99")
     made = board(tmp_path, "mmlu:subject=anatomy", "ehr_sql:model=text")
     assert list(made.entries) == ["mmlu-subject-anatomy"]
@@ -138,16 +131,13 @@ def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
     (plan,) = plans(made).values()
     params = plan.evaluation.run.config.params
     assert (params.limit_samples, params.extra.min_coverage, plan.model.parallelism) == (7, 0.25, 3)
-
-
-def test_limits_of_validity_and_of_cost_are_a_suites(tmp_path: Path) -> None:
     limits = {"max_unreadable": 0.1, "max_judge_failures": 0.2, "max_model_mismatch": 0.3}
     made = board(tmp_path, "pubmed_qa:model=text", config=extra(**limits, max_requests=50, max_wall_s=60.0))
     (plan,) = plans(made).values()
     held = plan.evaluation.run.config.params.extra
     assert {name: getattr(held, name) for name in limits} == limits
     assert made.suite is not None
-    assert (made.suite.budget.max_requests, made.suite.budget.max_wall_s) == (50, 60.0)
+    assert (made.suite.budget.max_requests, made.suite.budget.max_wall_s) == (50, 60.0), "a suite's"
 
 
 def test_judges_are_those_of_the_entry(tmp_path: Path) -> None:
@@ -163,24 +153,18 @@ def test_judges_are_those_of_the_entry(tmp_path: Path) -> None:
 
 def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
     own = {"name": "gpt", "model_id": "my-judge", "url": "http://127.0.0.1:9/v1", "api_key": "JUDGE_KEY"}
-    config: dict[str, Any] = {
-        "config": {
-            "type": "pubmed_qa",
-            "output_dir": "somewhere",
-            "params": {"limit_samples": 7, "extra": {"judges": [own]}},
-        },
-        "target": {"api_endpoint": {"url": "https://of.the.file/v1", "model_id": "of/the-file", "api_key": "MY_KEY"}},
+    params = {"limit_samples": 7, "extra": {"judges": [own]}}
+    endpoint = {"url": "https://of.the.file/v1", "model_id": "of/the-file", "api_key": "MY_KEY"}
+    config = {
+        "config": {"type": "pubmed_qa", "output_dir": "somewhere", "params": params},
+        "target": {"api_endpoint": endpoint},
     }
     from_file: dict[str, Any] = {"model": (), "model_url": None, "output_dir": None}
     made = board(tmp_path, "aci_bench:model=x/y", config=config, parallelism=3, **from_file)
     (plan,) = plans(made).values()
     model, found = plan.model, judges(made)
-    assert (model.url, model.model_id, model.parallelism, model.key_names) == (
-        "https://of.the.file/v1",
-        "of/the-file",
-        3,
-        ("MY_KEY",),
-    )
+    assert (model.url, model.model_id) == (endpoint["url"], endpoint["model_id"])
+    assert (model.parallelism, model.key_names) == (3, ("MY_KEY",))
     assert (found["gpt"].url, found["gpt"].model_id) == ("http://127.0.0.1:9/v1", "my-judge")
     assert found["gpt"].key_names == ("JUDGE_KEY",)  # the model's key goes to the model's host only
     assert found["claude"].url == "https://of.the.file/v1"
@@ -190,9 +174,7 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
         board(tmp_path, "aci_bench:model=x/y", config=extra(judges=[{**own, "name": "gpt5"}]))
 
 
-def test_what_nobody_can_run_is_refused_unless_another_conf_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_can_run_is_refused_but_for_another_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = find("lite").model_copy(update={"lacks": "pictures"})
     monkeypatch.setattr(registry, "find", lambda _name: pictures)
     with pytest.raises(ConfigError, match="lite asks for pictures: nothing of it can be run"):
@@ -205,3 +187,134 @@ def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="another --output_dir") as told:
         board(tmp_path, "pubmed_qa", output_dir=str(tmp_path))
     assert f"helm-server --suite lite --output-path {tmp_path / 'helm'}" in str(told.value)
+
+
+_FAILED, _LEFT_OUT, _WAITING = tables._FAILED, tables._LEFT_OUT, tables._WAITING
+FOUR = [instance(name, 1.0) for name in ("q0", "q1", "q2", "q3")]
+
+
+def named(folder: Path, leaderboard: str) -> list[tuple[str, str]]:
+    return [(row.model_id, row.run) for row in known_rows(folder)[leaderboard]]
+
+
+def test_every_run_is_written(tmp_path: Path) -> None:
+    row = BoardRow("r", "org/a", _FAILED, reason="é", groups=("g",))
+    assert write_rows(tmp_path, "lite", ["org/a"], [row]) == [row]
+    text = SuiteDir(tmp_path).leaderboard.read_text("utf-8")
+    assert json.loads(text) == {
+        "schema_version": 2,
+        "leaderboards": {"lite": [{
+            "run": "r", "model_id": "org/a", "state": "failed", "reason": "é", "requested": None, "failed": None,
+            "unjudged": None, "main_metric": None, "score": None, "folder": None, "identity": None, "groups": ["g"],
+            "max_eval_instances": None,
+        }]},
+    }  # fmt: skip
+    assert "é" in text
+    assert text.endswith("}\n")
+    assert known_rows(tmp_path) == {"lite": [row]}
+
+
+def test_what_is_said_of_others_stays(tmp_path: Path) -> None:
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("old", "org/a", _FAILED)])
+    write_rows(tmp_path, "lite", ["org/b"], [BoardRow("r", "org/b", KEPT_OUT)])
+    write_rows(tmp_path, "medhelm", ["org/a"], [BoardRow("r", "org/a", _LEFT_OUT)])
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("new", "org/a", IN_TABLES, score=0.5)])
+    assert named(tmp_path, "lite") == [("org/b", "r"), ("org/a", "new")]
+    assert named(tmp_path, "medhelm") == [("org/a", "r")]
+    assert list(known_rows(tmp_path)) == ["medhelm", "lite"], "the last is the one that was run last"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderboards"', '{"leaderboards": {"lite": [{"other": 1}]}}'])
+def test_a_file_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path) -> None:
+    SuiteDir(tmp_path).leaderboard.write_text(content)
+    write_rows(tmp_path, "lite", ["org/a"], [BoardRow("r", "org/a", _FAILED)])
+    assert named(tmp_path, "lite") == [("org/a", "r")]
+
+
+def report(folder: Path, status: Any, code: int, reason: str | None = None) -> CellReport:
+    return CellReport("org-m", "pubmed_qa", status, folder, code, reason)
+
+
+def one_row(tmp_path: Path, cell: CellReport) -> tuple[BoardRow, int]:
+    made = replace(board(tmp_path, "pubmed_qa:model=text"), folder=tmp_path, models={"org-m": "org/m"})
+    (found,) = tables.board_rows(made, [cell])
+    return found
+
+
+def test_a_run_that_may_be_reported_is_in_the_tables_with_its_score_and_another_without(tmp_path: Path) -> None:
+    folder = written(tmp_path / "org-m" / "pubmed_qa", result(FOUR))
+    row, code = one_row(tmp_path, report(folder, "complete", 0))
+    assert (row.state, row.main_metric, row.score, row.requested) == (IN_TABLES, "exact_match", 0.5, 4)
+    assert (row.reason, code, row.folder, row.max_eval_instances) == (None, 0, "org-m/pubmed_qa", 1000)
+    written(folder, replace(result(FOUR), reportable=False))
+    reason = "NOT REPORTABLE: 4 of 4 answers say nothing that can be scored"
+    row, code = one_row(tmp_path, report(folder, "complete", 1, reason))
+    assert (row.state, row.score, row.reason, code) == (KEPT_OUT, None, reason, 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason", "expected"),
+    [
+        ("failed", 3, "DownloadError: x", (_FAILED, "DownloadError: x", 3)),
+        ("missing", 1, "max_cost", (_FAILED, "max_cost", 1)),
+        ("waiting", 0, None, (_WAITING, None, 0)),
+        ("failed", 2, "mmlu:x asks a model for images; eval-factory", (_LEFT_OUT, "asks for images", 0)),
+    ],
+)
+def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str | None, expected: object) -> None:
+    row, found = one_row(tmp_path, report(tmp_path, status, code, reason))
+    assert (row.state, row.reason, found) == expected
+
+
+def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
+    made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "vqa:model=vlm", model=("a", "b"))
+    assert [(row.run, row.model_id, row.state, code) for row, code in tables.board_rows(made, [])] == [
+        ("vqa", "a", _LEFT_OUT, 0), ("vqa", "b", _LEFT_OUT, 0), ("nonsense", "a", _FAILED, 4), ("nonsense", "b", _FAILED, 4)
+    ]  # fmt: skip
+
+
+def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) -> None:
+    finished(tmp_path / "m" / "a")
+    row = BoardRow("pubmed_qa", "m", IN_TABLES, folder="m/a", identity="i", groups=("g:1",))
+    others = [replace(row, identity="another"), replace(row, state=KEPT_OUT), replace(row, folder="m/gone")]
+    ((run, found),) = tables.runs_in_tables(tmp_path, [row, *others])
+    assert found == row
+    assert run.name == run.spec["name"] == "pubmed_qa,model=m"
+    assert run.spec["groups"] == ["pubmed_qa", "g_1"]
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "said"),
+    [
+        ([(IN_TABLES, 0), (_LEFT_OUT, 0), (_WAITING, 0)], None, ""),
+        ([(IN_TABLES, 0), (_FAILED, 3), (_LEFT_OUT, 0)], PrerequisiteError, "1 of 2 runs failed, for want of data"),
+        ([(_FAILED, 3), (_FAILED, 4), (KEPT_OUT, 1)], HelmError, "2 of 3 runs failed, see above"),
+        ([(_FAILED, 2)], HelmError, "1 of 1 runs failed, see above"),
+        ([(_FAILED, 1), (KEPT_OUT, 1)], NotReportableError, "1 of 2 runs failed"),
+        ([(KEPT_OUT, 1), (IN_TABLES, 0)], NotReportableError, "NOT REPORTABLE: 1 runs are kept out"),
+    ],
+)
+def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | None, said: str) -> None:
+    why = tables.shortcoming([(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
+    assert type(why) is (type(None) if kind is None else kind)
+    assert said in str(why)
+
+
+def test_the_lines_for_the_screen(tmp_path: Path) -> None:
+    made = board(tmp_path, "pubmed_qa:model=text")
+    rows = [
+        BoardRow("a", "m", IN_TABLES, max_eval_instances=5), BoardRow("b", "m", KEPT_OUT, "1 of 5 requests failed"),
+        BoardRow("c", "m", _WAITING), *(BoardRow(f"f{number}", "m", _FAILED, "gone") for number in range(12)),
+    ]  # fmt: skip
+    lines = tables.board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
+    assert [*lines[:3], *lines[12:15]] == [
+        "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting",
+        "  b: 1 of 5 requests failed: kept out of the tables",
+        "  failed: f0: gone",
+        "  ... and 2 more",
+        "  with those of other models: 2 runs in the tables",
+        "  warning: the tables compare runs of 5 and 9 instances at most",
+    ]
+    assert f"eval-factory view {made.folder}" in lines[-2]
+    assert "--suite lite --output-path" in lines[-1]
+    assert not any("view" in line for line in tables.board_summary(made, rows[1:], []))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,22 +12,25 @@ import pytest
 
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget, Purse, Spending
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.served import ServedModel, ServerFailedError
-from eval_factory.workflows.suite.cell_loop import CellLoop, Work
+from eval_factory.workflows.suite import cell_loop
+from eval_factory.workflows.suite.cell_loop import CellEnd, CellLoop, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from unit.builders import plan
 
-COMPLETE: dict[str, Any] = {"exit_code": 0, "status": "complete"}
-PARTIAL: dict[str, Any] = {"exit_code": 1, "status": "partial"}
+End = dict[str, Any]
+COMPLETE: End = {"exit_code": 0, "status": "complete"}
+PARTIAL: End = {"exit_code": 1, "status": "partial"}
 
 
-def failure(code: int, kind: str = "X") -> dict[str, Any]:
+def failure(code: int, kind: str = "X") -> End:
     return {"exit_code": code, "error": {"type": kind, "message": "it failed"}}
 
 
@@ -39,7 +42,7 @@ GONE, REFUSED = failure(3, "EndpointUnreachableError"), failure(3, "EndpointRefu
 class Host:
     """Ends each cell as the script says, one after another; a script's end is complete."""
 
-    scripts: dict[str, list[dict[str, Any]]]
+    scripts: dict[str, list[End]]
     begun: list[RunSpec] = field(default_factory=list)
     most: int = 0
     running: list[RunSpec] = field(default_factory=list)
@@ -121,9 +124,6 @@ class Server:
     def addresses(self) -> tuple[str, ...]:
         return f"http://127.0.0.1:{20_000 + len(self.again)}", "http://127.0.0.1:9"
 
-    def lose(self) -> None:
-        self.lost_now = self.losses.pop(0) if self.losses else None
-
     def watch(self) -> str | None:
         return self.lost_now
 
@@ -136,15 +136,9 @@ class Server:
 
 
 def loop_of(
-    folder: Path,
-    cells: list[str],
-    scripts: dict[str, list[dict[str, Any]]] | None = None,
-    *,
-    news: list[News] | None = None,
-    spent: tuple[Budget, Spending] | None = None,
-    fresh: bool = False,
-    processes: int = 1,
-) -> tuple[CellLoop, Host]:
+    folder: Path, cells: list[str], scripts: dict[str, list[End]] | None = None, *,
+    news: list[News] | None = None, spent: tuple[Budget, Spending] | None = None, fresh: bool = False, processes: int = 1,
+) -> tuple[CellLoop, Host]:  # fmt: skip
     """Cells by their names, `target/evaluation`; a target's group is its first letter."""
     names = [name.split("/") for name in cells]
     made = [Cell(target, evaluation, {}, folder / target / evaluation) for target, evaluation in names]
@@ -160,11 +154,9 @@ def loop_of(
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))
     purse = None if spent is None else Purse(*spent)
-    planned = tuple(
-        PlannedCell(number, cell, plan({"config.output_dir": str(cell.folder)}), groups[cell.target])
-        for number, cell in enumerate(made)
-    )
-    work = Work(suite, options, {}, journal, planned, Redactor())
+    plans = [plan({"config.output_dir": str(cell.folder)}) for cell in made]
+    planned = tuple(PlannedCell(number, cell, plans[number], cell.target[0]) for number, cell in enumerate(made))
+    work = cell_loop.Work(suite, options, {}, journal, planned, Redactor())
     loop = CellLoop(work, host, pauses, probed, purse=purse)
     loop.add(planned)
     return loop, host
@@ -254,7 +246,7 @@ def test_a_failure_after_a_partial_result_leaves_it(tmp_path: Path) -> None:
 
 def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("eval_factory.workflows.suite.cell_loop.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     loop, host = loop_of(tmp_path, ["a/1"], {"a/1": [failure(5)]})
     rundir = loop._waiting[0].planned.plan.rundir
     rundir.root.mkdir(parents=True)
@@ -276,18 +268,13 @@ def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("budget", "spent", "reason"),
-    [
-        (Budget(max_requests=5), Spending(requests=5), "not begun: max_requests (5) of the suite is reached"),
-        (Budget(max_requests=5), Spending(requests=4), None),
-    ],
+    ("spent", "reason"),
+    [(5, "not begun: max_requests (5) of the suite is reached"), (4, None)],
     ids=["used up", "left"],
 )
-def test_nothing_is_begun_where_nothing_may_be_asked(
-    budget: Budget, spent: Spending, reason: str | None, tmp_path: Path
-) -> None:
+def test_nothing_is_begun_where_nothing_may_be_asked(spent: int, reason: str | None, tmp_path: Path) -> None:
     """The first cell is begun before anybody looks, and ends by itself."""
-    loop, host = loop_of(tmp_path, ["a/1", "a/2"], spent=(budget, spent))
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"], spent=(Budget(max_requests=5), Spending(requests=spent)))
     loop.run()
     assert loop.work.stopped == reason
     assert host.order == (["a/1"] if reason else ["a/1", "a/2"])
@@ -295,20 +282,14 @@ def test_nothing_is_begun_where_nothing_may_be_asked(
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_what_would_only_be_collected_is_begun_where_nothing_may_be_asked(
-    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_only_to_be_collected_is_begun(fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a budget that is used up, and of a key that is refused."""
-    complete = tmp_path / "a" / "3"
-    monkeypatch.setattr(
-        "eval_factory.workflows.suite.cell_loop.is_complete_run", lambda plan: plan.rundir.root == complete
-    )
-    cells, spent = ["a/1", "a/2", "a/3"], (Budget(max_requests=5), Spending(requests=5))
+    monkeypatch.setattr(cell_loop, "is_complete_run", lambda plan: plan.rundir.root.name == "3")
+    spent = (Budget(max_requests=5), Spending(requests=5))
     for number, (given, scripts) in enumerate([(spent, {}), (None, {"a/1": [REFUSED]})]):
-        folder = tmp_path if number == 0 else tmp_path / "other"
-        folder.mkdir(exist_ok=True)
-        complete = folder / "a" / "3"
-        loop, host = loop_of(folder, cells, scripts, spent=given, fresh=fresh)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        loop, host = loop_of(folder, ["a/1", "a/2", "a/3"], scripts, spent=given, fresh=fresh)
         loop.run()
         assert host.order == (["a/1"] if fresh else ["a/1", "a/3"])
 
@@ -323,8 +304,7 @@ def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         loop.run()
     assert host.interrupts == 1
-    assert {name: end[:2] for name, end in came_to(loop).items()} == {
-        "a/1": ("missing", 130), "a/2": ("missing", 130), "b/1": ("missing", 130)}  # fmt: skip
+    assert [end[:2] for end in came_to(loop).values()] == [("missing", 130)] * 3
     assert not loop._running
 
 
@@ -337,9 +317,7 @@ def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     ],
     ids=["crashed", "refused, with a result", "was done"],
 )
-def test_whatever_a_cell_died_of_when_it_was_told_to_end_it_was_interrupted(
-    before: list[dict[str, Any]], end: dict[str, Any], status: tuple[str, int], tmp_path: Path
-) -> None:
+def test_whatever_a_cell_died_of_it_was_interrupted(before: list[End], end: End, status: Any, tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1"], {"a/1": list(before)}, news=[News.THERE])
     host.at_interrupt = end
 
@@ -361,17 +339,17 @@ def test_a_cell_that_cannot_be_begun_is_refused(tmp_path: Path) -> None:
     assert host.order == ["a/2"]
 
 
-def with_server(folder: Path, scripts: dict[str, list[dict[str, Any]]], losses: list[str], most: int = 9) -> Any:
+def with_server(folder: Path, scripts: dict[str, list[End]], losses: list[str], most: int = 9) -> Any:
     """Two cells at once; while the test has losses, the server is lost before any of them ends."""
     loop, host = loop_of(folder, ["a/1", "a/2", "a/3"], scripts, processes=2)
     server = Server(losses, most)
     loop.server = cast(ServedModel, server)
 
     def lose() -> str | None:
-        if server.losses:
-            server.lose()
-            return NOTHING
-        return None
+        if not server.losses:
+            return None
+        server.lost_now = server.losses.pop(0)
+        return NOTHING
 
     host.on_wait = lose
     return loop, host, server
@@ -382,12 +360,9 @@ def test_cells_whose_server_is_lost_wait_for_it_and_it_costs_them_no_attempt(tmp
     loop.run()
     assert server.again == ["ended with exit code 7"] * 4
     assert host.interrupts == 4
-    assert {name: one[:2] for name, one in came_to(loop).items()} == dict.fromkeys(
-        ("a/1", "a/2", "a/3"), ("complete", 0)
-    )
-    assert [spec.served_at for spec in host.begun[:3:2]] == [
-        f"http://127.0.0.1:{port} http://127.0.0.1:9" for port in (20000, 20001)
-    ]
+    assert [one[:2] for one in came_to(loop).values()] == [("complete", 0)] * 3
+    served_at = [f"http://127.0.0.1:{port} http://127.0.0.1:9" for port in (20000, 20001)]
+    assert [spec.served_at for spec in host.begun[:3:2]] == served_at
     waits = [one for one in told(loop, "status", "reason", "again") if one[3]]
     assert set(waits) == {("cell_ended", "missing", "the server of its model was lost", True)}
 
@@ -407,3 +382,92 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     assert {one.reason for one in loop.work.reports.values()} == {"the server hangs"}
     assert "its last lines" in loop.work.suite.folder.log.read_text()
     assert len(host.begun) == 4
+
+
+FIRST = Tried(attempts=1, max_attempts=3)
+CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
+
+
+def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -> CellEnd:
+    return CellEnd(code, error_type=error_type, error=error)
+
+
+def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
+    assert outcome_of(CellEnd(0, "complete"), FIRST) == Outcome(NextAction.REST, RunStatus.COMPLETE)
+    chance = outcome_of(CellEnd(1, "complete", CHANCE), FIRST)
+    assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1)
+
+
+@pytest.mark.parametrize(("code", "why"), [(1, CHANCE), (0, None)])
+def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int, why: str | None) -> None:
+    """Also one that may be reported all the same, with fewer instances than there are."""
+    end = CellEnd(code, "partial", why)
+    gaps = "some requests failed; the same command asks for them again"
+    reason = "NOT REPORTABLE: no better than chance" if why else gaps
+    again = Outcome(NextAction.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
+    assert [outcome_of(end, replace(FIRST, attempts=number)) for number in (1, 2)] == [again, again]
+    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=NextAction.REST)
+
+
+@pytest.mark.parametrize(
+    ("end", "then", "status", "counts"),
+    [
+        (failed(2), NextAction.REST, RunStatus.FAILED, True),
+        (failed(130), NextAction.REST, RunStatus.MISSING, True),
+        (failed(1, "NotReportableError"), NextAction.REST, RunStatus.MISSING, True),
+        (failed(3, "PrerequisiteError"), NextAction.REST, RunStatus.FAILED, True),
+        (failed(3, "EndpointRefusedError"), NextAction.STOP_TARGET, RunStatus.FAILED, True),
+        (failed(3, "EndpointUnreachableError"), NextAction.PAUSE_ENDPOINT, RunStatus.FAILED, False),
+        (failed(5, "BusyError"), NextAction.WAIT_FOR_FOLDER, RunStatus.FAILED, False),
+    ],
+    ids=["wrong", "interrupted", "a limit", "missing outside", "refused", "unreachable", "in use"],
+)
+def test_what_comes_of_a_failure(end: CellEnd, then: NextAction, status: RunStatus, counts: bool) -> None:
+    """Who is waited for costs no attempt."""
+    assert outcome_of(end, FIRST) == Outcome(then, status, "it failed", end.returncode, counts=counts)
+    assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial", "a result with gaps stays"
+
+
+def test_a_reason_is_one_line_that_says_something() -> None:
+    several = outcome_of(failed(2, error="all failed:\n  2 x HTTP 400\n  check"), FIRST)
+    assert several.reason == "all failed: 2 x HTTP 400"
+    assert outcome_of(failed(2, error="all failed:"), FIRST).reason == "all failed:"
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "code"),
+    [
+        (failed(4), "it failed", 4), (failed(70), "it failed", 70),
+        (CellEnd(-9), "its process was killed by signal 9", 4), (CellEnd(42), "its process ended with 42", 4)
+    ],
+    ids=["HELM", "defect", "killed", "unknown"]
+)  # fmt: skip
+def test_bad_luck_is_forgiven_once(end: CellEnd, reason: str, code: int) -> None:
+    once = outcome_of(end, FIRST)
+    assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code, crashed=True)
+    assert outcome_of(end, replace(FIRST, attempts=2, crashes=1)) == replace(once, then=NextAction.REST)
+    assert outcome_of(end, Tried(attempts=1, max_attempts=1)).then is NextAction.REST
+    assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial"
+
+
+def test_the_worst_cell_gives_the_exit_code() -> None:
+    assert [cell_loop.worst_code(codes) for codes in ([], [0, 0], [0, 1], [3, 1, 0], [4, 3], [70, 4])] == [
+        0,
+        0,
+        1,
+        3,
+        4,
+        70,
+    ]
+
+
+def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:
+    record = tmp_path / "end.json"
+    record.write_text(json.dumps({"status": "partial", "not_reportable": "chance", "error": None}))
+    assert end_of(1, record) == CellEnd(1, "partial", "chance")
+    assert end_of(1, record).has_result
+    record.write_text(json.dumps({"error": {"type": "HelmError", "message": "no"}}))
+    assert end_of(4, record) == CellEnd(4, error_type="HelmError", error="no")
+    assert not end_of(4, record).has_result
+    record.write_text('{"stat')  # who was killed says nothing
+    assert end_of(-9, record) == end_of(-9, tmp_path / "none.json") == CellEnd(-9)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from eval_factory.config.suite import Cell
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError
-from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News, ProbeAnswer
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, News, ProbeAnswer
 from eval_factory.workflows.suite.planned_cells import PlannedCell
+from unit.builders import plan
 
 GONE = ProbeAnswer(answered=False, error=EndpointUnreachableError("nobody"))
 SILENT = ProbeAnswer(answered=False, warning="slow")
@@ -40,9 +45,8 @@ class Looked:
     def __init__(self, answers: Iterator[ProbeAnswer], max_outage_s: float = 100.0) -> None:
         self.now, self.asked = 0.0, 0
         self._answers = answers
-        self.pauses = EndpointPauses(
-            self._ask, max_outage_s, lambda: self.now, _pool=cast(ThreadPoolExecutor, AtOnce())
-        )
+        pool = cast(ThreadPoolExecutor, AtOnce())
+        self.pauses = EndpointPauses(self._ask, max_outage_s, lambda: self.now, _pool=pool)
 
     def _ask(self, _planned: PlannedCell) -> ProbeAnswer:
         self.asked += 1
@@ -54,8 +58,9 @@ class Looked:
         return self.pauses.news() + self.pauses.news()
 
 
-def test_one_that_answers_at_once_was_not_gone() -> None:
-    looked = Looked(iter([THERE]))
+@pytest.mark.parametrize("answer", [THERE, REFUSED], ids=["there", "refuses"])
+def test_one_that_answers_at_once_was_not_gone(answer: ProbeAnswer) -> None:
+    looked = Looked(iter([answer]))
     looked.pauses.look_after(planned("g"), "it failed")
     assert looked.pauses.pauses.keys() == {"g"}
     assert looked.news_at(0.0) == [("g", News.THERE, "it failed")]
@@ -65,35 +70,15 @@ def test_one_that_answers_at_once_was_not_gone() -> None:
 
 @pytest.mark.parametrize("answer", [GONE, SILENT], ids=["unreachable", "silent"])
 def test_one_that_does_not_is_asked_more_and_more_seldom(answer: ProbeAnswer) -> None:
-    looked = Looked(iter([answer, answer, answer, THERE]))
+    looked = Looked(iter([answer] * 9 + [THERE]), max_outage_s=10_000.0)
     looked.pauses.look_after(planned("g"), "it failed")
-    assert looked.news_at(0.0) == [("g", News.GONE, "it failed")]
-    assert looked.news_at(0.9) == []
-    assert looked.asked == 1
-    assert looked.news_at(1.0) == []
-    assert looked.news_at(2.9) == []
-    assert looked.asked == 2
-    assert looked.news_at(3.0) == []
-    assert looked.asked == 3
-    assert looked.news_at(7.0) == [("g", News.BACK, "it failed")]
-    assert not looked.pauses.pauses
-
-
-def test_the_pauses_grow_to_a_limit() -> None:
-    looked = Looked(iter([GONE] * 20), max_outage_s=10_000.0)
-    looked.pauses.look_after(planned("g"), "x")
-    times = [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 61.0, 91.0]
-    for count, time in enumerate(times):
-        looked.news_at(time - 0.01)
+    for count, time in enumerate([0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 61.0, 91.0, 121.0]):
+        assert looked.news_at(time - 0.01) == []
         assert looked.asked == count
-        looked.news_at(time)
+        assert looked.news_at(time) == ([("g", News.GONE, "it failed")] if count == 0 else [])
         assert looked.asked == count + 1
-
-
-def test_one_that_refuses_is_there() -> None:
-    looked = Looked(iter([REFUSED]))
-    looked.pauses.look_after(planned("g"), "x")
-    assert looked.news_at(0.0) == [("g", News.THERE, "x")]
+    assert looked.news_at(151.0) == [("g", News.BACK, "it failed")]
+    assert not looked.pauses.pauses
 
 
 def test_it_is_given_up_after_so_long() -> None:
@@ -110,3 +95,63 @@ def test_one_that_was_just_asked_is_announced_after_the_next_question() -> None:
     looked.pauses.look_after(planned("g"), "x", gone=True)
     assert looked.news_at(0.9) == []
     assert looked.news_at(1.0) == [("g", News.BACK, "x")]
+
+
+JURY: dict[str, Any] = {"config.type": "aci_bench"}
+
+
+def cell(number: int, url: str = "https://host.example/v1", **flags: Any) -> PlannedCell:
+    made = Cell("t", "e", {}, Path("/x"))
+    return PlannedCell(number, made, plan({"target.api_endpoint.url": url, **flags}), "g")
+
+
+class Asked:
+    """Answers by the model's id; every question is kept."""
+
+    def __init__(self, answers: Mapping[str, Any] | None = None) -> None:
+        self.models: list[str] = []
+        self.said: list[str] = []
+        self._answers = answers or {}
+        env = {"OPENAI_API_KEY": "sk-012345678901234567890"}
+        self.probe = EndpointProbe(env, Redactor(), self.said.append, self._ask)
+
+    def _ask(self, endpoint: EndpointSettings, *_: Any) -> str | None:
+        self.models.append(endpoint.model_id)
+        answer = self._answers.get(endpoint.model_id)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_each_endpoint_is_asked_once_for_all_cells() -> None:
+    asked = Asked()
+    jury = cell(2, **JURY)
+    cells = [cell(0), cell(1, **{"config.type": "medec"}), jury, cell(3, **{**JURY, "config.params.parallelism": 9})]
+    demo = cell(4, "demo://baseline")  # is there without a question
+    asked.probe.all_of([*cells, demo])
+    judges = sorted(judge.model_id for judge in jury.plan.judges)
+    assert sorted(asked.models) == sorted(["org/model", *judges])
+    assert asked.probe.roles_that_answered(cells[0]) == asked.probe.roles_that_answered(demo) == {"model"}
+    assert asked.probe.roles_that_answered(jury) == {"model", *(judge.role for judge in jury.plan.judges)}
+    assert all(asked.probe.problem_of(one) is None for one in cells)
+
+
+def test_one_that_is_slow_is_no_problem_and_one_that_refuses_is() -> None:
+    slow = Asked({"org/model": "it is slow"})
+    slow.probe.all_of([cell(0)])
+    assert slow.said == ["warning: it is slow"]
+    assert slow.probe.problem_of(cell(0)) is None
+    assert slow.probe.roles_that_answered(cell(0)) == frozenset()
+    error = EndpointRefusedError("the key")
+    refused = Asked({"org/model": error})
+    refused.probe.all_of([cell(0)])
+    assert refused.probe.problem_of(cell(0)) == ("model", error)
+    assert refused.said == []
+
+
+def test_asked_again_it_is_asked_anew() -> None:
+    asked = Asked()
+    assert asked.probe.model_of(cell(0)) == ProbeAnswer(answered=True)
+    assert asked.probe.model_of(cell(0)) == ProbeAnswer(answered=True)
+    assert asked.models == ["org/model"] * 2
+    assert asked.probe.roles_that_answered(cell(0)) == frozenset(), "what it said later is not what it said first"

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, make_plan
+from eval_factory.report.checksums import read_checksums
 from eval_factory.workflows.resume import DataRead, ended_run, remember
-from eval_factory.workflows.suite.finished_cells import (
-    OF_NO_RESULT,
-    READ_WHEN_COLLECTED,
-    FinishedResult,
-    finished,
-    has_partial_result,
-    is_complete_run,
-    keeps_partial_result,
-    reads_own_data,
-)
+from eval_factory.workflows.suite import finished_cells
+from eval_factory.workflows.suite.finished_cells import finished, finished_below, has_partial_result, take_over
 from unit.builders import evaluation, plan
 
 
@@ -25,25 +21,21 @@ def plan_of(folder: RunDir, **flags: Any) -> Plan:
     return make_plan(evaluation({"config.output_dir": str(folder.root), **flags}))
 
 
-def test_a_complete_result_of_the_same_run_is_collected(folder: RunDir) -> None:
-    assert finished(plan_of(folder)) == FinishedResult(None)
-
-
 @pytest.mark.parametrize(
     "path",
     [
-        "config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures",
+        "", "config.params.parallelism", "config.params.max_retries", "config.params.extra.stop_after_failures",
         "config.params.extra.max_cost", "config.params.extra.max_requests", "config.params.extra.max_tokens_total",
         "config.params.extra.max_wall_s", "target.api_endpoint.requests_per_minute",
     ],
 )  # fmt: skip
 def test_what_changes_no_number_begins_no_run(path: str, folder: RunDir) -> None:
-    assert finished(plan_of(folder, **{path: 3})) == FinishedResult(None)
+    assert finished(plan_of(folder, **({path: 3} if path else {}))) == finished_cells.FinishedResult(None)
 
 
 def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_depends_on_it() -> None:
     """A new one has to be put into this list, or among those that are read when a result is collected."""
-    assert RUNTIME_ONLY >= READ_WHEN_COLLECTED
+    assert RUNTIME_ONLY >= finished_cells.READ_WHEN_COLLECTED
     extra = {f"config.params.extra.{name}" for name in (
         "stop_after_failures", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
         "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key", "shards",
@@ -52,19 +44,17 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
         "api_key", "oauth", "requests_per_minute", "tokens_per_minute"
     )}  # fmt: skip
     params = {f"config.params.{name}" for name in ("parallelism", "max_retries", "request_timeout")}
-    assert {"config.output_dir"} | params | extra | endpoint == OF_NO_RESULT
+    assert {"config.output_dir"} | params | extra | endpoint == finished_cells.OF_NO_RESULT
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        {"config.params.limit_samples": 3},
-        {"target.api_endpoint.model_id": "org/other"},
-        {"config.params.extra.min_coverage": 0.5},
-        {"config.params.extra.offline": True},
+        {"config.params.limit_samples": 3}, {"target.api_endpoint.model_id": "org/other"},
+        {"config.params.extra.min_coverage": 0.5}, {"config.params.extra.offline": True}
     ],
-    ids=lambda flags: next(iter(flags)),
-)
+    ids=lambda flags: next(iter(flags))
+)  # fmt: skip
 def test_what_may_change_a_number_does(flags: dict[str, Any], folder: RunDir) -> None:
     assert finished(plan_of(folder, **flags)) is None
 
@@ -76,52 +66,122 @@ def test_a_result_that_cannot_be_read_is_made_again(folder: RunDir) -> None:
     assert finished(plan_of(folder)) is None
 
 
+def leave_partial(folder: RunDir, made: Plan) -> None:
+    runs = [folder.root / "helm/runs/s/r"]
+    remember(folder, ended_run(made, runs, run_id="r", wall_s=1.0, complete=False, read=DataRead()))
+
+
 def test_a_result_with_gaps_is_not_finished(folder: RunDir) -> None:
     made = plan_of(folder)
-    assert is_complete_run(made)
-    assert not is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
+    assert finished_cells.is_complete_run(made)
+    assert not finished_cells.is_complete_run(plan_of(folder, **{"config.params.limit_samples": 3}))
     assert not has_partial_result(folder, made.identity)
-    partial = ended_run(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
-    remember(folder, partial)
+    leave_partial(folder, made)
     assert finished(made) is None
-    assert not is_complete_run(made)
+    assert not finished_cells.is_complete_run(made)
     assert has_partial_result(folder, made.identity)
     assert not has_partial_result(folder, "another's")
     folder.evaluation_config.unlink()
     assert not has_partial_result(folder, made.identity)
 
 
+EXTRA = "config.params.extra."
+
+
 @pytest.mark.parametrize(
     ("flags", "own"),
     [
         ({}, False),
-        ({"config.params.extra.data_dir": "/bundle"}, True),
-        ({"config.params.extra.offline": True}, True),
-        (
-            {
-                "config.type": "ehrshot",
-                "config.params.extra.subject": "guo_los",
-                "config.params.extra.data_path": "/data",
-            },
-            True,
-        ),
+        ({f"{EXTRA}data_dir": "/bundle"}, True),
+        ({f"{EXTRA}offline": True}, True),
+        ({"config.type": "ehrshot", f"{EXTRA}subject": "guo_los", f"{EXTRA}data_path": "/data"}, True),
     ],
     ids=["downloaded", "bundle", "offline", "own"],
 )
 def test_data_that_may_be_others_today(flags: dict[str, Any], own: bool) -> None:
-    assert reads_own_data(plan(flags)) is own
+    assert finished_cells.reads_own_data(plan(flags)) is own
 
 
 @pytest.mark.parametrize("own", [None, "mine"])
 def test_gaps_in_a_result_of_data_that_may_have_changed_are_not_kept(own: str | None, folder: RunDir) -> None:
-    flags = {
-        "config.type": "clear",
-        "config.params.extra.condition": "homelessness",
-        "config.params.extra.data_path": own,
-    }
+    flags = {"config.type": "clear", f"{EXTRA}condition": "homelessness", f"{EXTRA}data_path": own}
     made = plan_of(folder, **(flags if own else {}))
-    assert not keeps_partial_result(made)
-    partial = ended_run(made, [folder.root / "helm/runs/s/r"], run_id="r", wall_s=1.0, complete=False, read=DataRead())
-    remember(folder, partial)
+    assert not finished_cells.keeps_partial_result(made)
+    leave_partial(folder, made)
     assert has_partial_result(folder, made.identity)
-    assert keeps_partial_result(made) is (own is None)
+    assert finished_cells.keeps_partial_result(made) is (own is None)
+
+
+def test_complete_runs_of_this_version_are_found_wherever_they_lie(folder: RunDir, tmp_path: Path) -> None:
+    identity = plan_of(folder).identity
+    deep = tmp_path / "deep" / "er"
+    deep.mkdir(parents=True)
+    folder.root.rename(deep / "out")
+    found = {identity: (deep / "out",)}
+    assert finished_below([tmp_path]) == finished_below([deep / "out"]) == found
+    assert finished_below([]) == {}
+    state = json.loads((deep / "out" / ".run_state.json").read_text())
+    for change in ({"complete": False}, {"versions": {"eval_factory": "0"}}):
+        (deep / "out" / ".run_state.json").write_text(json.dumps({**state, **change}))
+        assert finished_below([tmp_path]) == {}
+    with pytest.raises(ConfigError, match="--reuse: there is no folder"):
+        finished_below([tmp_path / "none"])
+
+
+def test_the_source_is_the_same_run_in_another_place(folder: RunDir, tmp_path: Path) -> None:
+    other = plan_of(RunDir(tmp_path / "cell"))
+    known = {other.identity: (folder.root,)}
+    assert finished_cells.source_for(other, known) == folder.root
+    assert finished_cells.source_for(plan_of(folder), known) is None
+    assert finished_cells.source_for(other, {"another": (folder.root,)}) is None
+
+
+def cell_of(tmp_path: Path) -> tuple[Plan, SuiteDir]:
+    return plan_of(RunDir(tmp_path / "suite" / "model" / "task")), SuiteDir(tmp_path / "suite")
+
+
+def test_it_is_copied_whole_and_left_as_it_is(folder: RunDir, tmp_path: Path) -> None:
+    """Also what a killed run left in the write-ahead log of its cache; not its lock."""
+    wal, index = folder.answers[1:]
+    wal.write_bytes(b"log")
+    index.write_bytes(b"index")
+    (folder.root / ".report.html.1234.part").touch()
+    before = {path.name for path in folder.root.iterdir()}
+    made, suite = cell_of(tmp_path)
+    assert take_over(folder.root, made, suite)
+    copy = made.rundir
+    assert {path.name for path in copy.root.iterdir()} == before - {index.name, ".report.html.1234.part", ".lock"}
+    assert copy.answers[1].read_bytes() == b"log"
+    sums = read_checksums(copy.checksums)
+    assert {name: sha256_of(copy.root / name) for name in sums} == sums
+    assert {path.name for path in folder.root.iterdir()} == before | {".lock"}
+    assert [path.name for path in copy.root.parent.iterdir()] == ["task"]
+
+
+def test_what_stood_in_its_place_is_kept(folder: RunDir, tmp_path: Path) -> None:
+    made, suite = cell_of(tmp_path)
+    made.rundir.root.mkdir(parents=True)
+    (made.rundir.root / "own").write_text("paid for")
+    assert take_over(folder.root, made, suite)
+    assert made.rundir.run_state.is_file()
+    assert not (made.rundir.root / "own").exists()
+    (aside,) = (suite.state / "set-aside" / "model").iterdir()
+    assert aside.name.startswith("task-")
+    assert (aside / "own").read_text() == "paid for"
+
+
+def test_nothing_is_taken_where_somebody_works(folder: RunDir, tmp_path: Path) -> None:
+    made, suite = cell_of(tmp_path)
+    with folder.locked():
+        assert not take_over(folder.root, made, suite)
+    assert not made.rundir.root.exists()
+    made.rundir.root.mkdir(parents=True)
+    with made.rundir.locked():
+        assert not take_over(folder.root, made, suite)
+    assert [path.name for path in made.rundir.root.parent.iterdir()] == ["task"]
+
+
+def test_a_folder_that_cannot_be_written(folder: RunDir, tmp_path: Path) -> None:
+    (tmp_path / "suite").touch()
+    with pytest.raises(PrerequisiteError, match="cannot be copied to"):
+        take_over(folder.root, *cell_of(tmp_path))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
@@ -13,11 +15,14 @@ def judge(role: str, url: str, model_id: str, **numbers: int) -> EndpointSetting
     return endpoint_settings(role=role, url=url, model_id=model_id, **numbers)
 
 
+def run(url: str, *judges: EndpointSettings, group: str | None = None, **numbers: Any) -> RunEndpoints:
+    return RunEndpoints([endpoint_settings(url=url, **numbers), *judges], model_group=group)
+
+
 def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
-    numbers = {"requests_per_minute": 30, "tokens_per_minute": 900}
-    one = RunEndpoints([endpoint_settings(url=A, parallelism=7, **numbers), judge("gpt", B, "g", parallelism=3)])
-    other = RunEndpoints([endpoint_settings(url=B, parallelism=2)])
-    found = limits_of([one, other])
+    numbers: dict[str, Any] = {"requests_per_minute": 30, "tokens_per_minute": 900}
+    one = run(A, judge("gpt", B, "g", parallelism=3), parallelism=7, **numbers)
+    found = limits_of([one, run(B, parallelism=2)])
     assert found.limits == {A: LimitOf(7, 30, 900), f"judge g at {B}": LimitOf(3), B: LimitOf(2)}
     assert found.of_runs == ({"model": A, "gpt": f"judge g at {B}"}, {"model": B})
 
@@ -26,50 +31,39 @@ def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
     "url", [A, f"{A}/", f"{A}/chat/completions", f"{A}/completions", f"{A}/chat/completions/", "https://A.Example/v1"]
 )  # fmt: skip
 def test_an_address_is_the_same_however_it_is_written(url: str) -> None:
-    assert limits_of([RunEndpoints([endpoint_settings(url=url)])]).of_runs == ({"model": A},)
+    assert limits_of([run(url)]).of_runs == ({"model": A},)
 
 
 def test_other_addresses_are_others() -> None:
     urls = ["demo://baseline", "https://${HOST}/v1", f"{A}?api-version=1", f"{A}?api-version=2", "http://a.example/v1"]
-    found = limits_of(RunEndpoints([endpoint_settings(url=url)]) for url in urls)
+    found = limits_of(map(run, urls))
     assert [run["model"] for run in found.of_runs] == urls
 
 
 def test_the_smallest_number_counts_and_none_is_no_limit() -> None:
-    runs = [
-        RunEndpoints([endpoint_settings(url=A, parallelism=8, requests_per_minute=60)]),
-        RunEndpoints([endpoint_settings(url=A, parallelism=4, requests_per_minute=90, tokens_per_minute=5000)]),
-        RunEndpoints([endpoint_settings(url=A, parallelism=6)]),
-    ]
+    many = run(A, parallelism=4, requests_per_minute=90, tokens_per_minute=5000)
+    runs = [run(A, parallelism=8, requests_per_minute=60), many, run(A, parallelism=6)]
     assert limits_of(runs).limits == limits_of(reversed(runs)).limits == {A: LimitOf(4, 60, 5000)}
 
 
 def test_runs_share_a_judge_by_its_address_and_model_whatever_they_call_it() -> None:
-    runs = [
-        RunEndpoints([endpoint_settings(url=A), judge("gpt", A, "g", parallelism=9)]),
-        RunEndpoints([endpoint_settings(url=B), judge("first", A, "g", parallelism=5), judge("second", A, "h")]),
-    ]
-    found = limits_of(runs)
+    second = run(B, judge("first", A, "g", parallelism=5), judge("second", A, "h"))
+    found = limits_of([run(A, judge("gpt", A, "g", parallelism=9)), second])
     assert found.of_runs[0]["gpt"] == found.of_runs[1]["first"] != found.of_runs[1]["second"]
     assert found.limits[found.of_runs[0]["gpt"]] == LimitOf(5)
     assert len(found.limits) == 4
 
 
 def test_a_name_that_is_given_is_the_models_and_no_judges() -> None:
-    runs = [
-        RunEndpoints([endpoint_settings(url=A, parallelism=3), judge("gpt", A, "g")], model_group="cluster"),
-        RunEndpoints([endpoint_settings(url=B, parallelism=2)], model_group="cluster"),
-        RunEndpoints([]),
-    ]
-    found = limits_of(runs)
+    judged = run(A, judge("gpt", A, "g"), parallelism=3, group="cluster")
+    found = limits_of([judged, run(B, parallelism=2, group="cluster"), RunEndpoints([])])
     assert found.of_runs == ({"model": "cluster", "gpt": f"judge g at {A}"}, {"model": "cluster"}, {})
     assert found.limits["cluster"] == LimitOf(2)
 
 
 def test_each_of_several_servers_has_limits_of_its_own_and_all_have_the_number_at_once() -> None:
-    several = endpoint_settings(url=B, servers=(B, A), parallelism=8, requests_per_minute=60)
-    alone = endpoint_settings(url=A, parallelism=4)
-    found = limits_of([RunEndpoints([several]), RunEndpoints([alone])])
+    several = run(B, servers=(B, A), parallelism=8, requests_per_minute=60)
+    found = limits_of([several, run(A, parallelism=4)])
     both = f"{A}, {B}"
     assert found.of_runs == ({"model": both, "model at server 1": B, "model at server 2": A}, {"model": A})
     assert found.limits == {both: LimitOf(8), B: LimitOf(8, 60), A: LimitOf(4, 60)}

@@ -5,44 +5,166 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite import Suite, build_suite
-from eval_factory.core.errors import ConfigError
-from eval_factory.workflows.suite.planned_cells import plan_cells
+from eval_factory.config.suite import Cell
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.suite import planned_cells
+from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, plan_cells, refuse_unready
+from suites import ENDPOINT, suite, target
 
-ENV = {"OPENAI_API_KEY": "sk-012345678901234567890"}
+
+def cells(env: dict[str, str] | None = None, **changes: Any) -> tuple[CheckedCell, ...]:
+    return checked_cells(suite(**changes), env or {})
 
 
-def suite_of(folder: Path, **changes: Any) -> Suite:
-    endpoint = {
-        "url": "https://host.example/v1",
-        "model_id": "nobody/knows-it",
-        "type": "chat",
-        "api_key": "OPENAI_API_KEY",
-    }
-    suite = {
-        "output_dir": str(folder), "evaluations": ["sample_medical_qa", "pubmed_qa"],
-        "targets": [{"name": "a", "api_endpoint": endpoint}], **changes,
-    }  # fmt: skip
-    return build_suite(None, document={"suite": suite}, env=ENV)
+def refused(found: tuple[CheckedCell, ...], kind: type[Exception]) -> str:
+    with pytest.raises(kind) as raised:
+        refuse_unready(found)
+    return str(raised.value)
+
+
+def test_right_cells_have_a_plan() -> None:
+    found = cells()
+    assert [one.cell.name for one in found] == ["small/pubmed_qa", "big/pubmed_qa", "small/medec", "big/medec"]
+    assert all(one.ready and one.plan is not None and one.plan.evaluation is one.evaluation for one in found)
+    assert [one.plan.task_name for one in found if one.plan] == ["pubmed_qa", "pubmed_qa", "medec", "medec"]
+    refuse_unready(found)
+
+
+def test_all_that_is_wrong_is_said_once_with_its_cells() -> None:
+    wrong = [target("small"), target("big", params={"extra": {"language": "x"}})]
+    found = cells(evaluations=["pubmed_qa", "medec", "clear"], targets=wrong)
+    assert [one.ready for one in found] == [True, False, True, False, False, False]
+    assert (found[1].plan, found[1].evaluation) == (None, None)
+    clear = load_framework().task("clear")
+    assert clear is not None
+    allowed = ", ".join(clear.helm.parameters["condition"].allowed)
+    with pytest.raises(ConfigError) as raised:
+        planned_cells.refuse_wrong(found)
+    assert [problem.splitlines()[0] for problem in raised.value.problems] == [
+        "big/pubmed_qa: config.params.extra.language: pubmed_qa has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
+        "big/medec: config.params.extra.language: medec has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
+        "every cell of clear: config.params.extra.data_path: is missing; clear needs it; what it must contain:",
+        f"every cell of clear: config.params.extra.condition: is missing; clear needs it, one of {allowed}",
+        "big/clear: config.params.extra.language: clear has no language; it belongs to head_qa, careqa, mmlu_clinical_afr",
+    ]
+    assert refused(found, ConfigError) == str(raised.value)
+
+
+def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    no_data = {"type": "shc_bmt_med", "params": {"extra": {"data_path": "/nowhere.csv"}}}
+
+    def data_faults(task: Any, extra: Any) -> list[str]:
+        looked.append(task.name)
+        return ["data_path: there is no such file", "it needs:"] if task.name == "shc_bmt_med" else []
+
+    monkeypatch.setattr(planned_cells, "data_faults", data_faults)
+    found = cells(evaluations=["pubmed_qa", no_data])
+    assert looked == ["pubmed_qa", "shc_bmt_med"], "once for all targets"
+    planned_cells.refuse_wrong(found)
+    assert [one.ready for one in found] == [True, True, False, False]
+    assert found[2].missing == ("data_path: there is no such file\n  it needs:",)
+    assert refused(found, PrerequisiteError).splitlines() == [
+        "every cell of shc_bmt_med: data_path: there is no such file", "  it needs:", "nothing was asked"
+    ]  # fmt: skip
+
+
+def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(task: str, run_spec: str) -> None:
+        if run_spec == "medec":
+            raise PrerequisiteError(f"{task} needs a package")
+
+    monkeypatch.setattr(planned_cells, "look_for_packages", look)
+    assert refused(cells(), PrerequisiteError) == "every cell of medec: medec needs a package\nnothing was asked"
+
+
+def test_each_key_that_is_missing_is_said_once() -> None:
+    targets = [target("a"), {"name": "b", "api_endpoint": {**ENDPOINT, "api_key": "B_KEY"}}]
+    judges = [{"name": "gpt", "model_id": "x", "api_key": "G_KEY"}]
+    found = cells(evaluations=["medec", "aci_bench"], targets=targets, judges=judges)
+    assert [len(one.missing) for one in found] == [0, 1, 1, 2]
+    said = refused(found, PrerequisiteError)
+    assert "every cell of b: no API key: the environment variable B_KEY is not set\n" in said
+    assert "or name another one as api_key of the target\n" in said
+    assert said.count("no API key") == 3
+    assert "a/aci_bench: no API key for judge gpt" in said
+    assert all(one.ready for one in checked_cells(suite(targets=targets), {"B_KEY": "x" * 20}))
+
+
+def test_a_key_that_cannot_be_read_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "credentials.conf").write_bytes(b"\xff")
+    (problem,) = {problem for one in cells() for problem in one.problems}
+    assert problem == "credentials.conf: cannot be read"
+
+
+HELD = {"MY_KEY": "canary-0123456789-canary"}
+
+
+def keyed(name: str, **endpoint: str) -> dict[str, Any]:
+    return {"name": name, "api_endpoint": {**ENDPOINT, "api_key": "MY_KEY", **endpoint}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cells_of"),
+    [
+        ({"targets": [keyed("a", model_id="${MY_KEY}")]}, "every cell"),
+        ({"targets": [{**keyed("a"), "limit_group": "${MY_KEY}"}]}, "every cell"),
+        ({"targets": [keyed("a"), keyed("b", model_id="${MY_KEY}")], "exclude": [{"target": "b"}]}, "every cell"),
+        ({"targets": [keyed("a"), keyed("b", model_id="${MY_KEY}")]}, "every cell of b"),
+    ],
+    ids=["a cell's run config", "the suite's own file", "what is left out", "one of two targets"],
+)
+def test_the_value_of_a_secret_is_never_written(changes: dict[str, Any], cells_of: str) -> None:
+    said = refused(checked_cells(suite(env=HELD, **changes), HELD), ConfigError)
+    assert said.startswith(f"{cells_of}: holds the value of a variable that is a secret")
+    assert said.count("secret") == 1, "what a cell holds itself is not said of the others"
+    assert "canary" not in said
+
+
+def test_a_secret_in_an_address_is_written_as_its_name() -> None:
+    right = suite(targets=[keyed("a", url="https://h/v1?key=${MY_KEY}")], env=HELD)
+    refuse_unready(checked_cells(right, HELD))
+
+
+EVERY = [Cell(one, other, {}, Path(one, other)) for other in "xyz" for one in "abcdef"]
+
+
+@pytest.mark.parametrize(
+    ("some", "said", "every"),
+    [
+        (EVERY, "every cell", EVERY),
+        ([one for one in EVERY if one.target == "b"], "every cell of b", EVERY),
+        ([one for one in EVERY if one.target in "bc"], "every cell of b, c", EVERY),
+        ([one for one in EVERY if one.evaluation == "y"], "every cell of y", EVERY),
+        ([one for one in EVERY if one.evaluation != "y"], "every cell of x, z", EVERY),
+        (EVERY[:1], "a/x", EVERY),
+        (EVERY[1:3], "b/x, c/x", EVERY),
+        (EVERY[1:6], "b/x, c/x, d/x, e/x and 1 more", EVERY),
+        (EVERY[1:5], "b/x, c/x, d/x, e/x", EVERY),
+        (EVERY[::6][:2], "a/x, a/y", EVERY[::6]),
+        (EVERY[:1], "a/x", EVERY[:1]),
+        (EVERY[:2], "every cell", EVERY[:2]),
+    ],
+)
+def test_cells_in_a_few_words(some: list[Cell], said: str, every: list[Cell]) -> None:
+    assert planned_cells.named_cells(some, every) == said
 
 
 def test_every_cell_has_its_plan_and_the_name_of_its_limits(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path)
-    cells = plan_cells(suite, ENV)
-    assert [(one.number, one.cell.name, one.plan.task_name) for one in cells] == [
-        (0, "a/sample_medical_qa", "sample_medical_qa"), (1, "a/pubmed_qa", "pubmed_qa")]  # fmt: skip
-    assert {one.group for one in cells} == {suite.limit_groups["a"]}
-    assert [one.plan.rundir.root for one in cells] == [
-        tmp_path / "a" / "sample_medical_qa",
-        tmp_path / "a" / "pubmed_qa",
+    found = suite(targets=[target("a")], output_dir=str(tmp_path))
+    planned = plan_cells(found, {})
+    assert [(one.number, one.cell.name, one.plan.task_name, one.group, one.plan.rundir.root) for one in planned] == [
+        (number, f"a/{task}", task, found.limit_groups["a"], tmp_path / "a" / task)
+        for number, task in enumerate(["pubmed_qa", "medec"])
     ]
 
 
-def test_a_limit_of_cost_needs_prices(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"(?s)max_cost cannot be held: .*model_id: nobody/knows-it") as raised:
-        plan_cells(suite_of(tmp_path, max_cost=5.0), ENV)
+def test_a_limit_of_cost_needs_prices() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)max_cost cannot be held: .*model_id: org/a") as raised:
+        plan_cells(suite(targets=[target("a")], max_cost=5.0), {})
     assert len(raised.value.problems) == 1, "said once for all cells"
-    prices = [{"model_id": "nobody/knows-it", "input_per_million": 1.0, "output_per_million": 2.0}]
-    known = suite_of(tmp_path, max_cost=5.0, params={"extra": {"prices": prices}})
-    assert len(plan_cells(known, ENV)) == 2
-    assert len(plan_cells(suite_of(tmp_path, max_requests=5), ENV)) == 2
+    prices = [{"model_id": "org/a", "input_per_million": 1.0, "output_per_million": 2.0}]
+    known = suite(targets=[target("a")], max_cost=5.0, params={"extra": {"prices": prices}})
+    assert len(plan_cells(known, {})) == len(plan_cells(suite(max_requests=5), {})) // 2 == 2

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,40 +53,33 @@ class Server:
 class World:
     """A suite of an endpoint that is there and of two models that are served."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
-        serve = {
-            "command": "vllm serve m --port {port}",
-            "env": ["MINE", "MY_TOKEN", "ABSENT", "CUDA_VISIBLE_DEVICES={replica}"],
-            "stop_grace_s": 3,
-        }
+    def __init__(self, folder: Path) -> None:
+        seen = ["MINE", "MY_TOKEN", "ABSENT", "CUDA_VISIBLE_DEVICES={replica}"]
+        serve = {"command": "vllm serve m --port {port}", "env": seen, "stop_grace_s": 3}
         targets = [
             {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
             {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
-            {
-                "name": "c",
-                "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"},
-                "serve": {**serve, "env": []},
-            },
-        ]
+            {"name": "c", "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"}, "serve": {**serve, "env": []}}
+        ]  # fmt: skip
         suite, cells = cells_of(folder, targets=targets, evaluations=["sample_medical_qa", "medbullets"])
         suite.folder.state.mkdir(parents=True)
         journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())
-        self.work = Work(suite, SuiteOptions(**options), ENV, journal, cells, Redactor())
+        self.work = Work(suite, SuiteOptions(), ENV, journal, cells, Redactor())
         self.happened: list[str] = []
         self.broken: set[str] = set()
         self.lost: set[str] = set()
         self.status = RunStatus.COMPLETE
-        self.stop_after: str | None = None
 
     def run(self, work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:
         names = {planned.cell.target for planned in cells}
         assert server is None or {server.name} == names  # type: ignore[attr-defined]
         self.happened.append(f"run {' '.join(sorted(names))} {len(cells)}{'' if server else ' without'}")
-        if self.stop_after in names:
-            work.stopped = "not begun: max_cost"
         for planned in cells:
-            cell = planned.cell
-            work.reports[planned.number] = CellReport(cell.target, cell.evaluation, self.status, cell.folder, 0)
+            self.report(planned)
+
+    def report(self, planned: PlannedCell) -> None:
+        cell = planned.cell
+        self.work.reports[planned.number] = CellReport(cell.target, cell.evaluation, self.status, cell.folder, 0)
 
     def came_to(self) -> dict[str, tuple[str, int, str | None]]:
         return {one.name: (one.status, one.exit_code, one.reason) for one in self.work.reports.values()}
@@ -102,26 +94,20 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_endpoints_that_are_there_come_first_and_then_one_server_after_another(world: World) -> None:
     run_by_server(world.work, world.run)
-    assert world.happened == [
-        "run b 2 without", "start a", "run a 2", "end a", "start c", "run c 2", "end c",
-    ]  # fmt: skip
+    assert world.happened == ["run b 2 without", "start a", "run a 2", "end a", "start c", "run c 2", "end c"]
     log = world.work.suite.folder.log.read_text()
     assert "warning: the server of a: the variable ABSENT (serve.env) is not set" in log
     assert log.count("warning") == 1
 
 
-def test_nothing_is_served_for_nobody(world: World) -> None:
+def test_nothing_is_served_for_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for planned in world.work.cells:
-        cell = planned.cell
-        if cell.target != "c":
-            world.work.reports[planned.number] = CellReport(
-                cell.target, cell.evaluation, RunStatus.COMPLETE, cell.folder, 0
-            )
+        if planned.cell.target != "c":
+            world.report(planned)
     run_by_server(world.work, world.run)
     assert world.happened == ["start c", "run c 2", "end c"]
-
-
-def test_what_only_is_collected_needs_no_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.happened.clear()
+    world.work.reports.clear()
     monkeypatch.setattr(run_suite, "is_complete_run", lambda _plan: True)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "run a 2 without", "run c 2 without"]
@@ -137,9 +123,8 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     assert world.came_to()["a/sample_medical_qa"] == ("partial", 3, reason)
     assert world.came_to()["a/medbullets"] == ("failed", 3, reason)
     events = [json.loads(line) for line in world.work.suite.folder.events.read_text().splitlines()]
-    assert [(one["event"], one["status"], one["attempt"]) for one in events] == [
-        ("cell_ended", "partial", 0), ("cell_ended", "failed", 0),
-    ]  # fmt: skip
+    told = [("cell_ended", "partial", 0), ("cell_ended", "failed", 0)]
+    assert [(one["event"], one["status"], one["attempt"]) for one in events] == told
     assert "its last lines" in world.work.suite.folder.log.read_text()
 
 
@@ -147,9 +132,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     ("status", "lost", "told"),
     [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
 )
-def test_the_log_of_a_server_that_stayed_is_named_where_cells_are_not_complete(
-    status: RunStatus, lost: bool, told: bool, world: World
-) -> None:
+def test_the_log_of_a_server_that_stayed_is_named(status: RunStatus, lost: bool, told: bool, world: World) -> None:
     """A model may hang while its health URL answers. One that was lost has been told of."""
     world.status, world.lost = status, {"a", "c"} if lost else set()
     run_by_server(world.work, world.run)
@@ -193,7 +176,6 @@ def test_what_a_server_sees_of_the_environment() -> None:
         "PATH": "/bin", "CUDA_HOME": "/cuda", "HF_TOKEN": "h", "OPENAI_API_KEY": "k", "GPT_JUDGE_API_KEY": "j",
         "NCCL_SECRET": "n", "MINE": "m", "OTHER": "o",
     }  # fmt: skip
-    assert server_environment(env, ("MINE", "ABSENT")) == {
-        "PATH": "/bin", "CUDA_HOME": "/cuda", "MINE": "m", "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
+    expected = {"PATH": "/bin", "CUDA_HOME": "/cuda", "MINE": "m", "PYTHONUNBUFFERED": "1"}
+    assert server_environment(env, ("MINE", "ABSENT")) == expected
     assert server_environment(env, ("HF_TOKEN",))["HF_TOKEN"] == "h"

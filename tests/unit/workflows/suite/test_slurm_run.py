@@ -9,15 +9,8 @@ import pytest
 import yaml
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
-from eval_factory.core.errors import (
-    BusyError,
-    ConfigError,
-    EvalFactoryError,
-    HelmError,
-    InterruptedRunError,
-    NotReportableError,
-    PrerequisiteError,
-)
+from eval_factory.core import errors
+from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.rundir import RunDir, RunSuiteDir
 from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
@@ -46,6 +39,7 @@ class Run:
         monkeypatch.setattr(run_suite, "Slurm", lambda _: self.slurm)
         monkeypatch.setattr(slurm_suite, "is_complete_run", lambda _: self.has == "complete")
         monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda _: self.has == "partial")
+        monkeypatch.setattr(slurm_suite, "_POLL_S", 0.0)
         monkeypatch.setattr(slurm_run, "evaluate", self._collect)
 
     def _collect(self, request: Request, options: Options, **others: Any) -> Any:
@@ -98,9 +92,8 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     assert found.folder == run.rundir.root
     first, *steps = found.summary.split("\n")
     assert first == f"submitted to Slurm; the result will be in {run.rundir.root}"
-    assert [step.partition(": ")[2] for step in steps[1:]] == [
-        f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")
-    ]
+    commands = [f"eval-factory suite {what} {run.rundir.root}" for what in ("status", "logs -f", "cancel")]
+    assert [step.partition(": ")[2] for step in steps[1:]] == commands
     (script,) = run.slurm.submitted
     assert "#SBATCH --account=lab\n" in script
     assert len(run.slurm.clean_ups) == 1
@@ -109,6 +102,8 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     assert run.rundir.marker.is_file()
     assert isinstance(run.again(), Submitted)
     assert len(run.slurm.submitted) == 1, "what is queued is not submitted again"
+    with pytest.raises(BusyError, match="--fresh: in Slurm already"):
+        run.again(fresh=True)
 
 
 def test_the_file_beside_it_is_the_same_run(run: Run) -> None:
@@ -145,9 +140,8 @@ class EndsAtOnce(ScriptedSlurm):
         return job
 
 
-def test_a_result_with_gaps_is_shown_as_it_stands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_with_gaps_is_shown_as_it_stands(run: Run) -> None:
     run.slurm = EndsAtOnce(run, "partial", 1, "1 of 4 has no answer")
-    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite._POLL_S", 0.0)
     found = run.again(wait=True)
     assert isinstance(found, Evaluated)
     assert found.result.scores[found.result.main_metric].value == 0.5
@@ -157,13 +151,13 @@ def test_a_result_with_gaps_is_shown_as_it_stands(run: Run, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(1, NotReportableError), (2, ConfigError), (3, PrerequisiteError), (4, HelmError), (70, HelmError)],
-)
-def test_a_job_that_failed_ends_as_the_run_would_have(
-    run: Run, code: int, kind: type[EvalFactoryError], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    [
+        (1, errors.NotReportableError), (2, ConfigError), (3, errors.PrerequisiteError), (4, errors.HelmError),
+        (70, errors.HelmError),
+    ],
+)  # fmt: skip
+def test_a_job_that_failed_ends_as_the_run_would_have(run: Run, code: int, kind: type[Exception]) -> None:
     run.slurm = EndsAtOnce(run, "failed", code, "why it failed")
-    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite._POLL_S", 0.0)
     with pytest.raises(kind) as caught:
         run.again(wait=True)
     assert str(caught.value).startswith("why it failed\n  its logs: eval-factory suite logs ")
@@ -173,16 +167,10 @@ def test_who_no_longer_waits_is_told_of_the_runs_own_folder(run: Run, monkeypatc
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("eval_factory.workflows.suite.slurm_suite.run_on_slurm.__defaults__", (interrupt,))
+    monkeypatch.setattr(slurm_suite.run_on_slurm, "__defaults__", (interrupt,))
     with pytest.raises(InterruptedRunError, match=f"suite cancel {run.rundir.root}$"):
         run.again(wait=True)
     assert len(run.slurm.tasks) == 1
-
-
-def test_fresh_is_refused_while_it_is_queued(run: Run) -> None:
-    run.again()
-    with pytest.raises(BusyError, match="--fresh: in Slurm already"):
-        run.again(fresh=True)
 
 
 def test_another_folders_files_are_left_alone(run: Run) -> None:
@@ -199,9 +187,8 @@ def test_a_task_that_can_never_start_is_said(run: Run) -> None:
     run.slurm.tasks = [QueuedTask(wave.job_name, "7", 0, "PENDING", "PartitionConfig")]
     with pytest.raises(ConfigError, match=r"PartitionConfig.*set suite.slurm right"):
         run.again()
-    assert (
-        name_of(plan_cells(suite_of(run.evaluation(), make_plan(run.evaluation()), ENV), ENV)[0]) == wave.runs[0].name
-    )
+    (planned,) = plan_cells(suite_of(run.evaluation(), make_plan(run.evaluation()), ENV), ENV)
+    assert name_of(planned) == wave.runs[0].name
 
 
 def test_a_preview_shows_the_batch_script_and_writes_nothing(run: Run) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -14,16 +13,9 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
+from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.slurm_worker import Start
-from eval_factory.workflows.suite.suite_status import (
-    NOT_KNOWN,
-    RESULT_PUBLISHED,
-    TASK_GONE,
-    QueueReader,
-    SuiteStatus,
-    cancel_jobs,
-    status_of,
-)
+from eval_factory.workflows.suite.suite_status import TASK_GONE, QueueReader, SuiteStatus, cancel_jobs, status_of
 from slurm_cells import ScriptedSlurm, submitted
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
@@ -41,6 +33,9 @@ class Jobs:
 
     def task(self, index: int, state: str = "PENDING") -> QueuedTask:
         return QueuedTask(self.wave.job_name, "7", index, state, "Resources")
+
+    def ends(self, number: int, *end: Any) -> None:
+        self.store.record_end(self.wave, self.wave.runs[number], RunEnd(*end))
 
     def look(self) -> SuiteStatus:
         self.dir.state.joinpath("slurm").rename(self.dir.state / "hidden")
@@ -68,19 +63,6 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
     assert (found.state, found.pid, found.host) == ("running", None, None)
 
 
-def test_what_has_ended_waits_for_the_command(jobs: Jobs) -> None:
-    jobs.slurm.tasks = []
-    jobs.store.record_end(jobs.wave, jobs.wave.runs[3], RunEnd(0, "complete", None, 1))
-    found = jobs.look()
-    assert told(found)[3] == ("waiting", RESULT_PUBLISHED)
-    assert found.state == "ended"
-
-
-def test_a_queue_that_is_not_known(jobs: Jobs) -> None:
-    jobs.slurm.silent = 1
-    assert told(jobs.look()) == [("missing", NOT_KNOWN)] * 4
-
-
 def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
     jobs.look()
     jobs.slurm.tasks = []
@@ -92,15 +74,16 @@ def test_slurm_is_asked_now_and_then(jobs: Jobs) -> None:
 
 def test_where_nothing_can_be_queued_nobody_is_asked(jobs: Jobs) -> None:
     jobs.slurm.silent = 9
+    assert told(jobs.look()) == [("missing", suite_status.NOT_KNOWN)] * 4
     jobs.store.environment(1).unlink()
+    jobs.now = 9.0
     assert told(jobs.look())[0] == ("missing", TASK_GONE)
-    assert jobs.slurm.silent == 9
+    assert jobs.slurm.silent == 8
 
 
 def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_path: Path) -> None:
     jobs = Jobs(tmp_path / "a")
-    with jobs.dir.events.open("a") as file:
-        file.write(json.dumps(cell_ended(CELLS[0])) + "\n")
+    tell(jobs.dir.events, cell_ended(CELLS[0]))
     assert told(jobs.look())[0][0] == "complete"
     plain = suite_folder(tmp_path / "b", started())
     assert QueueReader(plain, jobs.slurm).over(status_of(plain)) == status_of(plain)  # type: ignore[arg-type]
@@ -115,20 +98,14 @@ def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:
     assert not jobs.store.open_waves()
     assert not cancel_jobs(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
     assert len(said) == 1
-
-
-def test_nothing_was_ever_submitted(tmp_path: Path) -> None:
-    assert not cancel_jobs(SuiteDir(tmp_path), print, ScriptedSlurm(silent=9))  # type: ignore[arg-type]
+    never = SuiteDir(jobs.dir.root / "never")
+    assert not cancel_jobs(never, print, ScriptedSlurm(silent=9))  # type: ignore[arg-type]
 
 
 def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds * 100
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(time, "sleep", sleep)
+    now = iter(range(0, 1000, 50))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
     with pytest.raises(PrerequisiteError, match="have not ended after 120 s"):
         cancel_jobs(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
@@ -136,68 +113,61 @@ def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_cancelled_suite_waits_until_the_queue_is_empty(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[Any] = []
+    slept: list[float] = []
 
     def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len([one for one in slept if one]) == 3:
+        slept.extend([seconds] if seconds else [])
+        if len(slept) == 3:
             jobs.slurm.tasks = []
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
     assert cancel_jobs(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
-    assert [seconds for seconds in slept if seconds] == [0.5] * 3
-
-
-def attempt(jobs: Jobs, number: int) -> None:
-    """Another start of a run."""
-    Start(jobs.store, jobs.wave, [jobs.wave.runs[number]])
+    assert slept == [0.5] * 3
 
 
 def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
-    attempt(jobs, 0)
-    attempt(jobs, 0)
+    for _ in range(2):
+        Start(jobs.store, jobs.wave, [jobs.wave.runs[0]])
     work = jobs.dir.root / CELLS[0]
     now = time.time()
     tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0))  # of an earlier run
     tell(work / "logs" / "events.jsonl", phase("asking", time=now + 1), progress(30, time=now + 4))
     first, second, third, _ = jobs.look().cells
-    assert first.progress is not None
-    assert first.progress.figures().startswith("30/100")
+    assert str(first.progress and first.progress.figures()).startswith("30/100")
     assert first.state.attempt == 2
-    assert first.job is not None
-    assert first.job.document() == {
+    assert (first.job and first.job.document()) == {
         "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING", "attempts": 2, "work_folder": str(work),
         "log": str(jobs.store.logs(1) / "0.log"),
     }  # fmt: skip
     tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
-    again = jobs.look().cells[0]
-    assert again.progress is not None
-    assert again.progress.figures().startswith("40/100")
-    assert second.job is not None
-    assert (second.progress, second.job.work, second.job.attempts) == (None, None, 0)
+    again = jobs.look().cells[0].progress
+    assert str(again and again.figures()).startswith("40/100")
+    assert second.job == suite_status.CellJob(second.state.reason, 0, jobs.store.logs(1) / "1.log", None)
+    assert second.progress is None
     assert third.progress is None, "it has not begun yet"
 
 
-def test_what_became_of_a_task_that_failed_is_said_before_it_is_taken_over(jobs: Jobs) -> None:
+def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
-    for number, reason in ((0, "no such model"), (1, None)):
-        jobs.store.record_end(jobs.wave, jobs.wave.runs[number], RunEnd(3, "failed", reason, 1))
+    jobs.ends(0, 3, "failed", "no such model", 1)
+    jobs.ends(1, 3, "failed", None, 1)
+    jobs.ends(3, 0, "complete", None, 1)
     found = jobs.look()
-    assert told(found)[:2] == [
+    assert told(found) == [
         ("missing", "its job has ended: failed: no such model"), ("missing", "its job has ended: failed"),
+        ("missing", TASK_GONE), ("waiting", suite_status.RESULT_PUBLISHED),
     ]  # fmt: skip
-    with jobs.dir.events.open("a") as file:
-        file.write(json.dumps(cell_ended(CELLS[0], "failed", reason="as taken over")) + "\n")
+    assert found.state == "ended"
+    tell(jobs.dir.events, cell_ended(CELLS[0], "failed", reason="as taken over"))
     assert told(jobs.look())[0] == ("failed", "as taken over")
 
 
 def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     status = jobs.look()
-    waiting = replace(
-        status.cells[0], state=replace(status.cells[0].state, status=RunStatus.WAITING, reason=None), job=None
-    )
+    state = replace(status.cells[0].state, status=RunStatus.WAITING, reason=None)
+    waiting = replace(status.cells[0], state=state, job=None)
     found = jobs.reader.over(replace(status, cells=(waiting,)))
     assert told(found) == [("waiting", None)]
 

@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
+from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
-from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
-from eval_factory.workflows.suite import slurm_suite
+from eval_factory.executors.slurm_runs import RunEnd, SlurmAsks, SlurmStore, script_of
+from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
-from eval_factory.workflows.suite.slurm_suite import _LOST, QUEUED, name_of, run_on_slurm
+from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, at_once, name_of, refuse_what_slurm_cannot, spec_of
 from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
+from suites import suite as any_suite
 
 
 class Said(NobodyLooks):
@@ -59,7 +60,7 @@ class Invocation:
             assert self.slept < 20
             meanwhile()
 
-        run_on_slurm(work, self.slurm, sleep)  # type: ignore[arg-type]
+        slurm_suite.run_on_slurm(work, self.slurm, sleep)  # type: ignore[arg-type]
         return work
 
     def end(self, number: int, status: str = "complete", **changes: Any) -> None:
@@ -69,17 +70,19 @@ class Invocation:
         wave, run = [(wave, run) for wave in self.store.waves() for run in wave.runs if run.name == name][-1]
         self.store.record_end(wave, run, RunEnd(**usual))
         if status in ("complete", "partial"):
-            folder = self.folder.cell(*run.name.split("/")[:2])
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / status).touch()
+            rundir = self.rundir(number)
+            rundir.create()
+            (rundir.evaluation_config if status == "complete" else rundir.root / status).touch()
         self.leave(number)
+
+    def rundir(self, number: int) -> RunDir:
+        return RunDir(self.folder.cell(*self.keys[number].split("/")[:2]))
 
     def leave(self, number: int) -> None:
         """The task is in the queue no more."""
-        waves = {wave.job_name: wave for wave in self.store.waves()}
-        self.slurm.tasks = [
-            task for task in self.slurm.tasks if waves[task.job_name].runs[task.index].name != self.keys[number]
-        ]  # fmt: skip
+        runs = {wave.job_name: wave.runs for wave in self.store.waves()}
+        key, tasks = self.keys[number], self.slurm.tasks
+        self.slurm.tasks = [task for task in tasks if runs[task.job_name][task.index].name != key]
 
     @property
     def waves(self) -> list[list[str]]:
@@ -90,41 +93,43 @@ class Invocation:
 @pytest.fixture(autouse=True)
 def results(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in a cell's folder says what stands there."""
-    monkeypatch.setattr(slurm_suite, "is_complete_run", lambda plan: (plan.rundir.root / "complete").exists())
+    monkeypatch.setattr(slurm_suite, "is_complete_run", lambda plan: plan.rundir.evaluation_config.exists())
     monkeypatch.setattr(slurm_suite, "keeps_partial_result", lambda plan: (plan.rundir.root / "partial").exists())
 
 
 @pytest.fixture
-def again(tmp_path: Path) -> Invocation:
+def command(tmp_path: Path) -> Invocation:
     return Invocation(tmp_path / "s")
+
+
+@pytest.fixture
+def again(command: Invocation) -> Invocation:
+    """It was given once."""
+    command.run()
+    return command
 
 
 def reports(work: Work) -> list[tuple[str, str | None, int]]:
     return [(report.status, report.reason, report.exit_code) for _, report in sorted(work.reports.items())]
 
 
-def test_all_is_submitted_and_the_command_returns(again: Invocation) -> None:
-    work = again.run()
-    assert reports(work) == [("waiting", QUEUED, 0)] * 2
-    names = [re.findall("--job-name=(.*)", text) for text in again.slurm.submitted]
-    suite_id = (again.store.root / "id").read_text()
+def test_all_is_submitted_and_the_command_returns(command: Invocation) -> None:
+    command.slurm.tasks = [QueuedTask("ef-other-w1", "7", 0, "RUNNING", "None")]  # of another suite
+    assert reports(command.run()) == [("waiting", QUEUED, 0)] * 2
+    names = [re.findall("--job-name=(.*)", text) for text in command.slurm.submitted]
+    suite_id = (command.store.root / "id").read_text()
     assert names == [[f"ef-{suite_id}-w1"], [f"ef-{suite_id}-w2"]], "an array for each endpoint"
-    assert again.waves == [[again.keys[0]], [again.keys[1]]]
-    held = json.loads(again.store.environment(1).read_text())
+    assert command.waves == [[command.keys[0]], [command.keys[1]]]
+    held = json.loads(command.store.environment(1).read_text())
     assert held == {"secrets": ["OPENAI_API_KEY"], "values": ENV}
-    assert "sk-" not in again.slurm.submitted[0] + again.store.wave_file(1).read_text()
-    assert f"submitted 1 cell to Slurm: ef-{suite_id}-w1 (job 7)" in again.said.lines
-    assert again.slept == 0
-
-
-def test_what_is_queued_is_not_submitted_again(again: Invocation) -> None:
-    again.run()
-    assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
-    assert len(again.slurm.submitted) == 2
+    assert "sk-" not in command.slurm.submitted[0] + command.store.wave_file(1).read_text()
+    assert f"submitted 1 cell to Slurm: ef-{suite_id}-w1 (job 7)" in command.said.lines
+    assert command.slept == 0
+    assert reports(command.run()) == [("waiting", QUEUED, 0)] * 2
+    assert len(command.slurm.submitted) == 2, "what is queued is not submitted again"
 
 
 def test_what_has_ended_is_reported_and_not_done_again(again: Invocation) -> None:
-    again.run()
     again.end(0)
     again.end(1, exit_code=1, reason="not reportable: few")
     work = again.run()
@@ -134,7 +139,6 @@ def test_what_has_ended_is_reported_and_not_done_again(again: Invocation) -> Non
 
 
 def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
-    again.run()
     again.leave(1)
     again.run()
     assert again.waves == [[again.keys[0]], [again.keys[1]], [again.keys[1]]]
@@ -142,94 +146,77 @@ def test_a_lost_task_is_submitted_again(again: Invocation) -> None:
     assert again.store.environment(3).exists()
 
 
-def test_a_job_of_another_suite_is_none_of_ours(again: Invocation) -> None:
-    again.slurm.tasks = [QueuedTask("ef-other-w1", "7", 0, "RUNNING", "None")]
-    again.run()
-    assert len(again.slurm.submitted) == 2
-
-
-def test_a_silent_queue_is_not_an_empty_one(again: Invocation) -> None:
-    again.run()
-    again.slurm.silent = 1
-    with pytest.raises(QueueUnknownError):
-        again.run()
-    assert len(again.slurm.submitted) == 2
-
-
-def test_who_waits_asks_a_silent_queue_again(again: Invocation) -> None:
-    again.run()
-
+def test_a_silent_queue_is_not_an_empty_one_and_who_waits_asks_it_again(again: Invocation) -> None:
     def meanwhile() -> None:
         if again.slept == 4:
             again.end(0)
             again.end(1)
 
+    again.slurm.silent = 1
+    with pytest.raises(QueueUnknownError):
+        again.run()
     again.slurm.silent = 3
     assert reports(again.run(wait=True, meanwhile=meanwhile)) == [("complete", None, 0)] * 2
-    assert again.slept == 4
-    assert again.said.lines.count("squeue does not say what is queued: no controller") == 1
+    assert (again.slept, len(again.slurm.submitted)) == (4, 2)
+    assert again.said.lines.count("squeue does not say what is queued: no controller") == 2, "once by each"
 
 
-def test_but_not_for_ever(again: Invocation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_but_not_for_ever(command: Invocation, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
     def later() -> None:
         now[0] += 40
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    again.slurm.silent = 100
+    command.slurm.silent = 100
     with pytest.raises(QueueUnknownError):
-        again.run(wait=True, meanwhile=later, max_outage_s=100)
-    assert again.slept == 3
+        command.run(wait=True, meanwhile=later, max_outage_s=100)
+    assert command.slept == 3
 
 
-def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(again: Invocation) -> None:
+def test_who_waits_submits_what_is_lost_and_not_more_often_than_is_allowed(command: Invocation) -> None:
     def meanwhile() -> None:
-        again.leave(0)
-        if again.slept == 1:
-            again.end(1)
+        command.leave(0)
+        if command.slept == 1:
+            command.end(1)
 
-    work = again.run(wait=True, meanwhile=meanwhile, max_attempts=3)
-    assert reports(work) == [("missing", _LOST, 1), ("complete", None, 0)]
-    assert len(again.slurm.submitted) == 2 + 2
+    work = command.run(wait=True, meanwhile=meanwhile, max_attempts=3)
+    assert reports(work) == [("missing", slurm_suite._LOST, 1), ("complete", None, 0)]
+    assert len(command.slurm.submitted) == 2 + 2
 
 
-def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(again: Invocation) -> None:
+def test_what_failed_is_reported_by_who_waits_and_asked_again_by_the_next(command: Invocation) -> None:
     def meanwhile() -> None:
-        again.end(0, "failed", exit_code=4, reason="helm-run failed", attempts=2)
-        again.end(1, "partial", exit_code=1, reason="gaps")
+        command.end(0, "failed", exit_code=4, reason="helm-run failed", attempts=2)
+        command.end(1, "partial", exit_code=1, reason="gaps")
 
-    work = again.run(wait=True, meanwhile=meanwhile)
+    work = command.run(wait=True, meanwhile=meanwhile)
     assert reports(work) == [("failed", "helm-run failed", 4), ("partial", "gaps", 1)]
     assert work.reports[0].attempts == 2
-    again.run()
-    assert [wave.number for wave in again.store.waves()] == [1, 2, 3, 4]
+    command.run()
+    assert [wave.number for wave in command.store.waves()] == [1, 2, 3, 4]
 
 
 def test_a_task_that_waits_for_ever_is_cancelled_and_said(again: Invocation) -> None:
-    again.run()
     first = again.slurm.tasks[0]
     again.slurm.tasks[0] = QueuedTask(first.job_name, "7", 0, "PENDING", "PartitionTimeLimit")
     work = again.run()
     status, reason, code = reports(work)[0]
     assert (status, code) == ("failed", 2)
-    assert reason is not None
-    assert "PartitionTimeLimit" in reason
+    assert "PartitionTimeLimit" in str(reason)
     assert again.slurm.cancelled == [(first.job_name, 1)]
     assert len(again.slurm.submitted) == 2
 
 
 def test_a_result_that_was_deleted_is_made_again(again: Invocation) -> None:
-    again.run()
     again.end(0)
     again.run()
-    again.folder.cell("a", "sample_medical_qa").rename(again.folder.root / "elsewhere")
+    again.rundir(0).root.rename(again.folder.root / "elsewhere")
     assert reports(again.run())[0] == ("waiting", QUEUED, 0)
     assert len(again.slurm.submitted) == 3
 
 
 def test_another_configuration_is_another_run_and_the_job_of_the_one_before_is_ended(again: Invocation) -> None:
-    again.run()
     before = [task.job_name for task in again.slurm.tasks]
     again.end(0)
     again.run(params={"limit_samples": 3})
@@ -238,43 +225,39 @@ def test_another_configuration_is_another_run_and_the_job_of_the_one_before_is_e
     assert "b/sample_medical_qa: its configuration has changed: its job is ended first" in again.said.lines
 
 
-def test_a_job_that_is_refused_leaves_no_keys(again: Invocation) -> None:
-    again.slurm.refuses = True
+def test_a_job_that_is_refused_leaves_no_keys(command: Invocation) -> None:
+    command.slurm.refuses = True
     with pytest.raises(PrerequisiteError, match="sbatch does not take it"):
-        again.run()
-    assert not again.store.open_waves()
-    again.slurm.refuses = False
-    again.run()
-    assert len(again.slurm.submitted) == 2
+        command.run()
+    assert not command.store.open_waves()
+    command.slurm.refuses = False
+    command.run()
+    assert len(command.slurm.submitted) == 2
 
 
-def test_who_waits_for_cancelled_jobs_stops_waiting_and_submits_no_others(again: Invocation) -> None:
+def test_who_waits_for_cancelled_jobs_stops_waiting_and_submits_no_others(command: Invocation) -> None:
     def meanwhile() -> None:
-        again.slurm.tasks = []
-        again.store.cancelled.touch()
+        command.slurm.tasks = []
+        command.store.cancelled.touch()
 
     with pytest.raises(InterruptedRunError, match="suite cancel"):
-        again.run(wait=True, meanwhile=meanwhile)
-    assert len(again.slurm.submitted) == 2
+        command.run(wait=True, meanwhile=meanwhile)
+    assert len(command.slurm.submitted) == 2
 
 
-def test_tasks_of_an_endpoint_share_its_limits(again: Invocation) -> None:
-    again.run(
-        evaluations=["sample_medical_qa", {"type": "sample_medical_qa", "name": "other"}],
-        slurm={"tasks_at_once": 2}, params={"parallelism": 9},
-    )  # fmt: skip
-    assert all("#SBATCH --array=0-1%2\n" in text for text in again.slurm.submitted)
-    configs = [yaml.safe_load(path.read_text()) for path in again.store.root.glob("runs/*/*/*.yml")]
+def test_tasks_of_an_endpoint_share_its_limits(command: Invocation) -> None:
+    two = ["sample_medical_qa", {"type": "sample_medical_qa", "name": "other"}]
+    command.run(evaluations=two, slurm={"tasks_at_once": 2}, params={"parallelism": 9})
+    assert all("#SBATCH --array=0-1%2\n" in text for text in command.slurm.submitted)
+    configs = [yaml.safe_load(path.read_text()) for path in command.store.root.glob("runs/*/*/*.yml")]
     assert [config["config"]["params"]["parallelism"] for config in configs] == [4] * 4
 
 
 def test_what_an_earlier_version_submitted_is_waited_for_and_its_answers_are_the_cells(again: Invocation) -> None:
-    again.run()
     name = again.waves[0][0]
     number = len(again.waves) + 1
-    again.store.wave_file(number).write_text(
-        json.dumps({"number": number, "job_name": "old", "keys": [f"{name}.{part}-of-2" for part in (1, 2)]})
-    )
+    old = {"number": number, "job_name": "old", "keys": [f"{name}.{part}-of-2" for part in (1, 2)]}
+    again.store.wave_file(number).write_text(json.dumps(old))
     attempts = again.store.root / "cells" / f"{name}.2-of-2" / "attempts"
     for age, attempt in enumerate(("w1-a", "w1-b")):
         (attempts / attempt / "out").mkdir(parents=True)
@@ -287,12 +270,11 @@ def test_what_an_earlier_version_submitted_is_waited_for_and_its_answers_are_the
     again.slurm.tasks = again.slurm.tasks[1:]
     assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
     assert again.waves[-1] == [name]
-    assert RunDir(again.folder.cell("a", "sample_medical_qa")).cache_db.read_text() == "w1-a"
+    assert again.rundir(0).cache_db.read_text() == "w1-a"
     assert not attempts.exists()
 
 
 def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) -> None:
-    again.run()
     assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
     again.run()
     assert len(again.slurm.clean_ups) == 2
@@ -302,11 +284,138 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
 
 
 def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> None:
-    again.run()
-    again.end(0)
-    again.end(1)
-    again.run()
-    for target in "ab":
-        (again.folder.cell(target, "sample_medical_qa") / "complete").unlink()
+    for number in (0, 1):
+        again.end(number)
+    attempts = again.store.root / "cells" / again.keys[0] / "attempts"  # of an earlier version
+    attempts.mkdir(parents=True)
+    assert reports(again.run()) == [("complete", None, 0)] * 2
+    assert attempts.exists()
     assert reports(again.run(fresh=True)) == [("waiting", QUEUED, 0)] * 2
     assert len(again.slurm.submitted) == 4
+    assert not attempts.exists()
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_fresh_is_refused_while_a_cell_is_in_slurm_and_while_nobody_knows(again: Invocation, silent: bool) -> None:
+    again.end(0)
+    again.slurm.silent = int(silent)
+    with pytest.raises(QueueUnknownError if silent else BusyError) as caught:
+        again.run(fresh=True)
+    if not silent:
+        assert str(caught.value).split("\n")[0] == "--fresh: in Slurm already: b/sample_medical_qa"
+        assert f"eval-factory suite cancel {again.folder.root}" in str(caught.value)
+    assert again.rundir(0).evaluation_config.exists()
+
+
+def test_fresh_leaves_a_folder_alone_that_is_not_ours(again: Invocation) -> None:
+    for number in (0, 1):
+        again.end(number)
+    again.rundir(0).marker.unlink()
+    again.run(fresh=True)
+    assert (again.rundir(0).evaluation_config.exists(), again.rundir(1).evaluation_config.exists()) == (True, False)
+
+
+def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: Path) -> None:
+    def keys(**changes: object) -> list[str]:
+        return [name_of(one) for one in cells_of(tmp_path, **changes)[1]]
+
+    usual = keys()
+    assert [key.rpartition("/")[0] for key in usual] == ["a/sample_medical_qa", "b/sample_medical_qa"]
+    assert keys(params={"parallelism": 9}, slurm={"cpus": 4}, output_dir=str(tmp_path / "other")) == usual
+    for changed in ({"limit_samples": 5}, {"extra": {"min_coverage": 0.5}}):
+        assert not set(keys(params=changed)) & set(usual)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"max_cost": 5.0, "max_requests": 3}, ["suite.max_cost", "suite.params.extra.max_requests holds for each"]),
+        ({"max_wall_s": 5}, ["suite.max_wall_s"]),
+        ({"slurm": {"prologue": ["export X=${OPENAI_API_KEY}"]}}, ["suite.slurm: holds"]),
+    ],
+    ids=["budget", "time", "secret"],
+)
+def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: list[str]) -> None:
+    env = {"OPENAI_API_KEY": "canary-0123456789"}
+    with pytest.raises(ConfigError) as caught:
+        refuse_what_slurm_cannot(any_suite(output_dir=str(tmp_path), executor="slurm", env=env, **changes), env)
+    assert len(caught.value.problems) == len(said)
+    assert all(any(text in problem for problem in caught.value.problems) for text in said)
+    assert "canary" not in str(caught.value)
+
+
+def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: Path) -> None:
+    suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 10}, params={"parallelism": 3})
+    assert at_once(suite, cells) == {cells[0].group: 3, cells[1].group: 3}
+    suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 2}, params={"parallelism": 3})
+    assert set(at_once(suite, cells).values()) == {2}
+
+
+def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
+    endpoint = {"url": "https://h.example/v1", "model_id": "m", "type": "chat", "requests_per_minute": 100}
+    _, cells = cells_of(tmp_path, targets=[{"name": "a", "api_endpoint": endpoint}], params={"parallelism": 8})
+    document = slurm_suite.document_of(cells[0], 3)
+    assert document["config"]["params"]["parallelism"] == 2
+    assert document["target"]["api_endpoint"]["requests_per_minute"] == 33
+    assert "tokens_per_minute" not in document["target"]["api_endpoint"]
+    assert document["config"]["output_dir"] == str(tmp_path / "a" / "sample_medical_qa")
+    assert slurm_suite.document_of(cells[0], 9)["config"]["params"]["parallelism"] == 1
+    assert "parallelism" not in json.dumps(cells[0].cell.document["config"]["params"]).replace('"parallelism": 8', "")
+
+
+def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
+    suite, cells = cells_of(tmp_path, slurm={"mem": "2G"}, max_attempts=3)
+    store = SlurmStore(suite.folder)
+    found = spec_of(cells[1], suite, 4, store, SuiteOptions(no_preflight=True))
+    assert (found.name, found.probed, found.debug) == (name_of(cells[1]), (), False)
+    asks = SlurmAsks.of(found)
+    assert asks == SlurmAsks(cells[1].group, suite.slurm["b"], 4, max_attempts=3)
+    assert spec_of(cells[1], suite, 4, store, SuiteOptions()).probed is None
+    assert ("-m", slurm_worker.__name__) == WORKER
+
+
+def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_path: Path) -> None:
+    serve = {"command": "vllm serve m --port {port}", "max_restarts": 5}
+    targets = [
+        {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
+        {"name": "b", "api_endpoint": {"url": "https://b.example/v1", "model_id": "m"}},
+    ]
+    suite, cells = cells_of(
+        tmp_path, targets=targets, slurm={"tasks_at_once": 3, "cpus": 2}, max_processes=7, params={"parallelism": 8}
+    )
+    assert at_once(suite, cells) == {"server of a": 1, "b.example/v1": 3}
+    first, second = (SlurmAsks.of(spec_of(one, suite, 1, SlurmStore(suite.folder), SuiteOptions())) for one in cells)
+    assert (first.together, second.together, second.served) == (True, False, None)
+    assert first.served == {"serve": suite.serve["a"], "max_processes": 2, "max_outage_s": 3600.0}
+    assert first.served["serve"]["max_restarts"] == 5
+
+
+def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None:
+    serve = {"command": "vllm serve m --port {port}", "replicas": 3}
+    targets = [{"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve}]
+    suite, (cell,) = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
+    spec = spec_of(cell, suite, 1, SlurmStore(suite.folder), SuiteOptions())
+    text = script_of([spec], "n", 1, SlurmStore(suite.folder), WORKER)
+    assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n" in text
+    served = SlurmAsks.of(spec).served
+    assert served is not None
+    launch = served["serve"].pop("launch")
+    assert served["serve"] == suite.serve["a"]
+    assert (launch[0], launch[-2:]) == ("srun", ["--cpus-per-task=2", "--gpus-per-task=1"])
+    refuse_what_slurm_cannot(suite, {})
+    refuse_what_slurm_cannot(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)
+    inside, _ = cells_of(tmp_path, targets=targets, slurm={"container": "apptainer exec image.sif"})
+    with pytest.raises(ConfigError, match=r"a: a job has no srun inside of suite\.slurm\.container"):
+        refuse_what_slurm_cannot(inside, {})
+
+
+def test_what_may_be_secret_in_a_cell_and_what_servers_get_goes_along(tmp_path: Path) -> None:
+    suite, cells = cells_of(tmp_path)
+    assert ENV.keys() | {"HF_TOKEN", "HELM_CREDENTIALS"} <= slurm_suite.secrets_of(cells, suite)
+    serve = {"command": "vllm serve m --port {port}", "env": ["HF_TOKEN", "MINE"]}
+    targets = [
+        {"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve},
+        {"name": "b", "api_endpoint": {"model_id": "m"}, "serve": {**serve, "env": ["OTHER"]}},
+    ]
+    served, _ = cells_of(tmp_path, targets=targets)
+    assert slurm_suite.secrets_of((), served) == {"HF_TOKEN", "HELM_CREDENTIALS", "MINE", "OTHER"}

@@ -20,16 +20,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import RunSpec
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, end_of_start, starts_below, write_environment
 from eval_factory.workflows.suite import slurm_worker
-from eval_factory.workflows.suite.slurm_worker import (
-    _PATIENCE_S,
-    _POLL_S,
-    FOLDER_PATIENCE_S,
-    KEYS_ARE_GONE,
-    MAX_STARTS,
-    Start,
-    main,
-    work,
-)
+from eval_factory.workflows.suite.slurm_worker import FOLDER_PATIENCE_S, KEYS_ARE_GONE, MAX_STARTS, Start, main, work
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import run_of
@@ -42,6 +33,14 @@ BUSY = {"exit_code": 5, "error": {"type": "BusyError", "message": "another proce
 TERMINATED = {"exit_code": 130, "error": {"type": "KeyboardInterrupt", "message": "interrupted"}}
 SERVED = {"serve": {"command": "x {port}", "env": []}, "max_processes": 3, "max_outage_s": 9.0}
 LONG_S = 60.0
+FULL = OSError(errno.ENOSPC, "No space left on device", "starts")
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def raise_it(*_: object, **__: object) -> None:
+        raise error
+
+    return raise_it
 
 
 class Clock:
@@ -159,11 +158,10 @@ def test_a_run_is_done_as_run_eval_does_it_and_its_end_recorded(task: Task) -> N
     ],
     ids=["at last", "gaps", "two crashes", "the gaps are kept", "its folder was held"],
 )
-def test_where_another_attempt_can_help_there_is_one(
-    task: Task, clock: Clock, ends: list[dict[str, Any]], code: int, expected: RunEnd
-) -> None:
+def test_another_attempt_where_one_can_help(task: Task, clock: Clock, ends: Any, code: int, expected: RunEnd) -> None:
     assert task.work(*ends) == code
     assert task.ended() == expected
+    assert task.work() == 0, "what has ended is not done again"
 
 
 def test_a_folder_that_somebody_holds_is_not_waited_for_for_ever(task: Task, clock: Clock) -> None:
@@ -172,12 +170,6 @@ def test_a_folder_that_somebody_holds_is_not_waited_for_for_ever(task: Task, clo
     assert work(task.store.wave_file(1), 0) == 5
     assert task.ended() == RunEnd(5, "failed", "another process holds it", 1)
     assert FOLDER_PATIENCE_S <= sum(clock.slept) < FOLDER_PATIENCE_S + 5
-
-
-def test_what_has_ended_is_not_done_again(task: Task) -> None:
-    task.work(CRASH, CRASH)
-    assert task.work() == 0
-    assert len(task.specs) == 2
 
 
 def test_what_was_submitted_again_is_left_to_the_newer_wave(task: Task) -> None:
@@ -199,10 +191,9 @@ def test_an_interrupted_attempt_leaves_the_run_to_the_next_start(task: Task) -> 
 def test_a_newer_start_of_the_same_run_ends_this_one(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     looking: list[Start] = []
 
-    class Looking(Start):
-        def __init__(self, store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> None:
-            super().__init__(store, wave, runs, lambda: None, every_s=LONG_S)
-            looking.append(self)
+    def begun(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Start:
+        looking.append(Start(store, wave, runs, lambda: None, every_s=LONG_S))
+        return looking[0]
 
     def taken_over() -> None:
         looking[0].look()
@@ -210,7 +201,7 @@ def test_a_newer_start_of_the_same_run_ends_this_one(task: Task, monkeypatch: py
         task.start()
         looking[0].look()
 
-    monkeypatch.setattr(slurm_worker, "Start", Looking)
+    monkeypatch.setattr(slurm_worker, "Start", begun)
     task.meanwhile = taken_over
     assert task.work(TERMINATED) == 130
     assert task.ended() is None
@@ -219,17 +210,21 @@ def test_a_newer_start_of_the_same_run_ends_this_one(task: Task, monkeypatch: py
     assert (end_of_start(older).exists(), end_of_start(newer).exists()) == (True, False)
 
 
-def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task, clock: Clock) -> None:
+def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> None:
     for _ in range(MAX_STARTS - 1):
-        task.start()
+        end_of_start(task.start().marks[0]).touch()  # one without an end is waited for
     assert task.work(CRASH) == 4
     assert task.ended() == RunEnd(4, "failed", "was begun 6 times and never came to its end", 6)
 
 
-def test_keys_go_with_the_last_task_of_the_wave(task: Task) -> None:
-    task.work(COMPLETE)
+def test_keys_go_with_the_last_task_of_the_wave(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script of an earlier version names its plan first."""
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    task.ends = [COMPLETE]
+    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == 0
+    assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", None, 1))
     assert task.store.environment(1).exists()
-    task.work(COMPLETE, index=1)
+    task.work(COMPLETE)
     assert not task.store.environment(1).exists()
 
 
@@ -239,29 +234,12 @@ def test_without_keys_nothing_is_asked(task: Task) -> None:
     assert task.ended() == RunEnd(3, "missing", KEYS_ARE_GONE, 0)
 
 
-@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, 3), (errno.EDQUOT, 3), (errno.EIO, None)])
-def test_a_disk_that_takes_no_more_ends_the_task_quietly(
-    task: Task, monkeypatch: pytest.MonkeyPatch, number: int, code: int | None
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(number, "no", "x")
-
-    monkeypatch.setattr(SlurmStore, "record_end", full)
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_ends_the_task_quietly(task: Task, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(SlurmStore, "record_end", raising(OSError(number, "no", "x")))
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     task.ends = [COMPLETE]
-    if code is None:
-        with pytest.raises(OSError, match="no"):
-            main([str(task.store.wave_file(1))])
-    else:
-        assert main([str(task.store.wave_file(1))]) == code
-
-
-def test_the_task_is_known_by_its_number(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script of an earlier version names its plan first."""
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    task.ends = [COMPLETE]
-    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == 0
-    assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", None, 1))
+    assert main([str(task.store.wave_file(1))]) == 3
 
 
 def test_a_task_that_an_earlier_version_submitted_does_nothing(task: Task) -> None:
@@ -357,15 +335,10 @@ def test_a_run_of_it_that_never_ends_is_not_begun_for_ever(serving: ServingTask,
     ("error", "expected"),
     [
         (ConfigError("it is wrong\n  mend it"), RunEnd(2, "failed", "it is wrong", 1)),
-        (
-            OSError(errno.ENOSPC, "No space left on device", "out/cache.db"),
-            RunEnd(3, "failed", "cannot write out/cache.db: No space left on device", 1),
-        ),
+        (FULL, RunEnd(3, "failed", "cannot write starts: No space left on device", 1)),
     ],
 )
-def test_what_stops_all_of_it_is_said_of_those_that_have_not_ended(
-    serving: ServingTask, error: Exception, expected: RunEnd
-) -> None:
+def test_what_stops_all_is_said_of_what_is_left(serving: ServingTask, error: Exception, expected: RunEnd) -> None:
     def stops(_: SuiteOfTask, screen: SuiteObserver) -> None:
         end(screen, "e", "complete", 0)
         raise error
@@ -374,14 +347,15 @@ def test_what_stops_all_of_it_is_said_of_those_that_have_not_ended(
     assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), expected)
 
 
-def test_an_interrupt_ends_the_task(serving: ServingTask, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
+def test_an_interrupt_or_a_defect_of_the_disk(serving: ServingTask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    serving.does = interrupted
+    serving.does = raising(KeyboardInterrupt())
     assert main([str(serving.store.wave_file(1))]) == 130
+    serving.does = raising(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(OSError, match="Input/output"):
+        main([str(serving.store.wave_file(1))])
+    assert serving.ended() is None
 
 
 def test_an_older_start_is_waited_for_until_it_has_ended(task: Task) -> None:
@@ -390,20 +364,10 @@ def test_an_older_start_is_waited_for_until_it_has_ended(task: Task) -> None:
     newest = task.start()
     clock.happens = {3: end_of_start(first.marks[0]), 5: end_of_start(second.marks[0])}
     assert newest.wait_for_older(clock=clock, sleep=clock.sleep)
-    assert clock.slept == [_POLL_S] * 5
+    assert clock.slept == [slurm_worker._POLL_S] * 5
     assert not task.start().wait_for_older(clock=clock, sleep=clock.sleep), "its node is gone"
-    assert _PATIENCE_S <= sum(clock.slept[5:]) < _PATIENCE_S + 2 * _POLL_S
+    assert slurm_worker._PATIENCE_S <= sum(clock.slept[5:]) < slurm_worker._PATIENCE_S + 2 * slurm_worker._POLL_S
     assert task.start(1).wait_for_older(clock=clock, sleep=lambda _: pytest.fail("there is nobody else"))
-
-
-def test_a_file_system_that_does_not_answer_says_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Path) -> list[Path]:
-        raise OSError("stale file handle")
-
-    start = Start(task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"))
-    monkeypatch.setattr(slurm_worker, "starts_below", fails)
-    start.look()
-    assert not start.happened
 
 
 def test_it_looks_while_it_is_entered(task: Task) -> None:
@@ -422,30 +386,22 @@ def test_it_looks_while_it_is_entered(task: Task) -> None:
 
 
 def test_a_full_disk_is_the_reason_where_that_can_be_recorded(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "starts")
-
-    monkeypatch.setattr(slurm_worker, "Start", full)
+    monkeypatch.setattr(slurm_worker, "Start", raising(FULL))
     assert task.work() == 3
     assert task.ended() == RunEnd(3, "failed", "cannot write starts: No space left on device", 1)
 
 
-def test_a_defect_of_the_disk_is_not_called_a_full_one(serving: ServingTask) -> None:
-    def broken(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with pytest.raises(OSError, match="Input/output"):
-        serving.work(broken)
-    assert serving.ended() is None
-
-
-def test_only_a_newer_start_takes_over_and_of_several_runs_any_one_tells(task: Task) -> None:
+def test_only_a_newer_start_takes_over_of_whichever_run(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that does not answer says nothing."""
     told: list[None] = []
     task.start()
     start = Start(task.store, task.wave, task.wave.runs, lambda: told.append(None))
     start.look()
-    assert (told, start.happened) == ([], False)
     task.start(1)
+    with monkeypatch.context() as stale:
+        stale.setattr(slurm_worker, "starts_below", raising(OSError("stale file handle")))
+        start.look()
+    assert (told, start.happened) == ([], False)
     start.look()
     start.look()
     assert (told, start.happened) == ([None], True)

@@ -20,16 +20,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.resume import DataRead, ended_run, remember
 from eval_factory.workflows.suite import suite_check
 from eval_factory.workflows.suite.planned_cells import checked_cells
-from eval_factory.workflows.suite.suite_check import (
-    _ANOTHER,
-    _NO_RESULT,
-    _OWN_DATA,
-    _STOPPED,
-    CellCheck,
-    altered_table,
-    check_suite,
-    verify_suite,
-)
+from eval_factory.workflows.suite.suite_check import CellCheck, altered_table, check_suite, verify_suite
 from eval_factory.workflows.suite.suite_status import RESULT_PUBLISHED, status_of
 from stored_results import PROVENANCE, instance, result, written
 from stored_suite import cells
@@ -76,12 +67,15 @@ def only(folder: SuiteDir) -> CellCheck:
 
 def test_nothing_there_yet(tmp_path: Path) -> None:
     found = check_suite(suite(tmp_path), env={})
-    (cell,) = found.cells
-    assert (cell.name, cell.status, cell.reason) == (QA, "missing", _NO_RESULT)
-    assert cell.to_do == ("the same command runs it",)
-    assert cell.folder == tmp_path / "small" / "sample_medical_qa"
-    assert (found.is_complete, found.is_running, found.in_table) == (False, False, False)
     assert found.command.endswith(f"{tmp_path}/suite_config.yml --output_dir {tmp_path}"), "it says another place"
+    document = found.document()
+    (cell,) = document.pop("cells")
+    assert cell == {
+        "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": suite_check._NO_RESULT,
+        "to_do": ["the same command runs it"], "folder": f"{tmp_path}/small/sample_medical_qa",
+    }  # fmt: skip
+    names = ("suite", "complete", "running", "in_table", "total", "missing")
+    assert [document[name] for name in names] == [str(tmp_path), False, False, False, 1, 1]
 
 
 def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
@@ -95,44 +89,30 @@ def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
     assert check_suite(folder, env={}).in_table
     os.utime(folder.results_yaml, (1.0, 1.0))
     assert not check_suite(folder, env={}).in_table
-
-
-def test_a_result_that_is_not_reportable_is_in_the_table_with_a_note(tmp_path: Path) -> None:
-    folder = suite(tmp_path)
-    finish(plan_of(folder), reportable=False)
-    assert only(folder).is_complete
-    assert str(only(folder).reason).startswith("not reportable: ")
-
-
-def test_a_result_of_another_configuration_does_not_count(tmp_path: Path) -> None:
-    folder = suite(tmp_path)
-    finish(plan_of(folder))
     suite(tmp_path, params={"limit_samples": 3})
-    assert (only(folder).status, only(folder).reason) == ("missing", _ANOTHER)
+    assert (only(folder).status, only(folder).reason) == ("missing", suite_check._ANOTHER)
+    suite(tmp_path)
+    plan_of(folder).rundir.run_state.unlink()  # a run that was stopped while it wrote its result
+    assert (only(folder).status, only(folder).reason) == ("missing", suite_check._STOPPED)
 
 
-def test_a_run_that_was_stopped_while_it_wrote_its_result_is_not_of_another_configuration(tmp_path: Path) -> None:
-    folder = suite(tmp_path)
-    plan = plan_of(folder)
-    finish(plan)
-    plan.rundir.run_state.unlink()
-    assert (only(folder).status, only(folder).reason) == ("missing", _STOPPED)
-
-
-def test_a_result_with_gaps(tmp_path: Path) -> None:
+def test_a_result_with_gaps_and_one_that_is_not_reportable(tmp_path: Path) -> None:
     folder = suite(tmp_path, cell_ended(QA, "partial", reason="500"))
     finish(plan_of(folder), complete=False)
     cell = only(folder)
     assert (cell.status, cell.reason) == ("partial", "1 of 2 instances have no score")
     assert cell.to_do == ("the same command asks what is left",)
+    folder = suite(tmp_path / "another")
+    finish(plan_of(folder), reportable=False)
+    assert only(folder).is_complete
+    assert str(only(folder).reason).startswith("not reportable: ")
 
 
 def test_a_cell_that_failed_says_why(tmp_path: Path) -> None:
     cell = only(suite(tmp_path, cell_ended(QA, "failed", reason="no disk")))
     assert (cell.status, cell.reason) == ("failed", "no disk")
     assert cell.to_do == ("its logs say why", "the same command runs it")
-    bare = only(suite(tmp_path / "two", cell_ended(QA, "failed")))
-    assert bare.reason == _NO_RESULT
+    assert only(suite(tmp_path / "two", cell_ended(QA, "failed"))).reason == suite_check._NO_RESULT
 
 
 def test_a_cell_that_runs(tmp_path: Path) -> None:
@@ -142,36 +122,33 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
     assert (found.is_running, found.cells[0].status, found.cells[0].to_do) == (True, "running", ("wait for it",))
 
 
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [
-        ("Slurm: task 0, PENDING", (_NO_RESULT, "wait for it")),
-        (RESULT_PUBLISHED, (RESULT_PUBLISHED, "the same command runs it")),
-    ],
-)
-def test_of_what_slurm_has_or_had_it_is_told_whether_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, expected: tuple[str, str]
-) -> None:
+def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite(tmp_path)
     (cell,) = (status := status_of(folder)).cells
-    waiting = replace(cell, state=replace(cell.state, status=RunStatus.WAITING, reason=reason))
-    monkeypatch.setattr(suite_check, "status_of", lambda _: replace(status, cells=(waiting,)))
-    found = only(folder)
-    assert (found.status, found.reason, *found.to_do) == ("waiting", *expected)
+    for reason, said, to_do in [
+        ("Slurm: task 0, PENDING", suite_check._NO_RESULT, "wait for it"),
+        (RESULT_PUBLISHED, RESULT_PUBLISHED, "the same command runs it"),
+    ]:
+        waiting = replace(cell, state=replace(cell.state, status=RunStatus.WAITING, reason=reason))
+        at_work = replace(status, cells=(waiting,))
+        monkeypatch.setattr(suite_check, "status_of", lambda _, at_work=at_work: at_work)
+        found = only(folder)
+        assert (found.status, found.reason, found.to_do) == ("waiting", said, (to_do,))
 
 
 def test_what_is_missing_is_to_be_done_first(tmp_path: Path) -> None:
-    target = {"name": "small", "api_endpoint": {**TARGET["api_endpoint"], "api_key": "NO_SUCH_KEY"}}  # type: ignore[dict-item]
-    target["api_endpoint"]["url"] = "https://example.org/v1"  # type: ignore[index]
-    folder = suite(tmp_path, cell_ended(QA, "failed", reason="x"), targets=[target])
-    (to_do,) = only(folder).to_do
+    endpoint = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": "NO_SUCH_KEY"}
+    targets = [{"name": "small", "api_endpoint": endpoint}]
+    (to_do,) = only(suite(tmp_path, cell_ended(QA, "failed", reason="x"), targets=targets)).to_do
     assert "NO_SUCH_KEY" in to_do
 
 
-def test_a_configuration_that_is_wrong_now(tmp_path: Path) -> None:
+def test_a_configuration_that_is_wrong_now_and_none_yet(tmp_path: Path) -> None:
     cell = only(suite(tmp_path, evaluations=[{"type": "sample_medical_qa", "params": {"extra": {"subject": "x"}}}]))
     assert (cell.status, cell.reason) == ("failed", "its configuration is wrong")
     assert "subject" in cell.to_do[0]
+    with pytest.raises(PrerequisiteError, match="stopped before its first cell"):
+        check_suite(suite_folder(tmp_path / "none yet", started()), env={})
 
 
 def test_a_cell_that_reads_the_users_own_data(tmp_path: Path) -> None:
@@ -180,23 +157,7 @@ def test_a_cell_that_reads_the_users_own_data(tmp_path: Path) -> None:
     folder = suite(tmp_path, evaluations=[entry])
     assert only(folder).status == "missing"
     finish(plan_of(folder))
-    assert (only(folder).status, only(folder).reason) == ("complete", _OWN_DATA)
-
-
-def test_no_configuration_yet(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="stopped before its first cell"):
-        check_suite(suite_folder(tmp_path, started()), env={})
-
-
-def test_a_document_for_programs(tmp_path: Path) -> None:
-    found = check_suite(suite(tmp_path), env={}).document()
-    assert (found["suite"], found["complete"], found["running"], found["in_table"], found["total"], found["missing"]) == (
-        str(tmp_path), False, False, False, 1, 1,
-    )  # fmt: skip
-    assert found["cells"] == [{
-        "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": _NO_RESULT,
-        "to_do": ["the same command runs it"], "folder": f"{tmp_path}/small/sample_medical_qa",
-    }]  # fmt: skip
+    assert (only(folder).status, only(folder).reason) == ("complete", suite_check._OWN_DATA)
 
 
 PAIR = ("a/qa", "b/qa")
@@ -205,7 +166,7 @@ PAIR = ("a/qa", "b/qa")
 @pytest.fixture
 def tabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteDir:
     """A suite of two models that has ended, with its table."""
-    monkeypatch.setattr("eval_factory.workflows.suite.suite_check.__version__", PROVENANCE.eval_factory)
+    monkeypatch.setattr(suite_check, "__version__", PROVENANCE.eval_factory)
     folder = suite_folder(tmp_path, started(PAIR), *map(cell_ended, PAIR), ended())
     done = cells(tmp_path, {"qa": {"a": "1" * 30 + "0" * 10, "b": "0" * 30 + "1" * 10}})
     write_suite_results(suite_results([replace(one, attempts=3) for one in done]), folder)
@@ -236,9 +197,7 @@ def test_a_table_is_what_the_results_make(tabled: SuiteDir) -> None:
         ("suite_usage.yaml", "requests: 1", "requests: 2", "cells[0].requests"),
     ],
 )
-def test_a_changed_number_of_a_table_is_named_with_file_and_field(
-    name: str, old: str, new: str, field: str, tabled: SuiteDir
-) -> None:
+def test_a_changed_number_is_named_with_its_field(name: str, old: str, new: str, field: str, tabled: SuiteDir) -> None:
     alter(tabled.root / name, old, new)
     (found,) = altered_table(tabled).findings
     assert (found.file, found.field[: len(field)]) == (name, field)
@@ -275,16 +234,13 @@ def test_a_table_that_is_none(text: str, said: str, tabled: SuiteDir) -> None:
     assert said in found.message
 
 
-def test_a_table_of_another_version_is_compared_in_its_cells_alone(
-    tabled: SuiteDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("eval_factory.workflows.suite.suite_check.__version__", "2")
+def test_of_a_table_of_another_version_cells_are_compared(tabled: SuiteDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite_check, "__version__", "2")
     alter(tabled.results_md, "75.0", "85.0")
     alter(tabled.results_yaml, "p_value: ", "p_value: 1")
     found = altered_table(tabled)
-    assert (found.findings, found.notes) == (
-        [], ["results are of eval-factory 1: of the table its cells alone were compared"],
-    )  # fmt: skip
+    assert found.findings == []
+    assert found.notes == ["results are of eval-factory 1: of the table its cells alone were compared"]
     alter(tabled.results_yaml, "value: 0.75", "value: 0.85")
     assert [one.field for one in altered_table(tabled).findings] == ["cells[0].value"]
     tabled.results_csv.unlink()
@@ -298,9 +254,8 @@ def test_a_table_is_compared_when_its_suite_has_ended(tmp_path: Path) -> None:
     assert verify_suite(folder).exit_code == 3
     tell(folder.events, ended())
     (found,) = check_suite(folder, env={}).altered
-    assert check_suite(folder, env={}).document()["altered"] == [
-        {"file": "suite_results.yaml", "field": "", "message": found.message}
-    ]
+    told = {"file": "suite_results.yaml", "field": "", "message": found.message}
+    assert check_suite(folder, env={}).document()["altered"] == [told]
     assert verify_suite(folder).exit_code == 1
 
 
@@ -309,9 +264,8 @@ def test_a_configuration_and_a_table_have_the_same_cells_and_runs(tmp_path: Path
     plan = plan_of(folder)
     finish(plan)
     tell(folder.events, cell_ended(QA), ended())
-    write_suite_results(
-        suite_results([FinishedCell("small", "sample_medical_qa", RunStatus.COMPLETE, plan.rundir.root)]), folder
-    )
+    done = FinishedCell("small", "sample_medical_qa", RunStatus.COMPLETE, plan.rundir.root)
+    write_suite_results(suite_results([done]), folder)
 
     def of_the_configuration() -> list[tuple[str, str]]:
         return [(one.field, one.message) for one in verify_suite(folder).findings if one.file == "suite_config.yml"]

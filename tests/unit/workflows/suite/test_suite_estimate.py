@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite import build_suite
+from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import Plan
-from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate
+from eval_factory.workflows.estimate import Estimate, PromptSizes, RoleEstimate, own_scenarios
 from eval_factory.workflows.suite import suite_estimate
 from eval_factory.workflows.suite.suite_estimate import CellEstimate, SharedSizes, SuiteEstimate, estimate_suite
+from unit.builders import plan
 
 
-def cell(
-    name: str, group: str, requests: int | None, cost: float | None = 0.5, hours: float | None = 0.25
-) -> CellEstimate:
+def cell(name: str, group: str, requests: int | None, cost: float | None = 0.5, hours: float | None = 0.25) -> Any:
     sources = {"requests": "counted", "cost": "unknown: why" if cost is None else "known"}
     tokens = None if requests is None else 10.0 * requests
     role = RoleEstimate("model", "m", requests, tokens, 0.0, cost, hours, sources)
@@ -27,9 +26,7 @@ def cell(
 
 def test_sums() -> None:
     found = SuiteEstimate((cell("a/x", "one", 100), cell("a/y", "one", 50), cell("b/x", "two", 20)), Budget())
-    assert (found.requests, found.tokens, found.cost) == (170, 1700.0, 1.5)
-    assert found.hours == 0.5
-    assert found.beyond == {}
+    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (170, 1700.0, 1.5, 0.5, {})
     assert found.to_text().splitlines()[:4] == [
         "a/x: 100 requests, 1,000 tokens, 0.5 USD, 15.0 min", "a/y: 50 requests, 500 tokens, 0.5 USD, 15.0 min",
         "b/x: 20 requests, 200 tokens, 0.5 USD, 15.0 min", "total: 170 requests, 1,700 tokens, 1.50 USD, 30.0 min",
@@ -39,13 +36,11 @@ def test_sums() -> None:
 def test_what_nobody_knows_is_not_guessed() -> None:
     cells = (cell("a/x", "one", 100), cell("a/y", "one", None, None, None), cell("a/z", "one", 1, None))
     found = SuiteEstimate(cells, Budget(max_cost=0.1))
-    assert (found.requests, found.tokens, found.cost, found.hours) == (None, None, None, None)
-    assert found.beyond == {}
+    assert (found.requests, found.tokens, found.cost, found.hours, found.beyond) == (None, None, None, None, {})
     lines = found.to_text().splitlines()
     assert lines[1] == "a/y: unknown requests, unknown tokens, unknown cost, unknown time"
-    assert lines[3:5] == [
-        "  cost of m: unknown: why", "total: unknown requests, unknown tokens, unknown cost, unknown time",
-    ]  # fmt: skip
+    assert lines[3] == "  cost of m: unknown: why"
+    assert lines[4] == "total: unknown requests, unknown tokens, unknown cost, unknown time"
 
 
 def test_limits_that_will_be_reached() -> None:
@@ -60,52 +55,46 @@ def test_limits_that_will_be_reached() -> None:
 
 def test_a_record_for_programs() -> None:
     found = SuiteEstimate((cell("a/x", "one", 100),), Budget(max_requests=1)).as_dict()
-    assert {name: found[name] for name in ("requests", "tokens", "cost", "currency", "hours", "beyond")} == {
-        "requests": 100, "tokens": 1000.0, "cost": 0.5, "currency": "USD", "hours": 0.25,
-        "beyond": {"max_requests": 100},
-    }  # fmt: skip
-    (one,) = found["cells"]
+    (one,) = found.pop("cells")
+    expected = {"requests": 100, "tokens": 1000.0, "cost": 0.5, "currency": "USD", "hours": 0.25}
+    assert {**found, **expected, "beyond": {"max_requests": 100}} == found
     assert (one["cell"], one["endpoint"], one["requests"]) == ("a/x", "one", 100)
 
 
 def test_of_a_suite(tmp_path: Path) -> None:
-    target = {"name": "small", "api_endpoint": {"url": "demo://baseline", "model_id": "m", "type": "chat"}}
-    section = {
-        "output_dir": str(tmp_path),
-        "evaluations": ["sample_medical_qa"],
-        "targets": [target],
-        "max_requests": 9,
-    }
-    suite = build_suite(None, document={"suite": section}, env={})
+    suite = suite_of(tmp_path, "small", endpoint=DEMO, max_requests=9)
     said: list[str] = []
     found = estimate_suite(suite, {}, said.append, look_at_data=False)
     assert said == ["looking at small/sample_medical_qa ..."]
     assert (found.requests, found.cells[0].group) == (40, suite.limit_groups["small"])
     assert found.beyond == {"max_requests": 40}
+    wrong = suite_of(tmp_path, "small", params={"extra": {"subset": "hard"}})
+    with pytest.raises(ConfigError, match="subset"):
+        estimate_suite(wrong, {}, lambda _: None, look_at_data=False)
 
 
-def section(tmp_path: Path, *targets: str, key: str = "NO_SUCH_KEY") -> dict[str, Any]:
-    endpoint = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": key}
-    return {
-        "output_dir": str(tmp_path), "evaluations": ["sample_medical_qa"],
-        "targets": [{"name": name, "api_endpoint": endpoint} for name in targets],
+DEMO = {"url": "demo://baseline", "model_id": "m", "type": "chat"}
+NO_KEY = {"url": "https://example.org/v1", "model_id": "m", "type": "chat", "api_key": "NO_SUCH_KEY"}
+
+
+def suite_of(folder: Path, *targets: str, endpoint: dict[str, str] = NO_KEY, **changes: Any) -> Suite:
+    section = {
+        "output_dir": str(folder), "evaluations": ["sample_medical_qa"],
+        "targets": [{"name": name, "api_endpoint": endpoint} for name in targets], **changes,
     }  # fmt: skip
+    return build_suite(None, document={"suite": section}, env={})
 
 
 def test_no_key_is_needed(tmp_path: Path) -> None:
     """As for the estimate of one run; that a run would stop is said."""
-    suite = build_suite(None, document={"suite": section(tmp_path, "small", "large")}, env={})
+    suite = suite_of(tmp_path, "small", "large")
     said: list[str] = []
     assert estimate_suite(suite, {}, said.append, look_at_data=False).requests == 80
     assert said[0].startswith("warning: a run would stop: every cell: no API key: the environment variable NO_SUCH_KEY")
     assert len(said) == 3
-
-
-def test_a_wrong_cell_has_no_estimate(tmp_path: Path) -> None:
-    wrong = {**section(tmp_path, "small"), "params": {"extra": {"subset": "hard"}}}
-    suite = build_suite(None, document={"suite": wrong}, env={})
-    with pytest.raises(ConfigError, match="subset"):
-        estimate_suite(suite, {}, lambda _: None, look_at_data=False)
+    text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
+    assert "no price is known of m at example.org; suite.prices says it" in text
+    assert "config.params" not in text
 
 
 def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +105,43 @@ def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch
         return PromptSizes(7, 2800, 70)
 
     monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(look))
-    suite = build_suite(None, document={"suite": section(tmp_path, "small", "large")}, env={})
+    suite = suite_of(tmp_path, "small", "large")
     found = estimate_suite(suite, {}, lambda _: None)
     assert [(one.estimate.requests, one.estimate.tokens) for one in found.cells] == [(7, 770.0)] * 2
     assert looked == ["m"]
 
 
-def test_where_a_suite_says_what_a_model_costs(tmp_path: Path) -> None:
-    suite = build_suite(None, document={"suite": section(tmp_path, "small")}, env={})
-    text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
-    assert "no price is known of m at example.org; suite.prices says it" in text
-    assert "config.params" not in text
+KNOWN, NOT_HERE = PromptSizes(7, 100, 10), PromptSizes(None, reason="its data are not here")
+
+
+class Looks:
+    """Finds data where the folder of the cell has some, or everywhere."""
+
+    def __init__(self, *, everywhere: bool) -> None:
+        self.everywhere = everywhere
+        self.folders: list[str] = []
+        self.shared = SharedSizes(self._look)
+
+    def _look(self, of: Plan, _env: object) -> PromptSizes:
+        self.folders.append(of.rundir.root.name)
+        return KNOWN if self.everywhere or own_scenarios(of).is_dir() else NOT_HERE
+
+    def at(self, folder: Path, **endpoint: str) -> PromptSizes:
+        changes = {f"target.api_endpoint.{name}": value for name, value in endpoint.items()}
+        return self.shared(plan({"config.output_dir": str(folder), **changes}), {})
+
+
+def test_another_target_is_not_looked_at(tmp_path: Path) -> None:
+    looks = Looks(everywhere=True)
+    for name in ("a", "b", "c"):
+        kind = "completions" if name == "c" else "chat"
+        other = {"model_id": f"org/{name}", "url": f"https://{name}.org/v1", "type": kind}
+        assert looks.at(tmp_path / name, **other) == KNOWN
+    assert looks.folders == ["a"]
+
+
+def test_data_in_a_cells_own_folder_are_found_where_others_have_none(tmp_path: Path) -> None:
+    own_scenarios(plan({"config.output_dir": str(tmp_path / "c")})).mkdir(parents=True)
+    looks = Looks(everywhere=False)
+    assert [looks.at(tmp_path / name) for name in "abcd"] == [NOT_HERE, NOT_HERE, KNOWN, KNOWN]
+    assert looks.folders == ["a", "c"]

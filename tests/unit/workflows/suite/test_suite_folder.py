@@ -1,15 +1,27 @@
-"""Which folder somebody means."""
+"""Which folder somebody means, who holds it, and what stands in it before a suite runs, and after one was killed."""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from eval_factory.core.errors import PrerequisiteError
-from eval_factory.workflows.suite.suite_folder import find_suite
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.config.suite import build_suite
+from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.suite import suite_folder as module
+from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
+from eval_factory.workflows.suite.suite_folder import find_suite, lock_is_held, remembered, take_away, write_configs
 from stored_results import right_or_wrong
 from suite_by_hand import started, suite_folder
+from suites import ENDPOINT
+from suites import suite as suite_of
 
 
 def refused(path: Path) -> str:
@@ -18,61 +30,173 @@ def refused(path: Path) -> str:
     return str(error.value)
 
 
-def test_a_suite_that_has_just_begun_has_a_lock_alone(tmp_path: Path) -> None:
-    suite_folder(tmp_path).events.unlink()
-    assert find_suite(tmp_path).root == tmp_path
-
-
-def test_nothing_there(tmp_path: Path) -> None:
-    assert refused(tmp_path / "nothing").splitlines() == [
-        f"{tmp_path}/nothing: there is no such folder",
-        "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun",
-    ]
-
-
-def test_a_name_that_is_nearly_that_of_a_suite(tmp_path: Path) -> None:
-    suite_folder(tmp_path / "results")
-    (tmp_path / "result_of_none").mkdir()
-    assert refused(tmp_path / "resluts").startswith(
-        f"{tmp_path}/resluts: there is no such folder; did you mean {tmp_path}/results?\n"
-    )
-
-
-def test_a_folder_of_suites(tmp_path: Path) -> None:
+def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     here = tmp_path / "suites"
-    suite_folder(here / "one")
-    suite_folder(here / "two")
-    (here / "none").mkdir()
-    assert f"{here}: is no suite's folder; did you mean {here}/one or {here}/two?" in refused(here)
-
-
-def test_no_more_than_a_few_are_named(tmp_path: Path) -> None:
-    for number in range(5):
-        suite_folder(tmp_path / str(number))
-    assert refused(tmp_path).count(" or ") == 2
-
-
-def test_a_file_of_the_suite(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
+    folder = suite_folder(here / "one")
     folder.results_yaml.touch()
-    assert f"{folder.results_yaml}: is a file; did you mean {tmp_path}?" in refused(folder.results_yaml)
-
-
-def test_a_cell_of_the_suite(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    cell = right_or_wrong(folder.cell("small", "qa"), "1")
+    (here / "none").mkdir()
+    right_or_wrong(folder.cell("small", "qa"), "1")
     (folder.cell("small", "qa") / ".eval-factory").touch()
-    assert cell is not None
+    expected = "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
+    assert refused(tmp_path / "nothing").splitlines() == [f"{tmp_path}/nothing: there is no such folder", expected]
+    assert refused(here / "oen").startswith(f"{here}/oen: there is no such folder; did you mean {here}/one?\n")
+    assert f"{folder.results_yaml}: is a file; did you mean {here}/one?" in refused(folder.results_yaml)
     told = refused(folder.cell("small", "qa"))
-    assert f"is the output folder of one run, not of a suite; did you mean {tmp_path}?" in told
-
-
-def test_a_path_with_what_a_terminal_obeys(tmp_path: Path) -> None:
+    assert f"is the output folder of one run, not of a suite; did you mean {here}/one?" in told
+    suite_folder(here / "two")
+    assert f"{here}: is no suite's folder; did you mean {here}/one or {here}/two?" in refused(here)
+    for number in range(5):
+        suite_folder(here / str(number))
+    assert refused(here).count(" or ") == 2, "no more than a few are named"
     assert "\x1b" not in refused(tmp_path / "a\x1b[31mb")
 
 
-def test_the_output_folder_of_a_run_that_slurm_does_stands_for_its_suite(tmp_path: Path) -> None:
+def test_what_is_a_suite_and_what_stands_for_one(tmp_path: Path) -> None:
+    just_begun = suite_folder(tmp_path / "other")
+    just_begun.events.unlink()
+    assert find_suite(just_begun.root).root == just_begun.root, "it has a lock alone"
     inner = suite_folder(tmp_path / ".slurm", started()).root
     for path in (tmp_path, inner):
         assert find_suite(path).root == inner
         assert find_suite(path).cell("a", "b") == tmp_path
+
+
+def test_the_second_is_told_who_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOKED_AT_S", 0.1)
+    folder = SuiteDir(tmp_path / "suite")
+    with module.held(folder):
+        assert json.loads(folder.lock.read_text())["pid"] == os.getpid()
+        said = rf"in use by another run_suite: process {os.getpid()} on"
+        with pytest.raises(BusyError, match=said), module.held(folder):
+            pass
+    with module.held(folder):
+        pass
+
+
+def test_who_only_looks_for_an_instant_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SuiteDir(tmp_path)
+    folder.state.mkdir()
+    folder.lock.touch()
+    looking = os.open(folder.lock, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        fcntl.flock(looking, fcntl.LOCK_UN)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    with module.held(folder):
+        assert len(slept) == 1
+    os.close(looking)
+
+
+def test_the_folder_of_one_run_is_no_suites_and_a_file_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".eval-factory").touch()
+    with pytest.raises(ConfigError, match="is the output folder of one run"), module.held(SuiteDir(tmp_path)):
+        pass
+    assert not SuiteDir(tmp_path).state.exists()
+    file = SuiteDir(tmp_path / ".eval-factory")
+    with pytest.raises(PrerequisiteError, match="choose another with"), module.held(file):
+        pass
+
+
+def test_who_looks_keeps_nobody_out_who_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "not supported")
+
+    folder = suite_folder(tmp_path)
+    with folder.lock.open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert not lock_is_held(folder.lock)
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        assert not lock_is_held(folder.lock)
+
+
+def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> None:
+    found = suite_of(output_dir=str(tmp_path / "s"), preset="quick", params={"parallelism": 2}, max_cost=1.5)
+    write_configs(found)
+    assert build_suite(tmp_path / "s" / "suite_config.yml", env={}) == found
+    cells = tmp_path / "s" / ".suite" / "cells"
+    assert {str(file.relative_to(cells)) for file in cells.rglob("*")} >= {f"{cell.name}.yml" for cell in found.cells}
+    assert len(list(cells.rglob("*.yml"))) == len(found.cells)
+    assert "run_suite" in found.folder.config.read_text("utf-8").splitlines()[0]
+    assert "run_eval --run_config" in found.folder.cell_config("small", "medec").read_text("utf-8").splitlines()[0]
+    for cell in found.cells[:3]:
+        file = found.folder.cell_config(cell.target, cell.evaluation)
+        from_file = build_evaluation(Request(run_config=file), load_framework(), {})
+        assert from_file.run == build_evaluation(cell.request, load_framework(), {}).run
+    write_configs(found)  # another time
+
+
+def test_the_files_hold_names_of_variables_and_never_a_secret(tmp_path: Path) -> None:
+    env = {"MY_KEY": "canary-0123456789-canary", "WHERE": str(tmp_path / "s")}
+    endpoint = {
+        **ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}",
+        "adapter_config": {"params_to_add": {"user_token": "${MY_KEY}"}},
+    }  # fmt: skip
+    found = suite_of(output_dir="${WHERE}", targets=[{"name": "a", "api_endpoint": endpoint}], env=env)
+    write_configs(found)
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) == 3
+    for file in files:
+        assert "canary" not in file.read_text("utf-8")
+        assert "${MY_KEY}" in file.read_text("utf-8")
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> SuiteDir:
+    folder = SuiteDir(tmp_path / "suite")
+    folder.state.mkdir(parents=True)
+    return folder
+
+
+def left_behind(root: Path, name: str = f"{PREFIX}x") -> Path:
+    """A socket as a killed process leaves it."""
+    (root / name).mkdir()
+    path = root / name / SOCKET
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+    return path
+
+
+def remember(suite: SuiteDir, address: object, host: str | None = None) -> None:
+    suite.socket.write_text(json.dumps({"host": host or socket.gethostname(), "address": address}))
+
+
+def test_it_is_remembered_for_as_long_as_it_is_there(suite: SuiteDir) -> None:
+    with remembered("/t/s", suite):
+        assert json.loads(suite.socket.read_text()) == {"host": socket.gethostname(), "address": "/t/s"}
+    assert not suite.socket.exists()
+
+
+def test_what_was_left_is_taken_away_but_not_what_is_another_machines(suite: SuiteDir, tmp_path: Path) -> None:
+    path = left_behind(tmp_path)
+    remember(suite, str(path), "another.example")
+    take_away(suite)
+    assert path.exists()
+    assert suite.socket.exists()
+    remember(suite, str(path))
+    take_away(suite)
+    assert not path.parent.exists()
+    assert not suite.socket.exists()
+
+
+def test_what_is_no_socket_of_ours_stays(suite: SuiteDir, tmp_path: Path) -> None:
+    elsewhere = left_behind(tmp_path, "mine")
+    (tmp_path / f"{PREFIX}file").mkdir()
+    file = tmp_path / f"{PREFIX}file" / SOCKET
+    file.write_text("a file of somebody's")
+    other = left_behind(tmp_path).rename(tmp_path / f"{PREFIX}x" / "other")
+    for path in (elsewhere, file, other):
+        remember(suite, str(path))
+        take_away(suite)
+        assert path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"host": "h"}', '{"host": null, "address": 5}'])
+def test_a_note_that_says_nothing_changes_nothing(text: str, suite: SuiteDir) -> None:
+    take_away(suite)
+    suite.socket.write_text(text)
+    take_away(suite)
+    assert suite.socket.read_text() == text

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,9 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors import progress
 from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite import suite_logs
-from eval_factory.workflows.suite.suite_logs import find_cell, show_logs
+from eval_factory.workflows.suite.suite_logs import cancel, find_cell, ignores_interrupts, show_logs
 from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
-from suite_by_hand import cell_ended, cell_started, held, started, suite_folder, tell
+from suite_by_hand import CELLS, cell_ended, cell_started, ended, held, started, suite_folder, tell
 
 
 def logs(folder: SuiteDir, cell: str) -> tuple[Path, Path]:
@@ -40,26 +43,20 @@ def test_both_logs(tmp_path: Path) -> None:
     ours.write_text("one\ntwo")
     helms.write_text("three \x1b[31m\n")
     assert shown(folder, "big/qa") == [f"==> {ours} <==", "one", "two", f"==> {helms} <==", "three \\x1b[31m"]
+    ours.unlink()
+    assert shown(folder, "big/qa")[1:] == ["three \\x1b[31m"], "one log is enough"
 
 
 def test_what_a_run_by_itself_would_show(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
+    folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
+    assert shown(folder, "big/qa", follow=True) == [], "nobody will write into a log of a suite that is gone"
+    tell(folder.events, cell_ended("big/qa", "failed", reason="no key"))
+    with pytest.raises(PrerequisiteError, match="big/qa: has no logs yet: failed, no key; -f waits for them"):
+        shown(folder, "big/qa")
     screen = folder.cell_log("big", "qa")
     screen.parent.mkdir(parents=True)
     screen.write_text("the endpoint refuses\n")
     assert shown(folder, "big/qa") == [f"==> {screen} <==", "the endpoint refuses"]
-
-
-def test_one_log_is_enough(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
-    logs(folder, "big/qa")[1].write_text("three\n")
-    assert shown(folder, "big/qa")[1:] == ["three"]
-
-
-def test_no_logs_yet(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), cell_ended("big/qa", "failed", reason="no key"))
-    with pytest.raises(PrerequisiteError, match="big/qa: has no logs yet: failed, no key; -f waits for them"):
-        shown(folder, "big/qa")
 
 
 def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,11 +75,6 @@ def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.Monke
     assert found == [f"==> {ours} <==", "one", f"==> {helms} <==", "two", f"==> {ours} <==", "three", "last"]
 
 
-def test_following_a_cell_of_a_suite_that_is_gone_ends_at_once(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), cell_started("big/qa"))
-    assert shown(folder, "big/qa", follow=True) == []
-
-
 def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "READ_BYTES", 3)
     path = tmp_path / "log"
@@ -91,27 +83,30 @@ def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (list(tail.lines()), tail.rest) == ([b"a", b"longer"], b"b")
 
 
-@pytest.mark.parametrize(("wanted", "found"), [("big/qa", "big/qa"), ("big/m", "big/medec"), ("l/qa", "small/qa")])
-def test_a_part_of_the_name_is_enough(tmp_path: Path, wanted: str, found: str) -> None:
-    assert find_cell(status_of(suite_folder(tmp_path, started())), wanted).state.name == found
+TWELVE = [f"t/e{number}" for number in range(12)]
 
 
-def test_a_whole_name_that_is_part_of_another(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started(["a/qa", "a/qa_hot"])))
-    assert find_cell(status, "a/qa").state.name == "a/qa"
-
-
-def test_a_part_of_several_names(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'qa' is part of 2 cells: small/qa, big/qa; give more of the name"):
-        find_cell(status_of(suite_folder(tmp_path, started())), "qa")
-
-
-def test_no_such_cell(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started([f"t/e{number}" for number in range(12)])))
-    with pytest.raises(ConfigError, match=r"there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"):
-        find_cell(status, "x")
-    with pytest.raises(ConfigError, match="the suite has: none yet"):
-        find_cell(status_of(suite_folder(tmp_path / "new")), "x")
+@pytest.mark.parametrize(
+    ("cells", "wanted", "found"),
+    [
+        (CELLS, "big/qa", "big/qa"),
+        (CELLS, "big/m", "big/medec"),
+        (CELLS, "l/qa", "small/qa"),
+        (["a/qa", "a/qa_hot"], "a/qa", "a/qa"),
+        (["big/qa"], None, "big/qa"),
+        (CELLS, "qa", "'qa' is part of 2 cells: small/qa, big/qa; give more of the name"),
+        (CELLS, None, "give the name of a cell, or a part of it; the suite has: "),
+        (TWELVE, "x", r"there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"),
+        ([], "x", "the suite has: none yet"),
+    ],
+)
+def test_a_part_of_the_name_is_enough(tmp_path: Path, cells: list[str], wanted: str | None, found: str) -> None:
+    status = status_of(suite_folder(tmp_path, started(cells)))
+    if found in cells:
+        assert find_cell(status, wanted).state.name == found
+        return
+    with pytest.raises(ConfigError, match=found):
+        find_cell(status, wanted)
 
 
 class Scripted:
@@ -127,9 +122,7 @@ class Scripted:
         return replace(self.status, cells=(cell,))
 
 
-def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_is_followed_from_before_it_begins_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another node: all that is known of it is in files."""
     folder = suite_folder(tmp_path, started(["big/qa"]))
     helms, _ = logs(folder, "big/qa")
@@ -159,8 +152,101 @@ def test_a_task_is_followed_from_before_it_begins_until_its_result_is_taken_over
     assert lines == [f"==> {slurms} <==", "module load", f"==> {helms} <==", "one", "two", "three"]
 
 
-def test_one_cell_needs_no_name_and_several_do(tmp_path: Path) -> None:
-    alone = status_of(suite_folder(tmp_path / "a", started(["big/qa"])))
-    assert find_cell(alone, None).state.name == "big/qa"
-    with pytest.raises(ConfigError, match="give the name of a cell, or a part of it; the suite has: "):
-        find_cell(status_of(suite_folder(tmp_path / "b", started())), None)
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Whom a signal was sent, which does nothing."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *asked: sent.append(asked) if asked[1] else None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    return sent
+
+
+def test_nothing_runs(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    assert cancel(suite_folder(tmp_path, started()), print) is None
+    assert not killed
+
+
+def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
+    stack, slept = ExitStack(), [0]
+    said: list[str] = []
+
+    def sleep(_: float) -> None:
+        slept[0] += 1
+        if slept[0] == 2:
+            tell(folder.events, ended("partial", exit_code=130))
+            stack.close()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    stack.enter_context(held(folder))
+    after = cancel(folder, said.append)
+    assert killed == [(os.getpid(), signal.SIGINT)]
+    assert slept == [2]
+    assert said == [f"asked process {os.getpid()} to stop: waiting for it ..."]
+    assert after is not None
+    assert (after.state, after.exit_code) == ("ended", 130)
+
+
+def test_one_in_the_background(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shell had it ignore SIGINT: it would go on to its end."""
+    folder = suite_folder(tmp_path, started())
+    now = iter([0.0, 121.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert ignores_interrupts(os.getpid())
+        with held(folder), pytest.raises(PrerequisiteError, match="has not ended"):
+            cancel(folder, print)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert killed == [(os.getpid(), signal.SIGTERM)]
+    assert not ignores_interrupts(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("status", "ignored"),
+    [
+        ("SigBlk:\tffffffffffffffff\nSigIgn:\t0000000000000002\nSigCgt:\t0\n", True),
+        ("SigIgn:\tfffffffffffffffd\nSigCgt:\tffffffffffffffff\n", False),
+        ("SigIgn:\tmany\n", False),
+        ("SigIgn:\n", False),
+        ("Name:\tx\n", False),
+        (None, False),
+    ],
+)
+def test_whether_a_process_ignores_interrupts(tmp_path: Path, status: str | None, ignored: bool) -> None:
+    (tmp_path / "7").mkdir()
+    if status is not None:
+        (tmp_path / "7" / "status").write_text(status)
+    assert ignores_interrupts(7, tmp_path) is ignored
+
+
+def test_one_of_another_machine_and_one_of_whom_nobody_knows(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
+    folder = suite_folder(tmp_path, started())
+    with held(folder, host="elsewhere"), pytest.raises(PrerequisiteError, match=r"runs on elsewhere.*cancel' there"):
+        cancel(folder, print)
+    with held(folder):
+        folder.lock.write_text("")
+        with pytest.raises(PrerequisiteError, match="has just begun"):
+            cancel(folder, print)
+    assert not killed
+
+
+def test_another_users_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int, number: int) -> None:
+        if number == signal.SIGINT:
+            raise PermissionError
+
+    folder = suite_folder(tmp_path, started())
+    monkeypatch.setattr(os, "kill", refuse)
+    with held(folder), pytest.raises(PrerequisiteError, match="is another user's"):
+        cancel(folder, print)
+
+
+def test_one_that_goes_on(tmp_path: Path, killed: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = suite_folder(tmp_path, started())
+    now = iter([0.0, 1.0, 121.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    with held(folder), pytest.raises(PrerequisiteError, match=r"has not ended after 120 s.*kill -9"):
+        cancel(folder, lambda _: None)
+    assert killed

@@ -12,8 +12,10 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.helm.command import command_line
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import checked_cells
-from eval_factory.workflows.suite.suite_preview import preview_suite
+from eval_factory.workflows.suite.suite_preview import RequestCount, count_of, counts_in_words, known_sum, preview_suite
+from slurm_cells import ENV, cells_of
 from suites import ENDPOINT, suite, target
+from unit.builders import plan
 
 PRICES = [{"model_id": f"org/{name}", "input_per_million": 1, "output_per_million": 1} for name in ("small", "big")]
 
@@ -24,11 +26,8 @@ def preview(env: dict[str, str] | None = None, **changes: Any) -> DryRun:
 
 def sections(text: str) -> dict[str, list[str]]:
     """First word of a heading -> the lines under it, without their marks."""
-    parts = [part.partition("\n") for part in text.removeprefix("# ").split("\n\n# ")]
-    return {
-        head.split()[0].rstrip(";,"): [line.removeprefix("#   ") for line in body.splitlines()]
-        for head, _, body in parts
-    }
+    parts = [part.splitlines() for part in text.removeprefix("# ").split("\n\n# ")]
+    return {head.split()[0].rstrip(";,"): [line.removeprefix("#   ") for line in lines] for head, *lines in parts}
 
 
 def test_a_suite_in_short() -> None:
@@ -40,6 +39,8 @@ def test_a_suite_in_short() -> None:
         "budget of all cells: max_cost 1,500.5, max_wall_s 60",
     ]
     assert sections(preview().text)["suite"][-1] == "budget of all cells: no limit"
+    with pytest.raises(ConfigError, match=r"max_cost cannot be held: no price is known of org/small"):
+        preview(max_cost=5)
 
 
 def test_every_cell_has_its_parameters_and_both_commands() -> None:
@@ -60,13 +61,10 @@ def test_every_cell_has_its_parameters_and_both_commands() -> None:
 
 def test_the_limits_of_each_endpoint_and_judge_once() -> None:
     """Of different numbers for one limit the smallest."""
+    limits = {"requests_per_minute": 600, "tokens_per_minute": 9000}
     targets = [
         target("a", params={"parallelism": 64}),
-        {
-            "name": "b",
-            "api_endpoint": {**ENDPOINT, "requests_per_minute": 600, "tokens_per_minute": 9000},
-            "params": {"parallelism": 8},
-        },
+        {"name": "b", "api_endpoint": {**ENDPOINT, **limits}, "params": {"parallelism": 8}},
         {"name": "c", "limit_group": "own", "api_endpoint": {**ENDPOINT, "requests_per_minute": 60}},
     ]
     judges = [{"name": "gpt", "model_id": "x", "url": "https://j.example/v1/chat/completions", "parallelism": 2}]
@@ -113,12 +111,69 @@ def test_what_is_noted_of_tasks_is_said_once() -> None:
 def test_no_secret_is_shown() -> None:
     env = {"MY_KEY": "canary-0123456789-canary", "HF_TOKEN": "canary-of-the-hub-1234"}
     endpoint = {**ENDPOINT, "api_key": "MY_KEY", "url": "https://h/v1?key=${MY_KEY}&hub=${HF_TOKEN}"}
-    chosen = {"name": "a", "api_endpoint": endpoint}
-    found = preview(env, targets=[chosen])
-    assert "canary" not in found.text
+    assert "canary" not in preview(env, targets=[{"name": "a", "api_endpoint": endpoint}]).text
 
 
-def test_a_limit_of_cost_that_cannot_be_held_is_refused_as_a_run_refuses_it() -> None:
-    with pytest.raises(ConfigError, match=r"max_cost cannot be held: no price is known of org/small"):
-        preview(max_cost=5)
-    assert "max_cost 5" in preview(max_cost=5, prices=PRICES).text
+def test_a_dry_run_shows_the_batch_scripts_and_writes_nothing(tmp_path: Path) -> None:
+    suite, _ = cells_of(tmp_path / "out", slurm={"time": "30", "account": "lab"})
+    text = preview_suite(suite, env=ENV).text
+    assert "#   as jobs of Slurm, 2 attempts of each\n" in text
+    assert f"\n# {tmp_path}/out/.suite/slurm/waves/w1.sh: a/sample_medical_qa\n#!/bin/bash\n" in text
+    assert f"\n# {tmp_path}/out/.suite/slurm/waves/w2.sh: b/sample_medical_qa\n#!/bin/bash\n" in text
+    assert text.count("#SBATCH --account=lab\n#SBATCH --time=30\n") == 2
+    assert "#SBATCH --job-name=ef-ID-w2\n" in text
+    assert list(tmp_path.iterdir()) == []
+    local = preview_suite(cells_of(tmp_path, executor="local")[0], env=ENV).text
+    assert "sbatch" not in local.lower()
+    assert " at once, 2 attempts of each" in local
+    with pytest.raises(ConfigError, match=r"suite\.max_requests: cannot be held"):
+        preview_suite(cells_of(tmp_path, max_requests=5)[0], env=ENV)
+
+
+DATA = {"config.params.extra.data_path": "/x"}
+JUDGE = {"config.params.extra.judges": [{"name": "gpt", "model_id": "j"}]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "count"),
+    [
+        ({}, RequestCount(1000, 0)),
+        ({"config.params.limit_samples": 7}, RequestCount(7, 0)),
+        ({"config.params.limit_samples": 1000}, RequestCount(1000, 0)),
+        ({"config.params.limit_samples": 1001}, RequestCount(1000, 0)),
+        ({"config.type": "aci_bench"}, RequestCount(120, 360)),
+        ({"config.type": "aci_bench", "config.params.extra.num_train_trials": 2}, RequestCount(240, 720)),
+        ({"config.type": "head_qa", "config.params.extra.category": "nursery"}, RequestCount(2675, 0, at_most=True)),
+        ({"config.type": "shc_bmt_med", **DATA}, RequestCount(None, 0)),
+        ({"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9}, RequestCount(9, 0, at_most=True)),
+        ({"config.type": "helm:harm_bench", "config.params.limit_samples": 5}, RequestCount(5, 5, at_most=True)),
+        ({"config.type": "healthbench", **JUDGE, "config.params.limit_samples": 4}, RequestCount(4, 4, by_criterion=True)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_instance_is_a_request_and_one_to_each_judge(flags: dict[str, Any], count: RequestCount) -> None:
+    assert count_of(plan(flags)) == count
+
+
+def test_the_sum_is_of_those_that_are_known() -> None:
+    counts = [RequestCount(5, 10), RequestCount(None, 0), RequestCount(3, 0, at_most=True)]
+    assert known_sum(counts) == RequestCount(8, 10, at_most=True)
+    assert known_sum(counts[:1]) == RequestCount(5, 10)
+    assert known_sum([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(6, 11, by_criterion=True)
+    assert known_sum([]).total == 0
+    assert [count.total for count in counts] == [15, None, 3]
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (RequestCount(1, 0), "1 request to the model"),
+        (RequestCount(1200, 3600), "1,200 requests to the model, 3,600 to judges"),
+        (RequestCount(3, 9, by_criterion=True), "3 requests to the model, 9 or more to judges"),
+        (RequestCount(0, 0, at_most=True), "at most 0 requests to the model"),
+        (RequestCount(None, 0), "an unknown number of requests"),
+    ],
+    ids=str,
+)
+def test_in_words(count: RequestCount, said: str) -> None:
+    assert counts_in_words(count) == said

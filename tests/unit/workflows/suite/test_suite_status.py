@@ -6,37 +6,16 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import suite_by_hand as by_hand
 from eval_factory.core.budget import Spending
 from eval_factory.workflows.resume import LastRunState
-from eval_factory.workflows.suite import suite_budget
-from eval_factory.workflows.suite.suite_status import (
-    UNKNOWN,
-    SuiteReader,
-    holder_now,
-    same_command,
-    stated_limits,
-    status_document,
-    status_of,
-)
-from suite_by_hand import (
-    CELLS,
-    back,
-    cell_ended,
-    cell_events,
-    cell_result,
-    cell_started,
-    ended,
-    held,
-    paused,
-    phase,
-    progress,
-    started,
-    suite_folder,
-    tell,
-)
+from eval_factory.workflows.suite import suite_budget, suite_status
+from eval_factory.workflows.suite.suite_status import CellProgress, holder_now, same_command, stated_limits, status_of
+from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, phase, progress, started, suite_folder
 
 GONE = 4_194_304 + 7
 """A number that no process can have."""
@@ -47,42 +26,32 @@ def test_a_suite_that_runs(tmp_path: Path) -> None:
     cell_events(folder, "small/qa", phase("asking the model", time=111.0), progress(4, time=113.0, prompt_tokens=5))
     with held(folder):
         status = status_of(folder)
-    assert (status.state, status.pid, status.started, status.ended, status.exit_code) == (
-        "running", os.getpid(), 100.0, None, None,
-    )  # fmt: skip
+    assert (status.state, status.pid, status.started) == ("running", os.getpid(), 100.0)
+    assert status.ended is status.exit_code is None
     assert status.counts == {"running": 2, "waiting": 2}
-    first, second, third, _ = status.cells
-    assert first.progress is not None
-    assert first.progress.figures() == "4/100, 0 failed, 48 s left, 2.0/s, 5 tokens"
-    assert second.progress is not None
-    assert second.progress.phase == "starting"
-    assert third.progress is None
+    first, second, third, _ = (cell.progress for cell in status.cells)
+    assert [one and one.figures() for one in (first, third)] == ["4/100, 0 failed, 48 s left, 2.0/s, 5 tokens", None]
+    assert second == CellProgress()
 
 
 def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
-    status = status_of(suite_folder(tmp_path, started(), cell_started("small/qa"), paused("host", "big/qa")))
+    status = status_of(suite_folder(tmp_path, started(), cell_started("small/qa"), by_hand.paused("host", "big/qa")))
     assert status.state == "stopped"
     assert status.counts == {"missing": 4}
     assert status.pauses == ()
     assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
+    begun = status_of(suite_folder(tmp_path / "other", started(command="run it")))
+    assert same_command(begun) == "run it"
 
 
-@pytest.mark.parametrize(
-    ("complete", "identity", "counts"),
-    [
-        (True, "identity", {"complete": 1, "missing": 3}),
-        (False, "identity", {"missing": 4}),
-        (True, "other", {"missing": 4}),
-    ],
-)
-def test_a_run_that_ended_after_its_suite_was_killed_counts(
-    tmp_path: Path, complete: bool, identity: str, counts: dict[str, int]
-) -> None:
+@pytest.mark.parametrize(("complete", "identity"), [(True, "identity"), (False, "identity"), (True, "other")])
+def test_a_run_that_ended_after_its_suite_was_killed_counts(tmp_path: Path, complete: bool, identity: str) -> None:
     """The folder says what the suite could not say any more."""
     folder = suite_folder(tmp_path, started(), cell_started("small/qa", identity="identity"), cell_started("big/qa"))
-    cell_result(folder, "small/qa")
+    by_hand.cell_result(folder, "small/qa")
     state = LastRunState(identity, {}, "run", 1.0, ["helm/runs/one"], complete)
     (folder.cell("small", "qa") / ".run_state.json").write_text(json.dumps(asdict(state)))
+    counts = {"complete": 1, "missing": 3} if complete and identity == "identity" else {"missing": 4}
     assert status_of(folder).counts == counts
 
 
@@ -94,43 +63,34 @@ def test_what_a_killed_suite_left_running_is_no_suite(tmp_path: Path, pid: int) 
         assert status_of(folder).state == "stopped"
 
 
-def test_the_process_of_another_machine_is_told_by_the_lock(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
+def test_who_works_on_it_is_told_by_the_lock(tmp_path: Path) -> None:
+    """Of another machine; and of the next invocation, before it says so itself."""
+    folder = suite_folder(tmp_path, started(pid=GONE), ended())
     with held(folder, pid=GONE, host="elsewhere"):
         status = status_of(folder)
         assert (status.state, status.pid, status.host) == ("running", GONE, "elsewhere")
-    assert status_of(folder).state == "stopped"
-
-
-def test_the_next_invocation_has_the_lock_before_it_says_so(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(pid=GONE), ended())
     with held(folder):
         assert (status_of(folder).state, status_of(folder).pid) == ("running", os.getpid())
     assert (status_of(folder).state, status_of(folder).pid) == ("ended", GONE)
 
 
-def test_somebody_who_has_not_said_who_he_is(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    with held(folder):
-        folder.lock.write_text("")
-        assert holder_now(folder) == UNKNOWN
-        assert status_of(folder).state == "running"
-
-
-def test_a_suite_that_has_told_nothing_yet(tmp_path: Path) -> None:
+def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
     with held(folder):
         status = status_of(folder)
-    assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
+        assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
+        folder.lock.write_text("")
+        assert holder_now(folder) == suite_status.UNKNOWN
+        assert status_of(folder).state == "running"
     assert status_of(folder).state == "stopped"
 
 
 def test_a_suite_that_ended(tmp_path: Path) -> None:
-    cells = CELLS[:2]
+    cells = by_hand.CELLS[:2]
     folder = suite_folder(
         tmp_path, started(cells), cell_ended("small/qa"), cell_ended("big/qa", "failed"), ended("partial", exit_code=1)
     )
-    cell_result(folder, "small/qa", "1110")
+    by_hand.cell_result(folder, "small/qa", "1110")
     status = status_of(folder)
     assert (status.state, status.ended, status.exit_code, status.is_complete) == ("ended", 150.0, 1, False)
     assert status.counts == {"complete": 1, "failed": 1}
@@ -141,32 +101,24 @@ def test_a_suite_that_ended(tmp_path: Path) -> None:
     assert status.spent == Spending()
 
 
-def test_pauses(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), paused("host", "big/qa"))
+def test_a_reader_reads_on(tmp_path: Path) -> None:
+    def phase_of(cell: suite_status.CellStatus) -> str | None:
+        return None if cell.progress is None else cell.progress.phase
+
+    folder = suite_folder(tmp_path, started(), by_hand.paused("host", "big/qa"))
     with held(folder):
-        reader = SuiteReader(folder)
+        reader = suite_status.SuiteReader(folder)
         (pause,) = reader.look().pauses
         assert (pause.group, pause.cells) == ("host", frozenset({"big/qa"}))
-        tell(folder.events, back("host"))
+        by_hand.tell(folder.events, by_hand.back("host"))
         assert reader.look().pauses == ()
-
-
-def test_a_reader_reads_on(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started())
-    with held(folder):
-        reader = SuiteReader(folder)
-        reader.look()
-        tell(folder.events, cell_started("big/qa", time=200.0))
+        by_hand.tell(folder.events, cell_started("big/qa", time=200.0))
         cell_events(folder, "big/qa", phase("judging", time=201.0))
-        running = reader.look().cells[1]
-        assert running.progress is not None
-        assert running.progress.phase == "judging"
-        tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
+        assert phase_of(reader.look().cells[1]) == "judging"
+        by_hand.tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
         again = reader.look().cells[1]
-        assert again.progress is not None
-        assert again.progress.phase == "starting"
-        assert again.state.attempt == 2
-        tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
+        assert (phase_of(again), again.state.attempt) == ("starting", 2)
+        by_hand.tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
         assert reader.look().invocations == 2
 
 
@@ -177,38 +129,30 @@ def test_a_torn_last_line_is_no_event_and_neither_is_a_line_of_something_else(tm
     assert status_of(folder).counts == {"missing": 1}
 
 
-def test_the_command_that_it_was_begun_with(tmp_path: Path) -> None:
-    assert same_command(status_of(suite_folder(tmp_path, started(command="run it")))) == "run it"
-
-
-@pytest.mark.parametrize("where", ["absent", "here", "by a link", "elsewhere", "no text"])
-def test_the_command_of_a_suite_whose_folder_was_moved(tmp_path: Path, where: str) -> None:
-    folder = suite_folder(tmp_path / "a b", started())
+@pytest.mark.parametrize(("said", "moved"), [("", 0), ("new", 0), ("link", 0), ("old", 1), ("7", 0)])
+def test_the_command_of_a_suite_whose_folder_was_moved(tmp_path: Path, said: str, moved: bool) -> None:
+    """`said` is where the configuration says that it is: nothing, here, here by a link, elsewhere, no text."""
+    folder = suite_folder(tmp_path / "new one", started())
     (tmp_path / "link").symlink_to(folder.root)
-    stated = {"here": folder.root, "by a link": tmp_path / "link", "elsewhere": tmp_path / "old", "no text": 7}
-    said = {} if where == "absent" else {"output_dir": str(stated[where]) if where != "no text" else 7}
-    folder.config.write_text(json.dumps({"suite": said}))
-    usual = f"eval-factory run_suite --run_config '{tmp_path}/a b/suite_config.yml'"
-    moved = f" --output_dir '{tmp_path}/a b'" if where == "elsewhere" else ""
-    assert same_command(status_of(folder)) == usual + moved
+    places: dict[str, Any] = {"": {}, "new": {"output_dir": str(folder.root)}, "7": {"output_dir": 7}}
+    folder.config.write_text(json.dumps({"suite": places.get(said, {"output_dir": str(tmp_path / said)})}))
+    usual = f"eval-factory run_suite --run_config '{tmp_path}/new one/suite_config.yml'"
+    assert same_command(status_of(folder)) == usual + f" --output_dir '{tmp_path}/new one'" * moved
 
 
 @pytest.mark.parametrize("status", ["complete", "partial"])
 def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) -> None:
     """Deleted, or of another configuration that somebody ran in its folder."""
-    cells = CELLS[:3]
+    cells = by_hand.CELLS[:3]
     told = [cell_ended(cell, status, identity=of) for cell, of in zip(cells, ("identity", "other", "one"), strict=True)]
     folder = suite_folder(tmp_path, started(cells), *told, ended())
-    cell_result(folder, "small/qa")
-    cell_result(folder, "big/qa")
+    by_hand.cell_result(folder, "small/qa")
+    by_hand.cell_result(folder, "big/qa")
     kept, another, gone = status_of(folder).cells
     assert (kept.state.status, kept.state.reason, kept.figures is None) == (status, None, False)
-    assert (another.state.status, another.state.reason, another.figures) == (
-        "missing", "the result in its folder is of another configuration; the same command runs it", None,
-    )  # fmt: skip
-    assert (gone.state.status, gone.state.reason) == (
-        "missing", "its folder holds no result any more; the same command runs it",
-    )  # fmt: skip
+    assert (another.state.status, another.figures, gone.state.status) == ("missing", None, "missing")
+    assert another.state.reason == "the result in its folder is of another configuration; the same command runs it"
+    assert gone.state.reason == "its folder holds no result any more; the same command runs it"
     assert not status_of(folder).is_complete
 
 
@@ -222,23 +166,20 @@ def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> Non
 
 def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite_folder(
-        tmp_path, started(CELLS[:3]), cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
-        cell_started("big/qa"), paused("host", "small/medec"),
+        tmp_path, started(by_hand.CELLS[:3]), cell_ended("small/qa", reason="r", collected=True, reused_from="x"),
+        cell_started("big/qa"), by_hand.paused("host", "small/medec"),
     )  # fmt: skip
-    cell_result(folder, "small/qa")
+    by_hand.cell_result(folder, "small/qa")
     folder.config.write_text("suite: {max_cost: 2.5, max_requests: null, evaluations: []}")
     with_answers = {folder.cell("small", "qa"), folder.cell("big", "qa")}
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
     monkeypatch.setattr(suite_budget, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
     with held(folder):
-        found = json.loads(json.dumps(status_document(status_of(folder))))
-    assert found["suite"] == str(tmp_path)
-    assert found["state"] == "running"
-    assert found["total"] == 3
+        found = json.loads(json.dumps(suite_status.status_document(status_of(folder))))
+    assert (found["suite"], found["state"], found["total"]) == (str(tmp_path), "running", 3)
     assert found["counts"] == {"running": 1, "paused": 1, "complete": 1}
-    assert found["paused"] == [
-        {"group": "host", "reason": "connection refused", "cells": ["small/medec"], "since": 130.0}
-    ]
+    pause = {"group": "host", "reason": "connection refused", "cells": ["small/medec"], "since": 130.0}
+    assert found["paused"] == [pause]
     first, second, third = found["cells"]
     assert first["result"]["value"] == 0.5
     assert first["spent"] == {"requests": 3, "tokens": 5, "cost": 0.5}
@@ -249,3 +190,40 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert second["progress"]["phase"] == "starting"
     assert (third["target"], third["evaluation"], third["status"], third["attempt"]) == ("small", "medec", "paused", 0)
     assert (found["complete"], found["invocations"], found["exit_code"], found["ended"]) == (False, 1, None, None)
+
+
+def told(*events: dict[str, Any]) -> CellProgress:
+    found = CellProgress()
+    for event in events:
+        found = suite_status.after(found, event)
+    return found
+
+
+def test_another_phase_has_counts_of_its_own_and_no_time_left_is_told_where_nobody_knows() -> None:
+    found = told(phase("asking the model", time=10.0), progress(40, time=20.0), phase("scoring", time=30.0))
+    assert (found.phase, found.counts, found.figures()) == ("scoring", None, "")
+    assert told(phase("judging", time=10.0), progress(3, time=20.0, total=0)).left_s is None
+    assert told(phase("judging", time=10.0), progress(0, time=20.0)).left_s is None
+    assert told(phase("judging", time=10.0), progress(100, time=20.0)).left_s == 0.0
+    assert told(progress(5, time=20.0)).rate == 0.0
+    assert told(phase("judging", time=30.0), progress(5, time=20.0)).elapsed_s == 0.0
+
+
+def test_the_progress_of_a_cell_for_programs() -> None:
+    events = [phase("judging", time=10.0, number=1, of=2), progress(40, time=22.0, cached=1)]
+    assert json.loads(json.dumps(told(*events).document())) == {
+        "phase": "judging", "phase_since": 10.0, "run": 1, "runs": 2, "requests_per_s": 3.333, "left_s": 18.0,
+        "counts": {"role": "model", "total": 100, "done": 40, "cached": 1, "failed": 0, "prompt_tokens": 0,
+                   "completion_tokens": 0},
+    }  # fmt: skip
+
+
+def test_a_follower_reads_on_and_leaves_out_earlier_attempts(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    cell_events(folder, "a/b", phase("scoring", time=49.9), progress(9, time=49.95))
+    follower = suite_status.CellFollower(folder.cell("a", "b"), 50.0)
+    assert follower.look() == CellProgress()
+    cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
+    assert follower.look().figures() == "1/100, 0 failed, 1:39 min left, 1.0/s"
+    cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
+    assert follower.look().phase == "asking the model"

@@ -1,0 +1,190 @@
+"""A suite's report as data frames, in a notebook and in a few lines; and its table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.budget import Budget, Spending
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import SuiteDir
+from eval_factory.report.result_views import _MAX_NOTES, INSTANCE_COLUMNS
+from eval_factory.workflows.suite import suite_report
+from eval_factory.workflows.suite.suite_budget import limit_reached
+from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport, summary_of, write_table
+from stored_results import instance, result, written
+from stored_suite import cell as stored_cell
+
+
+def types_of(found: Any) -> dict[str, str]:
+    return {name: str(kind).partition("[")[0] for name, kind in found.dtypes.items()}
+
+
+def rows_of(found: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = found.astype("object").where(found.notna(), None).to_dict("records")
+    return rows
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> SuiteReport:
+    """One complete, one partial and not reportable, one failed."""
+    whole = result([instance("q0", 1.0, categories={"field": "x"})])
+    main = whole.scores["exact_match"]
+    stats = replace(main.stats, ci_low=0.5, ci_high=1.0, count=9)
+    whole = replace(whole, scores={"exact_match": replace(main, value=0.75, stats=stats)})
+    part = replace(result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False)
+    complete, failed, (a, b) = RunStatus.COMPLETE, RunStatus.FAILED, (tmp_path / "a", tmp_path / "b")
+    cells = (
+        CellReport("small", "pubmed_qa", complete, written(a, whole), 0, collected=True),
+        CellReport("small", "medec", RunStatus.PARTIAL, written(b, part), 1, "1 failed", attempts=2),
+        CellReport("large", "pubmed_qa", failed, tmp_path / "c", 3, "no <b>key</b>", attempts=1),
+    )
+    return SuiteReport(SuiteDir(tmp_path), cells, 3, "partial", "summary")
+
+
+def test_a_row_a_cell(report: SuiteReport) -> None:
+    found = report.to_frame()
+    assert types_of(found) == dict(CELL_COLUMNS)
+    first, second, third = rows_of(found)
+    assert first == {
+        "target": "small", "evaluation": "pubmed_qa", "status": "complete", "task": "pubmed_qa", "model": "org/model",
+        "metric": "exact_match", "value": 0.75, "ci_low": 0.5, "ci_high": 1.0, "n": 9, "reportable": True,
+        "reason": None, "exit_code": 0, "attempts": 0, "collected": True, "folder": str(report.cells[0].folder),
+    }  # fmt: skip
+    assert (second["metric"], second["value"], second["reportable"]) == ("f1", 0.5, False)
+    assert (second["reason"], second["exit_code"], second["attempts"]) == ("1 failed", 1, 2)
+    known = {"target": "large", "evaluation": "pubmed_qa", "status": "failed", "reason": "no <b>key</b>",
+             "exit_code": 3, "attempts": 1, "collected": False, "folder": str(report.cells[2].folder)}  # fmt: skip
+    assert third == {**dict.fromkeys(CELL_COLUMNS), **known}
+
+
+def test_the_instances_of_all_cells(report: SuiteReport) -> None:
+    found = report.to_frame(instances=True)
+    assert found.equals(report.instances_frame())
+    of_cells = {"exact_match": "float64", "extra.field": "object", "f1": "float64"}
+    assert types_of(found) == {"target": "string", "evaluation": "string", **INSTANCE_COLUMNS, **of_cells}
+    rows = [(row["evaluation"], row["id"], row["exact_match"], row["f1"]) for row in rows_of(found)]
+    assert rows == [("pubmed_qa", "q0", 1.0, None), ("medec", "q1", None, 0.5), ("medec", "q2", None, None)]
+    assert set(found["target"]) == {"small"}
+
+
+def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) -> None:
+    html = report._repr_html_()
+    assert re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html)[7:] == [
+        "small", "pubmed_qa", "complete", "exact_match", "0.7500", "0.5000 .. 1.0000", "9",
+        "small", "medec", "partial, NOT REPORTABLE", "f1", "0.5000", "-", "4",
+        "large", "pubmed_qa", "failed", "-", "-", "-", "-",
+    ]  # fmt: skip
+    assert "<b>1 of 3 cells complete</b>" in html
+    assert "<ul>\n<li>small/medec: 1 failed</li>\n<li>large/pubmed_qa: no &lt;b&gt;key&lt;/b&gt;</li>\n</ul>" in html
+    assert f"<p>table: {report.folder.results_html}</p>" in html
+    many = replace(report, cells=(cell("x", RunStatus.MISSING, 3),) * (_MAX_NOTES + 1))
+    assert "<li>m/x: missing</li>" in many._repr_html_()
+    assert "<li>1 more</li>" in many._repr_html_()
+    assert repr(report) == f"<SuiteReport 1 of 3 cells complete; exit code 3; {report.folder.root}>"
+
+
+FOLDER = SuiteDir(Path("/s"))
+
+
+def cell(name: str, status: Any, code: int = 0, reason: str | None = None, **more: Any) -> CellReport:
+    return CellReport("m", name, status, Path("/s/m") / name, code, reason, **more)
+
+
+def test_what_is_wrong_is_named_with_the_next_step() -> None:
+    cells = [
+        cell("a", "complete"), cell("b", "complete", 1, "NOT REPORTABLE: chance"), cell("c", "failed", 4, "HELM"),
+        cell("d", "partial", 1, "gaps"), cell("e", "missing", 1),
+    ]  # fmt: skip
+    assert summary_of(cells, FOLDER, stopped="not begun: max_wall_s (9) is reached").splitlines() == [
+        "5 cells: 2 complete, 1 partial, 1 failed, 1 missing",
+        "  m/b: complete, but not reportable: NOT REPORTABLE: chance",
+        "  m/c: failed: HELM",
+        "  m/d: partial: gaps",
+        "  m/e: missing",
+        "not begun: max_wall_s (9) is reached",
+        "the same command goes on: only what is missing is asked",
+        "  why a cell failed: eval-factory suite logs /s CELL",
+        "table: /s/suite_results.md",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "stopped", "lines"),
+    [
+        ([("a", "complete", 0), ("b", "complete", 1)], "not begun: max_requests (8)", [
+            "2 cells: 2 complete", "  m/b: complete, but not reportable", "table: /s/suite_results.md",
+        ]),
+        ([("a", "missing", 130, "interrupted")], None, [
+            "1 cell: 1 missing", "  m/a: missing: interrupted",
+            "interrupted; the same command goes on: only what is missing is asked", "table: /s/suite_results.md",
+        ]),
+        ([(f"c{number}", "failed", 3, "x") for number in range(14)], None, [
+            "14 cells: 14 failed", *(f"  m/c{number}: failed: x" for number in range(12)),
+            "  and 2 more: eval-factory suite check /s", "the same command goes on: only what is missing is asked",
+            "  why a cell failed: eval-factory suite logs /s CELL", "table: /s/suite_results.md",
+        ]),
+        ([("a", "complete"), ("b", "waiting", 0, "queued in Slurm")], None, [
+            "2 cells: 1 complete, 1 waiting",
+            "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it",
+            "  where it stands: eval-factory suite status /s", "table: /s/suite_results.md",
+        ]),
+    ],
+    ids=["the last request reached a limit", "an interrupt", "not all of many are named", "Slurm goes on"],
+)  # fmt: skip
+def test_the_next_step(cells: list[Any], stopped: str | None, lines: list[str]) -> None:
+    assert summary_of([cell(*one) for one in cells], FOLDER, stopped=stopped).splitlines() == lines
+
+
+@pytest.mark.parametrize("limit", ["max_cost", "max_requests", "max_tokens_total"])
+def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) -> None:
+    """Of max_wall_s the next command has all again."""
+    budget = Budget(**{limit: 2})
+    reached = limit_reached(budget, Spending(requests=2, tokens=2, cost=2.0), None)
+    told = summary_of([cell("a", "missing", 1)], FOLDER, stopped=f"not begun: {reached}")
+    assert told.splitlines()[2:4] == [
+        f"not begun: {limit} (2) of the suite is reached",
+        f"raise {limit} of the suite, and the same command goes on: only what is missing is asked",
+    ]  # fmt: skip
+
+
+def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
+    stored = stored_cell(root, target, "medec", "1110")
+    return CellReport(target, "medec", status, stored.folder, 0, attempts=2)
+
+
+def test_cells_whose_results_can_be_read_stay_as_they_are(tmp_path: Path) -> None:
+    cells = (reported(tmp_path, "small"), CellReport("big", "medec", RunStatus.MISSING, tmp_path / "big", 1, "why"))
+    table = write_table(cells, SuiteDir(tmp_path))
+    assert (table.cells, table.problem) == (cells, None)
+    assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
+
+
+def test_a_result_that_cannot_be_read_has_failed_and_can_be_written_again(tmp_path: Path) -> None:
+    cells = (reported(tmp_path, "small"), reported(tmp_path, "big"))
+    (cells[1].folder / "instances.jsonl").write_text("null\n" * 4)
+    table = write_table(cells, SuiteDir(tmp_path))
+    assert table.cells[0] == cells[0]
+    broken = table.cells[1]
+    assert (broken.status, broken.exit_code, broken.attempts) == ("failed", 3, 2)
+    config = SuiteDir(tmp_path).cell_config("big", "medec")
+    assert "its result is not as eval-factory writes it (TypeError" in str(broken.reason)
+    assert str(broken.reason).endswith(f"; write its files again: eval-factory run_eval --run_config {config}")
+
+
+def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(suite_report, "write_suite_results", full)
+    cells = (reported(tmp_path, "small"),)
+    table = write_table(cells, SuiteDir(tmp_path))
+    assert table.cells == cells
+    assert table.problem == (
+        f"the table cannot be written to {tmp_path}: No space left on device; the results of the cells are kept\n"
+        "  make room or give the right to write there, and run the same command again: it writes the table"
+    )
