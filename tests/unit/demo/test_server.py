@@ -49,16 +49,10 @@ def test_both_endpoints(server: DemoServer) -> None:
         assert session.get(f"{server.base_url}/models", timeout=10).json()["data"]
 
 
-@pytest.mark.parametrize(
-    ("path", "data", "status"),
-    [
-        ("chat/completions", "not json", 400),
-        ("chat/completions", "{}", 400),
-        ("chat/completions", '{"messages": []}', 400),
-        ("completions", '{"prompt": 1}', 400),
-        ("nowhere", "{}", 404),
-    ],
-)
+@pytest.mark.parametrize(("path", "data", "status"), [
+    ("chat/completions", "not json", 400), ("chat/completions", "{}", 400),
+    ("chat/completions", '{"messages": []}', 400), ("completions", '{"prompt": 1}', 400), ("nowhere", "{}", 404),
+])  # fmt: skip
 def test_errors(path: str, data: str, status: int, server: DemoServer) -> None:
     answer = requests.post(f"{server.base_url}/{path}", data=data, timeout=10)
     assert answer.status_code == status
@@ -81,10 +75,9 @@ def test_the_questions() -> None:
 
 
 MESSAGES = [
-    {"role": "user", "content": "Aspirin?"},
-    {"role": "assistant", "content": "Fever?"},
+    {"role": "user", "content": "Aspirin?"}, {"role": "assistant", "content": "Fever?"},
     {"role": "user", "content": "No"},
-]
+]  # fmt: skip
 HALF, NONE = Criterion("Names aspirin", 5), Criterion("Recommends paracetamol instead", -3)
 
 

@@ -44,10 +44,9 @@ def test_credentials_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "credentials.conf").write_text(CREDENTIALS)
     report = credentials_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
     assert report.found == {
-        "OPENAI_API_KEY": "general-key-0123456789-GENE",
-        "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC",
+        "OPENAI_API_KEY": "general-key-0123456789-GENE", "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC",
         "CLAUDE_JUDGE_API_KEY": "general-key-0123456789-GENE",
-    }
+    }  # fmt: skip
     assert "GPT_JUDGE_API_KEY is not set, setting to the key of credentials.conf" in report.lines
     assert not any("0123456789" in line for line in report.lines)
 
@@ -94,13 +93,10 @@ OAUTH = {"target.api_endpoint.oauth": "openai"}
 CLIENT = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-client-01234\r"}
 
 
-@pytest.mark.parametrize(
-    ("flags", "variable"),
-    [
-        ({}, "OPENAI_API_KEY"), (JURY, "CLAUDE_JUDGE_API_KEY"), (OAUTH, "OPENAI_CLIENT_SECRET"),
-        ({"target.api_endpoint.url": "http://h/v1?key=${GATEWAY_KEY}"}, "GATEWAY_KEY"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "variable"), [
+    ({}, "OPENAI_API_KEY"), (JURY, "CLAUDE_JUDGE_API_KEY"), (OAUTH, "OPENAI_CLIENT_SECRET"),
+    ({"target.api_endpoint.url": "http://h/v1?key=${GATEWAY_KEY}"}, "GATEWAY_KEY"),
+])  # fmt: skip
 def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None:
     env = {**MAIN, **CLIENT, variable: "clé-0123456789"}
     with pytest.raises(PrerequisiteError, match=f"{variable} holds a character") as caught:

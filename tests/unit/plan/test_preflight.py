@@ -50,11 +50,10 @@ def probed(gateway: Gateway, **flags: Any) -> str | None:
     return probe(endpoint, {"OPENAI_API_KEY": "the-key-0123456789"}, Redactor(), lambda _line: None)
 
 
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [(400, "Invalid model name passed in model=org/model"), (400, "No connected db."), (402, "no credit left"),
-     (413, "too large"), (422, "model is pinned to another"), (451, "not here")],
-)  # fmt: skip
+@pytest.mark.parametrize(("status", "message"), [
+    (400, "Invalid model name passed in model=org/model"), (400, "No connected db."), (402, "no credit left"),
+    (413, "too large"), (422, "model is pinned to another"), (451, "not here"),
+])  # fmt: skip
 def test_a_refusal_stops_the_run_with_what_the_endpoint_says(gateway: Gateway, status: int, message: str) -> None:
     gateway.answers(status, message)
     with pytest.raises(EndpointRefusedError) as raised:

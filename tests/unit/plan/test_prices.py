@@ -61,11 +61,9 @@ def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]])
 
 def test_the_table_is_by_model_whatever_the_role() -> None:
     row = {
-        "model_id": "gpt-4o-2024-05-13",
-        "input_per_million": 1,
-        "output_per_million": 2,
+        "model_id": "gpt-4o-2024-05-13", "input_per_million": 1, "output_per_million": 2,
         "cached_input_per_million": 0.5,
-    }
+    }  # fmt: skip
     assert table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {"gpt": Price(1.0, 2.0, 0.5, "table")}
     assert table_prices(plan()) == {}
 
@@ -98,13 +96,10 @@ def test_an_endpoint_of_this_machine_is_nobodys_bill() -> None:
 DAY = datetime(2025, 6, 1, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "demo://baseline", "http://127.0.0.1:8000/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1", "http://[::1]/v1",
-        "http://192.168.0.5/v1", "http://vllm:8000/v1", "http://gpu.lan/v1", "http://a.internal/v1", "file://a.b/c",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("url", [
+    "demo://baseline", "http://127.0.0.1:8000/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1", "http://[::1]/v1",
+    "http://192.168.0.5/v1", "http://vllm:8000/v1", "http://gpu.lan/v1", "http://a.internal/v1", "file://a.b/c",
+])  # fmt: skip
 def test_what_is_ours_has_no_providers_price(url: str) -> None:
     assert not is_hosted(url)
     assert library_price(url, "gpt-4o", DAY) is None
@@ -127,21 +122,17 @@ def tiers(base: str, *above: tuple[int, str]) -> Any:
 
 def test_prices_of_long_prompts_are_taken_over() -> None:
     stated = SimpleNamespace(
-        input_mtok=tiers("1", (200, "2"), (400, "4")),
-        output_mtok=tiers("10", (200, "20")),
+        input_mtok=tiers("1", (200, "2"), (400, "4")), output_mtok=tiers("10", (200, "20")),
         cache_read_mtok=Decimal("0.1"),
-    )
+    )  # fmt: skip
     assert price_from(stated, "s") == Price(
         1.0, 10.0, 0.1, "s", (LongPrompts(2.0, 20.0, 0.1, above=200), LongPrompts(4.0, 20.0, 0.1, above=400))
     )
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"input_mtok": Decimal(1)}, {"output_mtok": Decimal(1)}, {},
-        {"input_mtok": Decimal(1), "output_mtok": Decimal(1), "requests_kcount": Decimal(5)},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("stated", [
+    {"input_mtok": Decimal(1)}, {"output_mtok": Decimal(1)}, {},
+    {"input_mtok": Decimal(1), "output_mtok": Decimal(1), "requests_kcount": Decimal(5)},
+])  # fmt: skip
 def test_what_is_not_paid_for_by_the_token_has_no_price(stated: dict[str, Any]) -> None:
     assert price_from(SimpleNamespace(**stated), "s") is None

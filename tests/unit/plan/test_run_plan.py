@@ -42,13 +42,10 @@ LIMITS = {"target.api_endpoint.requests_per_minute": 20, "target.api_endpoint.to
 
 
 def test_a_parameter_goes_to_helm_under_helms_name() -> None:
-    african = plan(
-        {
-            "config.type": "mmlu_clinical_afr",
-            "config.params.extra.language": "zu",
-            "config.params.extra.subject": "virology",
-        }
-    )
+    african = plan({
+        "config.type": "mmlu_clinical_afr", "config.params.extra.language": "zu",
+        "config.params.extra.subject": "virology",
+    })  # fmt: skip
     assert african.scenario_arguments == {"lang": "zu", "subject": "virology"}
     spanish = plan({"config.type": "careqa", "config.params.extra.language": "es"})
     assert spanish.scenario_arguments == {"language": "es"}
@@ -89,12 +86,10 @@ def test_where_keys_go() -> None:
         {"name": "c", "model_id": "m", "url": "https://other:81/v1"}, {"name": "d", "model_id": "m", "api_key": None},
     ]  # fmt: skip
     assert where_keys_go(plan({"config.type": "aci_bench", "config.params.extra.judges": judges}).endpoints) == [
-        "model at https://host.example: OPENAI_API_KEY",
-        "a at https://host.example: A_KEY or else OPENAI_API_KEY",
-        "b at https://host.example: OAuth token of anthropic",
-        "c at https://other:81: no key",
+        "model at https://host.example: OPENAI_API_KEY", "a at https://host.example: A_KEY or else OPENAI_API_KEY",
+        "b at https://host.example: OAuth token of anthropic", "c at https://other:81: no key",
         "d at https://host.example: no key",
-    ]
+    ]  # fmt: skip
 
 
 A, B, C, D = (f"http://{name}.example/v1" for name in "abcd")
@@ -111,9 +106,7 @@ def planned(folder: Path, url: Any, **more: Any) -> Plan:
 
 
 @pytest.mark.parametrize("lists", [
-    ([A], [A, B], [B, A], [C, B], [C], [A, C]),
-    ([A, B], [B], [B, C], [A]),
-    ([A], [B, A], [B]),
+    ([A], [A, B], [B, A], [C, B], [C], [A, C]), ([A, B], [B], [B, C], [A]), ([A], [B, A], [B]),
     ([A], [B, f"{A}/chat/completions/"]),
 ])  # fmt: skip
 def test_a_list_with_one_in_common_is_the_same_target(lists: tuple[list[str], ...], tmp_path: Path) -> None:

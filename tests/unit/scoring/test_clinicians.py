@@ -230,10 +230,9 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
         met = {"judges": {"one": {"criteria_met": True}}}
         harm = {"judges": {"one": {"criteria_met": number % 3 == 0}}}
         value = 1.0 - 2.0 * (number % 3 == 0)
-        record = of_rubric(
-            f"q{number}", value, {"criterion": "helps", "points": 1, **met},
-            {"criterion": "harms", "points": -2, **harm},
-        )  # fmt: skip
+        record = of_rubric(f"q{number}", value, {"criterion": "helps", "points": 1, **met}, {
+            "criterion": "harms", "points": -2, **harm,
+        })  # fmt: skip
         return replace(record, judges={"one": value})
 
     made = of([case(one) for one in range(60)], "rubric_score", (0.0, 1.0))

@@ -71,10 +71,9 @@ def write_run(
     folder.mkdir(parents=True)
     documents = {
         "run_spec.json": {"name": "r", "metric_specs": metric_specs or []},
-        "scenario_state.json": {"request_states": states},
-        "stats.json": aggregated,
+        "scenario_state.json": {"request_states": states}, "stats.json": aggregated,
         "per_instance_stats.json": per_instance,
-    }
+    }  # fmt: skip
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document, indent=2))
 
@@ -121,9 +120,7 @@ def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
         for number in range(20)
     ]
     values = [float(number < 10) for number in range(20)]
-    result = result_of(
-        tmp_path, {"config.type": "race_based_med"}, states=states, values={"exact_match": values}
-    )  # fmt: skip
+    result = result_of(tmp_path, {"config.type": "race_based_med"}, states=states, values={"exact_match": values})
     stats = result.scores["exact_match"].stats
     assert (stats.count, stats.clusters, stats.ci_method) == (20, 4, "wilson-clustered")
     # distances' sums are 2.5 in each of four clusters: 4 / 3 * 25 / 400 over 0.25 / 19
@@ -197,10 +194,8 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": None}}
     silent = {"aci_bench": {"prompt_text": "p", "a": None}}
     states = [
-        state(0, "text", annotations=judged),
-        state(1, "text", annotations=silent),
-        state(2, "t", annotations=judged),
-    ]
+        state(0, "text", annotations=judged), state(1, "text", annotations=silent), state(2, "t", annotations=judged),
+    ]  # fmt: skip
     result = result_of(
         tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
         values={"aci_bench_accuracy": [4.0, 1.0, 4.0], "exact_match": [0.0, 1.0, 0.0]},
@@ -444,9 +439,8 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
 def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_path: Path) -> None:
     met, not_met, broken = {"criteria_met": True}, {"criteria_met": False}, {"error": "HTTP 500"}
     rubrics = [
-        {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]},
-        {"criterion": "bad", "points": -4, "tags": []},
-    ]
+        {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]}, {"criterion": "bad", "points": -4, "tags": []},
+    ]  # fmt: skip
     instance = {"extra_data": {"rubrics": rubrics, "tags": ["theme:care"]}}
     said, unheard = [{"a": not_met, "b": not_met}, {"a": met, "b": met}], [{"a": broken, "b": broken}] * 2
     states = [

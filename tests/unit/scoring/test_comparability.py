@@ -70,15 +70,11 @@ def test_a_plain_run_has_the_leaderboards_settings() -> None:
     assert told() == Comparability(medhelm_settings=True)
 
 
-@pytest.mark.parametrize(
-    ("sent", "here"),
-    [
-        ([{**PLAIN, "max_tokens": 16}], 16),
-        ([PLAIN, {**PLAIN, "max_tokens": 16}], "1, 16"),
-        ([{"temperature": 0.0, "top_p": 1}], "not sent"),
-        ([{"temperature": 0.0, "top_p": 1, "max_completion_tokens": 16}], 16),
-    ],
-)
+@pytest.mark.parametrize(("sent", "here"), [
+    ([{**PLAIN, "max_tokens": 16}], 16), ([PLAIN, {**PLAIN, "max_tokens": 16}], "1, 16"),
+    ([{"temperature": 0.0, "top_p": 1}], "not sent"),
+    ([{"temperature": 0.0, "top_p": 1, "max_completion_tokens": 16}], 16),
+])  # fmt: skip
 def test_another_number_of_tokens(sent: list[dict[str, Any]], here: str | int) -> None:
     (found,) = deviations(None, *sent)
     assert found == Deviation("max_tokens", 1, here, f"answers are cut off at another length; {GRANTED_MORE}")
@@ -92,14 +88,11 @@ def test_tokens_may_be_sent_under_another_name() -> None:
     assert [one.setting for one in deviations(None, {**others, "max_output_tokens": 1})] == ["max_tokens"]
 
 
-@pytest.mark.parametrize(
-    ("task", "model", "granted"),
-    [
-        ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000), ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
-        ("pubmed_qa", "o3-mini", 4000), ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
-        ("pubmed_qa", "deepseek-r1-distill", 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("task", "model", "granted"), [
+    ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000), ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
+    ("pubmed_qa", "o3-mini", 4000), ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
+    ("pubmed_qa", "deepseek-r1-distill", 1),
+])  # fmt: skip
 def test_models_that_think_were_granted_more(task: str, model: str, granted: int) -> None:
     flags = {"config.type": task, MODEL: model}
     assert deviations(flags, {**PLAIN, "max_tokens": granted}) == []
@@ -107,13 +100,10 @@ def test_models_that_think_were_granted_more(task: str, model: str, granted: int
     assert (other.leaderboard, other.here) == (granted, granted + 1)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "there", "effect"),
-    [
-        ("temperature", 0.7, 0.0, "answers vary from run to run"),
-        ("top_p", 0.5, 1.0, "answers are drawn from another set of tokens"),
-    ],
-)
+@pytest.mark.parametrize(("field", "value", "there", "effect"), [
+    ("temperature", 0.7, 0.0, "answers vary from run to run"),
+    ("top_p", 0.5, 1.0, "answers are drawn from another set of tokens"),
+])  # fmt: skip
 def test_sampling(field: str, value: float, there: float, effect: str) -> None:
     assert deviations(None, {**PLAIN, field: value}) == [Deviation(field, there, value, effect)]
     left_out = {name: given for name, given in PLAIN.items() if name != field}
@@ -190,17 +180,14 @@ def test_trials() -> None:
     assert told(three, adapter={"max_train_instances": 5}).remarks == ()
 
 
-@pytest.mark.parametrize(
-    ("task", "limit", "asked", "there"),
-    [
-        ("medec", None, 597, None), ("medec", 1000, 597, None),
-        ("medec", 597, 597, None),  # all that there are
-        ("medec", 598, 597, None), ("medec", 596, 596, 1000), ("medec", 5000, 1001, 1000),
-        ("ehr_sql", None, 2909, 1000), ("ehr_sql", 1000, 1000, None), ("ehr_sql", 1001, 1001, 1000),
-        ("ehr_sql", 999, 999, 1000),
-        ("med_dialog", 999, 999, 1000),  # nobody has counted these
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("task", "limit", "asked", "there"), [
+    ("medec", None, 597, None), ("medec", 1000, 597, None),
+    ("medec", 597, 597, None),  # all that there are
+    ("medec", 598, 597, None), ("medec", 596, 596, 1000), ("medec", 5000, 1001, 1000),
+    ("ehr_sql", None, 2909, 1000), ("ehr_sql", 1000, 1000, None), ("ehr_sql", 1001, 1001, 1000),
+    ("ehr_sql", 999, 999, 1000),
+    ("med_dialog", 999, 999, 1000),  # nobody has counted these
+])  # fmt: skip
 def test_the_sample(task: str, limit: int | None, asked: int, there: int | None) -> None:
     flags = {"config.type": task, "config.params.limit_samples": limit}
     found = [one for one in deviations(flags, asked=asked) if one.setting == "limit_samples"]
@@ -225,10 +212,9 @@ def test_of_the_users_own_files_nobody_knows(tmp_path: Path) -> None:
     assert found.effect == "nobody can tell whether your files hold what the leaderboard's did"
 
 
-@pytest.mark.parametrize(
-    ("revisions", "here"),
-    [({}, "unknown"), ({"hub:a": "2" * 40, "b": "1" * 40, "c": "2" * 40}, f"{'1' * 40}, {'2' * 40}")],
-)
+@pytest.mark.parametrize(("revisions", "here"), [
+    ({}, "unknown"), ({"hub:a": "2" * 40, "b": "1" * 40, "c": "2" * 40}, f"{'1' * 40}, {'2' * 40}"),
+])  # fmt: skip
 def test_equality_is_never_claimed_of_data_that_helm_reads_at_their_newest(
     revisions: dict[str, str], here: str
 ) -> None:
@@ -240,9 +226,8 @@ def test_equality_is_never_claimed_of_data_that_helm_reads_at_their_newest(
 
 def test_files_that_are_not_the_pinned_ones() -> None:
     name, pinned = (
-        "scenarios/pubmed_qa/data/test_set.json",
-        "8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d",
-    )
+        "scenarios/pubmed_qa/data/test_set.json", "8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d",
+    )  # fmt: skip
     assert deviations(dataset_files={name: pinned}) == []
     assert deviations(dataset_files={name: "f" * 64}) == [
         Deviation(f"data: {name}", pinned, "f" * 64, "other questions or answers may have been asked")
@@ -275,15 +260,12 @@ def test_the_leaderboards_jury() -> None:
     assert judged({"a": "openai/gpt-4o-2024-05-13", "b": "llama-3.3-70b-instruct", "c": JURY["claude"]}) == []
 
 
-@pytest.mark.parametrize(
-    ("jury", "stated", "here"),
-    [
-        ({**JURY, "gpt": "gpt-4o-2024-08-06"}, {}, "gpt-4o-2024-08-06, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"),
-        ({"gpt": JURY["gpt"]}, {}, "gpt-4o-2024-05-13"),
-        ({**JURY, "other": "x"}, {}, "gpt-4o-2024-05-13, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219, x"),
-        (JURY, {"llama": "mistral"}, "gpt-4o-2024-05-13, mistral, claude-3-7-sonnet-20250219"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("jury", "stated", "here"), [
+    ({**JURY, "gpt": "gpt-4o-2024-08-06"}, {}, "gpt-4o-2024-08-06, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"),
+    ({"gpt": JURY["gpt"]}, {}, "gpt-4o-2024-05-13"),
+    ({**JURY, "other": "x"}, {}, "gpt-4o-2024-05-13, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219, x"),
+    (JURY, {"llama": "mistral"}, "gpt-4o-2024-05-13, mistral, claude-3-7-sonnet-20250219"),
+])  # fmt: skip
 def test_another_jury(jury: dict[str, str], stated: dict[str, str], here: str) -> None:
     there = "gpt-4o-2024-05-13, llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"
     assert judged(jury, stated=stated) == [Deviation("judges", there, here, "another jury rates by another standard")]
@@ -312,31 +294,27 @@ def test_rows_that_helm_takes_for_one_are_said_and_no_deviation() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "what"),
-    [
-        ({"config.type": "medbullets_freetext"}, "medbullets_freetext"),
-        ({"config.type": "sample_medical_qa"}, "sample_medical_qa"),
-        ({"config.type": "head_qa", f"{EXTRA}.language": "es"}, "head_qa with language=es"),
-        ({"config.type": "head_qa", f"{EXTRA}.category": "biology"}, "head_qa with category=biology"),
-        ({"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ENGLISH", f"{EXTRA}.data_path": "/data"},
-         "n2c2_ct_matching with subject=ENGLISH"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "what"), [
+    ({"config.type": "medbullets_freetext"}, "medbullets_freetext"),
+    ({"config.type": "sample_medical_qa"}, "sample_medical_qa"),
+    ({"config.type": "head_qa", f"{EXTRA}.language": "es"}, "head_qa with language=es"),
+    ({"config.type": "head_qa", f"{EXTRA}.category": "biology"}, "head_qa with category=biology"),
+    (
+        {"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ENGLISH", f"{EXTRA}.data_path": "/data"},
+        "n2c2_ct_matching with subject=ENGLISH",
+    ),
+])  # fmt: skip
 def test_of_what_the_leaderboard_did_not_run_there_is_nothing_to_compare_with(flags: dict[str, Any], what: str) -> None:
     reason = f"MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
     assert told(flags) == Comparability(None, reason)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        {"config.type": "head_qa", f"{EXTRA}.language": "en"},  # HELM's default
-        {"config.type": "medcalc_bench", f"{EXTRA}.version": "v1.0"},
-        {"config.type": "med_dialog_icliniq"},
-        {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagic"},
-        {"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ABDOMINAL", f"{EXTRA}.data_path": "/data"},
-    ],
-)
+@pytest.mark.parametrize("flags", [
+    {"config.type": "head_qa", f"{EXTRA}.language": "en"},  # HELM's default
+    {"config.type": "medcalc_bench", f"{EXTRA}.version": "v1.0"},
+    {"config.type": "med_dialog_icliniq"},
+    {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagic"},
+    {"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ABDOMINAL", f"{EXTRA}.data_path": "/data"},
+])  # fmt: skip
 def test_arguments_with_which_the_leaderboard_has_a_result(flags: dict[str, Any]) -> None:
     assert told(flags).medhelm_settings is not None

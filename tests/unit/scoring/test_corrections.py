@@ -17,9 +17,7 @@ from unit.builders import plan
 MEDCALC = {"lower_limit": "9.5", "upper_limit": "10.5"}
 DATES = {"category": "date", "lower_limit": "05/01/2020", "upper_limit": "05/03/2020"}
 WEEKS = {"category": "date", "lower_limit": "('14 weeks', '1 days')", "upper_limit": "('14 weeks', '3 days')"}
-BORDER = {
-    "category": "date", "lower_limit": "('13 weeks', '5 days')", "upper_limit": "('14 weeks', '2 days')",
-}  # fmt: skip
+BORDER = {"category": "date", "lower_limit": "('13 weeks', '5 days')", "upper_limit": "('14 weeks', '2 days')"}
 ZERO = {"category": "date", "lower_limit": "('0 weeks', '49 days')", "upper_limit": "('9 weeks', '0 days')"}
 
 
@@ -36,52 +34,49 @@ def assert_is(found: float | None, expected: float | None) -> None:
     assert (type(found), found) == (type(expected), expected)
 
 
-@pytest.mark.parametrize(
-    ("extra", "completion", "gold", "expected"),
-    [
-        ({"category": "lab test", **MEDCALC}, "10.4", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "11", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "ten", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "nan", "10", 0.0),
-        ({"category": "dosage", **MEDCALC}, "9.5", "10", 1.0),
-        ({"category": "physical", **MEDCALC}, "10", "10", 1.0),
-        ({"category": "risk", **MEDCALC}, "10.1", "10", 1.0),  # a score is rounded
-        ({"category": "risk", **MEDCALC}, "10.6", "10", 0.0), ({"category": "risk", **MEDCALC}, "10.0", "10", 1.0),
-        ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "9", "10", 0.0),  # and has no limits
-        ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "11", "10", 0.0),
-        ({"category": "risk"}, "10 points", "10", 1.0), ({"category": "risk", **MEDCALC}, "10", "none", 0.0),
-        ({"category": "risk", **MEDCALC}, "10", "10", 1.0), (DATES, "05/02/2020", "05/02/2020", 1.0),
-        (DATES, "05/03/2020", "05/02/2020", 1.0), (DATES, "05/04/2020", "05/02/2020", 0.0),
-        (DATES, "May 2nd", "05/02/2020", 0.0), (WEEKS, "('14 weeks', '3 days')", "('14 weeks', '2 days')", 1.0),
-        (WEEKS, "('15 weeks', '3 days')", "('14 weeks', '2 days')", 0.0),
-        *(({"category": category, **MEDCALC}, "9.4", "10", 0.0) for category in ("risk", "severity", "diagnosis")),
-        *(({"category": category, **MEDCALC}, " 10\n", "10 ", 1.0) for category in ("risk", "severity", "diagnosis")),
-        ({"category": "date", **MEDCALC}, "10.1", "10", 0.0),  # a date is no number
-        ({**DATES, "category": "lab test"}, "05/02/2020", "05/01/2020", 0.0),
-        ({"category": "lab test", **MEDCALC}, "9.5", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "9.49", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "10.5", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "10.51", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "the answer is 10", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "the answer is 11", "10", 0.0),
-        ({"category": "lab test", "upper_limit": "10.5"}, "10.1", "10", 0.0),
-        ({"category": "lab test", "lower_limit": 9.5, "upper_limit": 10.5}, "10.1", "10", 1.0),
-        ({"category": "lab test", "lower_limit": "9.5"}, "10.1", "10", 0.0),
-        ({"category": "date", "lower_limit": 5012020, "upper_limit": 5032020}, "05/01/2020", "05/02/2020", 0.0),
-        ({}, "10", "10", 1.0), ({}, "10.1", "10", 0.0),
-        (WEEKS, "('14 weeks', '1 days')", "('14 weeks', '2 days')", 1.0),
-        (WEEKS, "('14 weeks', '0 days')", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "('14 weeks', '4 days')", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "(14 weeks, 2 days)", "('14 weeks', '2 days')", 1.0),  # as the prompt writes it
-        (WEEKS, "14 weeks and 4 days", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "14.3 weeks", "('14 weeks', '2 days')", 0.0),
-        (BORDER, "('14 weeks', '0 days')", "('13 weeks', '6 days')", 1.0),
-        (BORDER, "('13 weeks', '11 days')", "('13 weeks', '6 days')", 0.0),  # a week has seven days
-        (BORDER, "('13 weeks', '8 days')", "('13 weeks', '6 days')", 1.0),
-        (ZERO, "('7 weeks', '0 days')", "('8 weeks', '0 days')", 1.0),
-        (ZERO, "('6 weeks', '6 days')", "('8 weeks', '0 days')", 0.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("extra", "completion", "gold", "expected"), [
+    ({"category": "lab test", **MEDCALC}, "10.4", "10", 1.0),
+    ({"category": "lab test", **MEDCALC}, "11", "10", 0.0),
+    ({"category": "lab test", **MEDCALC}, "ten", "10", 0.0),
+    ({"category": "lab test", **MEDCALC}, "nan", "10", 0.0),
+    ({"category": "dosage", **MEDCALC}, "9.5", "10", 1.0),
+    ({"category": "physical", **MEDCALC}, "10", "10", 1.0),
+    ({"category": "risk", **MEDCALC}, "10.1", "10", 1.0),  # a score is rounded
+    ({"category": "risk", **MEDCALC}, "10.6", "10", 0.0), ({"category": "risk", **MEDCALC}, "10.0", "10", 1.0),
+    ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "9", "10", 0.0),  # and has no limits
+    ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "11", "10", 0.0),
+    ({"category": "risk"}, "10 points", "10", 1.0), ({"category": "risk", **MEDCALC}, "10", "none", 0.0),
+    ({"category": "risk", **MEDCALC}, "10", "10", 1.0), (DATES, "05/02/2020", "05/02/2020", 1.0),
+    (DATES, "05/03/2020", "05/02/2020", 1.0), (DATES, "05/04/2020", "05/02/2020", 0.0),
+    (DATES, "May 2nd", "05/02/2020", 0.0), (WEEKS, "('14 weeks', '3 days')", "('14 weeks', '2 days')", 1.0),
+    (WEEKS, "('15 weeks', '3 days')", "('14 weeks', '2 days')", 0.0),
+    *(({"category": category, **MEDCALC}, "9.4", "10", 0.0) for category in ("risk", "severity", "diagnosis")),
+    *(({"category": category, **MEDCALC}, " 10\n", "10 ", 1.0) for category in ("risk", "severity", "diagnosis")),
+    ({"category": "date", **MEDCALC}, "10.1", "10", 0.0),  # a date is no number
+    ({**DATES, "category": "lab test"}, "05/02/2020", "05/01/2020", 0.0),
+    ({"category": "lab test", **MEDCALC}, "9.5", "10", 1.0),
+    ({"category": "lab test", **MEDCALC}, "9.49", "10", 0.0),
+    ({"category": "lab test", **MEDCALC}, "10.5", "10", 1.0),
+    ({"category": "lab test", **MEDCALC}, "10.51", "10", 0.0),
+    ({"category": "lab test", **MEDCALC}, "the answer is 10", "10", 1.0),
+    ({"category": "lab test", **MEDCALC}, "the answer is 11", "10", 0.0),
+    ({"category": "lab test", "upper_limit": "10.5"}, "10.1", "10", 0.0),
+    ({"category": "lab test", "lower_limit": 9.5, "upper_limit": 10.5}, "10.1", "10", 1.0),
+    ({"category": "lab test", "lower_limit": "9.5"}, "10.1", "10", 0.0),
+    ({"category": "date", "lower_limit": 5012020, "upper_limit": 5032020}, "05/01/2020", "05/02/2020", 0.0),
+    ({}, "10", "10", 1.0), ({}, "10.1", "10", 0.0),
+    (WEEKS, "('14 weeks', '1 days')", "('14 weeks', '2 days')", 1.0),
+    (WEEKS, "('14 weeks', '0 days')", "('14 weeks', '2 days')", 0.0),
+    (WEEKS, "('14 weeks', '4 days')", "('14 weeks', '2 days')", 0.0),
+    (WEEKS, "(14 weeks, 2 days)", "('14 weeks', '2 days')", 1.0),  # as the prompt writes it
+    (WEEKS, "14 weeks and 4 days", "('14 weeks', '2 days')", 0.0),
+    (WEEKS, "14.3 weeks", "('14 weeks', '2 days')", 0.0),
+    (BORDER, "('14 weeks', '0 days')", "('13 weeks', '6 days')", 1.0),
+    (BORDER, "('13 weeks', '11 days')", "('13 weeks', '6 days')", 0.0),  # a week has seven days
+    (BORDER, "('13 weeks', '8 days')", "('13 weeks', '6 days')", 1.0),
+    (ZERO, "('7 weeks', '0 days')", "('8 weeks', '0 days')", 1.0),
+    (ZERO, "('6 weeks', '6 days')", "('8 weeks', '0 days')", 0.0),
+])  # fmt: skip
 def test_medcalc(extra: dict[str, str], completion: str, gold: str, expected: float) -> None:
     assert_is(value("medcalc-categories", completion, gold, extra=extra), expected)
 
@@ -95,23 +90,20 @@ def test_medcalcs_weeks_and_days_are_compared_as_days(low: int, answer: int, hig
     assert value("medcalc-categories", written(answer), written(99), extra=extra) == float(low <= answer <= high)
 
 
-@pytest.mark.parametrize(
-    ("completion", "gold", "expected"),
-    [
-        ("3 The dose is 5 mg.", "3 The dose is 50 mg.", 1.0), ("3", "3 The dose is 50 mg.", 1.0),
-        ("13 The dose is 50 mg.", "3 The dose is 50 mg.", 0.0), ("CORRECT", "3 The dose is 50 mg.", 0.0),
-        ("CORRECT", "CORRECT", 1.0), ("CORRECT.", "CORRECT", 1.0), ("3 x", "CORRECT", 0.0),
-        ("no idea", "CORRECT", 0.0), ("7" * 5000, "3 The dose is 50 mg.", 0.0), ("7" * 5000, "CORRECT", 0.0),
-        ("7" * 5000, "7" * 5000, 1.0), ("7" * 5000, "no sentence", 0.0), ("7" * 5000, "8" * 5000, 0.0),
-        ("31 The dose", "32 The dose", 0.0), ("03", "3 The dose is 50 mg.", 1.0),
-        (" 3 The dose", "3 The dose is 50 mg.", 1.0), ("3 The dose", "\n3 The dose is 50 mg.", 1.0),
-        (" CORRECT . ", "CORRECT", 0.0), (" CORRECT. ", "CORRECT", 1.0), ("CORRECT", "\nCORRECT ", 1.0),
-        ("correct", "CORRECT", 0.0), ("CORRECT: no error", "CORRECT", 0.0),
-        ("Sentence 3", "3 The dose is 50 mg.", 0.0),  # the number stands first
-        ("The dose of 3", "3 The dose is 50 mg.", 0.0), ("-3", "3 The dose is 50 mg.", 0.0),
-        ("3.", "3 The dose is 50 mg.", 1.0), ("3rd", "3 The dose is 50 mg.", 1.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("completion", "gold", "expected"), [
+    ("3 The dose is 5 mg.", "3 The dose is 50 mg.", 1.0), ("3", "3 The dose is 50 mg.", 1.0),
+    ("13 The dose is 50 mg.", "3 The dose is 50 mg.", 0.0), ("CORRECT", "3 The dose is 50 mg.", 0.0),
+    ("CORRECT", "CORRECT", 1.0), ("CORRECT.", "CORRECT", 1.0), ("3 x", "CORRECT", 0.0),
+    ("no idea", "CORRECT", 0.0), ("7" * 5000, "3 The dose is 50 mg.", 0.0), ("7" * 5000, "CORRECT", 0.0),
+    ("7" * 5000, "7" * 5000, 1.0), ("7" * 5000, "no sentence", 0.0), ("7" * 5000, "8" * 5000, 0.0),
+    ("31 The dose", "32 The dose", 0.0), ("03", "3 The dose is 50 mg.", 1.0),
+    (" 3 The dose", "3 The dose is 50 mg.", 1.0), ("3 The dose", "\n3 The dose is 50 mg.", 1.0),
+    (" CORRECT . ", "CORRECT", 0.0), (" CORRECT. ", "CORRECT", 1.0), ("CORRECT", "\nCORRECT ", 1.0),
+    ("correct", "CORRECT", 0.0), ("CORRECT: no error", "CORRECT", 0.0),
+    ("Sentence 3", "3 The dose is 50 mg.", 0.0),  # the number stands first
+    ("The dose of 3", "3 The dose is 50 mg.", 0.0), ("-3", "3 The dose is 50 mg.", 0.0),
+    ("3.", "3 The dose is 50 mg.", 1.0), ("3rd", "3 The dose is 50 mg.", 1.0),
+])  # fmt: skip
 def test_medec(completion: str, gold: str, expected: float) -> None:
     assert_is(value("medec-sentence", completion, gold), expected)
 
@@ -119,22 +111,19 @@ def test_medec(completion: str, gold: str, expected: float) -> None:
 NOTE = "0 A man of 70.\n1 The dose is 5 mg.\nper kg of weight\n 12 He goes home."
 
 
-@pytest.mark.parametrize(
-    ("completion", "gold", "expected"),
-    [
-        ("1 The dose is 50 mg.", "1 The dose is 50 mg.", 1.0),
-        ("0", "1 The dose is 50 mg.", 1.0),  # which sentence it is does not count
-        ("12", "1 The dose is 50 mg.", 1.0),
-        ("2", "1 The dose is 50 mg.", 0.0),  # the note has no such sentence
-        ("70", "1 The dose is 50 mg.", 0.0), ("7" * 5000, "1 The dose is 50 mg.", 0.0),
-        ("CORRECT", "1 The dose is 50 mg.", 0.0), ("CORRECT.", "1 The dose is 50 mg.", 0.0),
-        ("", "1 The dose is 50 mg.", 0.0),
-        ("I cannot answer that.", "1 The dose is 50 mg.", 0.0),  # as a line of the note is: no number
-        ("per kg of weight", "1 The dose is 50 mg.", 0.0), ("CORRECT", "CORRECT", 1.0),
-        (" CORRECT. ", "CORRECT", 1.0), ("correct", "CORRECT", 0.0), ("1", "CORRECT", 0.0), ("2", "CORRECT", 0.0),
-        ("", "CORRECT", 0.0), ("no error", "CORRECT", 0.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("completion", "gold", "expected"), [
+    ("1 The dose is 50 mg.", "1 The dose is 50 mg.", 1.0),
+    ("0", "1 The dose is 50 mg.", 1.0),  # which sentence it is does not count
+    ("12", "1 The dose is 50 mg.", 1.0),
+    ("2", "1 The dose is 50 mg.", 0.0),  # the note has no such sentence
+    ("70", "1 The dose is 50 mg.", 0.0), ("7" * 5000, "1 The dose is 50 mg.", 0.0),
+    ("CORRECT", "1 The dose is 50 mg.", 0.0), ("CORRECT.", "1 The dose is 50 mg.", 0.0),
+    ("", "1 The dose is 50 mg.", 0.0),
+    ("I cannot answer that.", "1 The dose is 50 mg.", 0.0),  # as a line of the note is: no number
+    ("per kg of weight", "1 The dose is 50 mg.", 0.0), ("CORRECT", "CORRECT", 1.0),
+    (" CORRECT. ", "CORRECT", 1.0), ("correct", "CORRECT", 0.0), ("1", "CORRECT", 0.0), ("2", "CORRECT", 0.0),
+    ("", "CORRECT", 0.0), ("no error", "CORRECT", 0.0),
+])  # fmt: skip
 def test_medecs_flag(completion: str, gold: str, expected: float) -> None:
     rule = rule_of(listed("medec-flag"))
     assert_is(rule(Case(NOTE, completion, gold, helm=1.0)), expected)
@@ -148,59 +137,53 @@ def unwritten(error: str | None) -> dict[str, dict[str, object]]:
     return {"ehr_sql": {**sql([], [], error)["ehr_sql"], "query_written": False}}
 
 
-@pytest.mark.parametrize(
-    ("completion", "annotations", "extra", "expected"),
-    [
-        ("SELECT 1", sql([[1], [2]], [[2], [1]]), {}, 1.0), ("SELECT 1", sql([[1], [1]], [[1]]), {}, 1.0),
-        ("SELECT 1", sql([[1, 2]], [[2, 1]]), {}, 0.0), ("SELECT 1", sql([[0.0, "a"]], [[0, "a"]]), {}, 1.0),
-        ("SELECT 1", sql([["0"]], [[0]]), {}, 0.0), ("SELECT 1", sql([[None]], []), {}, 0.0),
-        ("SELECT 1", sql([], []), {}, 1.0), ("SELECT 1", sql([], [], "no such table"), {}, 0.0),
-        ("", sql([], []), {}, 0.0), ("", sql([], None), {"is_impossible": True}, 1.0),
-        ("<sql></sql>", unwritten("No query generated"), {"is_impossible": True}, 1.0),
-        ("-- no", unwritten(None), {"is_impossible": True}, 1.0), ("-- no", unwritten(None), {}, 0.0),
-        ("no idea", sql([], None, "syntax error"), {"is_impossible": True}, 0.0),
-        ("SELECT 1", sql([[1]], None), {"is_impossible": True}, 0.0), ("SELECT 1", sql([[1]], None), {}, None),
-        (
-            "SELECT 1", {"ehr_sql": {**sql([], None, "e")["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}},
-            {}, 1.0,
-        ),
-        (
-            "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], [])["ehr_sql"]}}, {},
-            0.0,
-        ),
-        (
-            "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], None)["ehr_sql"]}},
-            {}, None,
-        ),
-        ("-- no", {"ehr_sql": {**unwritten(None)["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}}, {}, 0.0),
-        (" \n", sql([], []), {}, 0.0), (" \n", sql([[1]], [[1]]), {}, 0.0), (" ", {}, {"is_impossible": True}, 1.0),
-        ("SELECT 1", {}, {"is_impossible": True}, 0.0), ("SELECT 1", {}, {}, None),
-        ("SELECT 1", {"ehr_sql": {}}, {"is_impossible": False}, None), ("SELECT 1", {"ehr_sql": None}, {}, None),
-        ("SELECT 1", {"ehr_sql": {"ground_truth_rows": []}}, {}, 1.0),  # nothing was predicted, nothing is right
-        ("SELECT 1", sql([[1]], [[1]], ""), {}, 0.0),
-        ("", sql([], None), {}, 0.0),  # no query is wrong where one was due, whatever became of the gold query
-        (" \n", sql([], None), {}, 0.0),
-        ("-- no", {"ehr_sql": {**sql([], None)["ehr_sql"], "query_written": False}}, {}, 0.0),
-        ("no idea", sql([], None, "syntax error"), {}, None),
-        ("", {"ehr_sql": {"query_written": True, "ground_truth_rows": []}}, {}, 0.0),
-        ("SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "query_written": True}}, {}, 1.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("completion", "annotations", "extra", "expected"), [
+    ("SELECT 1", sql([[1], [2]], [[2], [1]]), {}, 1.0), ("SELECT 1", sql([[1], [1]], [[1]]), {}, 1.0),
+    ("SELECT 1", sql([[1, 2]], [[2, 1]]), {}, 0.0), ("SELECT 1", sql([[0.0, "a"]], [[0, "a"]]), {}, 1.0),
+    ("SELECT 1", sql([["0"]], [[0]]), {}, 0.0), ("SELECT 1", sql([[None]], []), {}, 0.0),
+    ("SELECT 1", sql([], []), {}, 1.0), ("SELECT 1", sql([], [], "no such table"), {}, 0.0),
+    ("", sql([], []), {}, 0.0), ("", sql([], None), {"is_impossible": True}, 1.0),
+    ("<sql></sql>", unwritten("No query generated"), {"is_impossible": True}, 1.0),
+    ("-- no", unwritten(None), {"is_impossible": True}, 1.0), ("-- no", unwritten(None), {}, 0.0),
+    ("no idea", sql([], None, "syntax error"), {"is_impossible": True}, 0.0),
+    ("SELECT 1", sql([[1]], None), {"is_impossible": True}, 0.0), ("SELECT 1", sql([[1]], None), {}, None),
+    (
+        "SELECT 1", {"ehr_sql": {**sql([], None, "e")["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}},
+        {}, 1.0,
+    ),
+    (
+        "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], [])["ehr_sql"]}}, {},
+        0.0,
+    ),
+    (
+        "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], None)["ehr_sql"]}},
+        {}, None,
+    ),
+    ("-- no", {"ehr_sql": {**unwritten(None)["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}}, {}, 0.0),
+    (" \n", sql([], []), {}, 0.0), (" \n", sql([[1]], [[1]]), {}, 0.0), (" ", {}, {"is_impossible": True}, 1.0),
+    ("SELECT 1", {}, {"is_impossible": True}, 0.0), ("SELECT 1", {}, {}, None),
+    ("SELECT 1", {"ehr_sql": {}}, {"is_impossible": False}, None), ("SELECT 1", {"ehr_sql": None}, {}, None),
+    ("SELECT 1", {"ehr_sql": {"ground_truth_rows": []}}, {}, 1.0),  # nothing was predicted, nothing is right
+    ("SELECT 1", sql([[1]], [[1]], ""), {}, 0.0),
+    ("", sql([], None), {}, 0.0),  # no query is wrong where one was due, whatever became of the gold query
+    (" \n", sql([], None), {}, 0.0),
+    ("-- no", {"ehr_sql": {**sql([], None)["ehr_sql"], "query_written": False}}, {}, 0.0),
+    ("no idea", sql([], None, "syntax error"), {}, None),
+    ("", {"ehr_sql": {"query_written": True, "ground_truth_rows": []}}, {}, 0.0),
+    ("SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "query_written": True}}, {}, 1.0),
+])  # fmt: skip
 def test_ehr_sql(
     completion: str, annotations: dict[str, dict[str, object]], extra: dict[str, object], expected: float | None
 ) -> None:
     assert_is(value("ehr-sql-empty-results", completion, "SELECT 2", annotations=annotations, extra=extra), expected)
 
 
-@pytest.mark.parametrize(
-    ("completion", "annotations", "impossible", "precision", "recall"),
-    [
-        ("SELECT 1", sql([], []), False, 1.0, 1.0), ("SELECT 1", sql([], [], "no such table"), False, 1.0, 1.0),
-        ("SELECT 1", sql([], None), True, 0.0, None), (" ", sql([], []), False, None, 0.0),
-        (" ", sql([], []), True, None, None), ("-- no", unwritten(None), False, None, 0.0),
-        ("-- no", unwritten(None), True, None, None), ("SELECT 1", {"ehr_sql": None}, False, 1.0, 1.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("completion", "annotations", "impossible", "precision", "recall"), [
+    ("SELECT 1", sql([], []), False, 1.0, 1.0), ("SELECT 1", sql([], [], "no such table"), False, 1.0, 1.0),
+    ("SELECT 1", sql([], None), True, 0.0, None), (" ", sql([], []), False, None, 0.0),
+    (" ", sql([], []), True, None, None), ("-- no", unwritten(None), False, None, 0.0),
+    ("-- no", unwritten(None), True, None, None), ("SELECT 1", {"ehr_sql": None}, False, 1.0, 1.0),
+])  # fmt: skip
 def test_ehr_sqls_precision_and_recall_have_their_own_denominators(
     completion: str, annotations: dict[str, Any], impossible: bool, precision: float | None, recall: float | None
 ) -> None:  # fmt: skip
@@ -374,13 +357,9 @@ def test_an_instance_without_an_answer_keeps_its_place_at_zero() -> None:
     assert made.notes()[0].endswith("; 1 instance does not count in it")
 
 
-@pytest.mark.parametrize(
-    ("odd", "plain", "fails"),
-    [
-        (0, 0, False), (1, 0, False), (2, 0, True), (1, 1, False), (2, 3, True), (2, 4, False), (3, 5, True),
-        (3, 6, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("odd", "plain", "fails"), [
+    (0, 0, False), (1, 0, False), (2, 0, True), (1, 1, False), (2, 3, True), (2, 4, False), (3, 5, True), (3, 6, False),
+])  # fmt: skip
 def test_a_rule_may_raise_on_one_answer_or_on_one_for_two_that_it_reads(odd: int, plain: int, fails: bool) -> None:
     made = corrections(as_number, em=context())
     add(made, *["odd"] * odd, *["0.5"] * plain)

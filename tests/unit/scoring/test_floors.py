@@ -114,10 +114,9 @@ def test_the_best_error_rate_is_the_lowest(tmp_path: Path) -> None:
 
 def test_corrected_floors_are_by_the_rules_of_corrected_scores(tmp_path: Path) -> None:
     strategies = [
-        always("", 0, 1, 1, 1, metric=FLAG),
-        always("0", 0, 1, 1, 1, metric=FLAG),
+        always("", 0, 1, 1, 1, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG),
         StrategyScores(name="random", answers=["CORRECT", "5 x", "1", "CORRECT"], values={FLAG: [1, 1, 1, 0]}),
-    ]
+    ]  # fmt: skip
     write_trivial(tmp_path, *strategies)
     states = of_medec("CORRECT", "0 He has a cough.", "1 He is ill.", "1 He is ill.")
     result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [1.0, 0.0, 0.0, 0.0]})
@@ -140,9 +139,7 @@ def test_a_failed_instance_has_its_floor(tmp_path: Path) -> None:
 
 def test_lenient_floors_know_the_labels_alone(tmp_path: Path) -> None:
     by_random = StrategyScores(name="random", values={"exact_match": [0.5] * 4})
-    write_trivial(
-        tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), always("Answer: 1", 0, 0, 0, 0), by_random
-    )  # fmt: skip
+    write_trivial(tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), always("Answer: 1", 0, 0, 0, 0), by_random)
     right = ["1", "0", "0", "1"]
     states = [
         state(number, "1", instance={"references": [{"output": {"text": text}, "tags": ["correct"]}]})
@@ -176,10 +173,9 @@ def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path
 
 
 OTHER_RUN = TrivialScores(
-    run="another",
-    questions=[("id0", 0, TEST)],
+    run="another", questions=[("id0", 0, TEST)],
     strategies=[StrategyScores(name="empty", answer="", values={"exact_match": [1.0]})],
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [None, "{", json.dumps(asdict(OTHER_RUN))], ids=["none", "broken", "another run's"])
@@ -285,16 +281,13 @@ def score(value: float, low: float | None, high: float | None) -> Score:
     return Score(value, Stats(10, value, None, None, low, high, None))
 
 
-@pytest.mark.parametrize(
-    ("interval", "lower_is_better", "said"),
-    [
-        ((0.51, 0.7), False, None),
-        ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
-        ((0.3, 0.5), False, "includes the score of"), ((0.3, 0.49), False, "is worse than"),
-        ((0.3, 0.49), True, None), ((0.3, 0.50), True, "includes the score of"),
-        ((0.5, 0.7), True, "includes the score of"), ((0.51, 0.7), True, "is worse than"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("interval", "lower_is_better", "said"), [
+    ((0.51, 0.7), False, None),
+    ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
+    ((0.3, 0.5), False, "includes the score of"), ((0.3, 0.49), False, "is worse than"), ((0.3, 0.49), True, None),
+    ((0.3, 0.50), True, "includes the score of"), ((0.5, 0.7), True, "includes the score of"),
+    ((0.51, 0.7), True, "is worse than"),
+])  # fmt: skip
 def test_a_note_says_that_a_score_is_not_above_its_floor(
     interval: tuple[float, float], lower_is_better: bool, said: str | None
 ) -> None:

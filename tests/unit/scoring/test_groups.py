@@ -146,9 +146,8 @@ def test_groups_show_the_corrected_value_beside_helms() -> None:
 def test_a_small_group_is_hidden_and_said() -> None:
     values = {key(number): 1.0 for number in range(33)}
     members = {
-        "ward": {"a": keys(0, 10), "b": keys(10, 19), "c": keys(19, 33)},
-        "tiny": {"x": keys(0, 3), "y": keys(3, 5)},
-    }
+        "ward": {"a": keys(0, 10), "b": keys(10, 19), "c": keys(19, 33)}, "tiny": {"x": keys(0, 3), "y": keys(3, 5)},
+    }  # fmt: skip
     found = scores_by_group(context(values), members, set(), failed_as_zero=False)
     assert {name: list(groups) for name, groups in found.scores.items()} == {"ward": ["a", "c"]}
     notes = list(found.notes())

@@ -249,13 +249,10 @@ def test_a_mean_that_was_computed_elsewhere_is_reported_and_is_the_middle() -> N
     assert describe([1.0, 0.0], mean=0.25).mean == 0.25
 
 
-@pytest.mark.parametrize(
-    ("values", "cut"),
-    [
-        ([0.0, 0.5, 1.0], (True, True)), ([-0.5, 0.5, 1.0], (False, False)), ([0.0, 0.5, 1.5], (False, False)),
-        ([0.0, 0.5, 2.0], (False, False)), ([-0.001, 0.5, 1.0], (False, False)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("values", "cut"), [
+    ([0.0, 0.5, 1.0], (True, True)), ([-0.5, 0.5, 1.0], (False, False)), ([0.0, 0.5, 1.5], (False, False)),
+    ([0.0, 0.5, 2.0], (False, False)), ([-0.001, 0.5, 1.0], (False, False)),
+])  # fmt: skip
 def test_values_from_0_to_1_are_taken_for_a_scale_and_others_are_not(
     values: list[float], cut: tuple[bool, bool]
 ) -> None:
@@ -299,27 +296,23 @@ def test_cases_with_a_lowest_value_of_their_own() -> None:
     assert lost.ci_low < 0.6
 
 
-@pytest.mark.parametrize(
-    ("clusters", "said"),
-    [
-        ("abcdefgh", None),
-        ("aabbccddeeff", None),
-        ("aabbccddeef", "few sources decide the interval: 6 sources say as much as 5.8 of equal size, and the largest holds 18 %"),
-        ("aaaabbccddeeffg", None),
-        ("aaaaaabbccddeeffghij", None),
-        ("aaaaaaabcdefghijklmno", "few sources decide the interval: 15 sources say as much as 7.0 of equal size, and the largest holds 33 %"),
-        ("aab", "there is no interval: 2 sources say as much as 1.8 of equal size, and 2 are needed"),
-        ("aabb", "few sources decide the interval: 2 sources say as much as 2.0 of equal size, and the largest holds 50 %"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("clusters", "said"), [
+    ("abcdefgh", None),
+    ("aabbccddeeff", None),
+    ("aabbccddeef", "few sources decide the interval: 6 sources say as much as 5.8 of equal size, and the largest holds 18 %"),
+    ("aaaabbccddeeffg", None),
+    ("aaaaaabbccddeeffghij", None),
+    ("aaaaaaabcdefghijklmno", "few sources decide the interval: 15 sources say as much as 7.0 of equal size, and the largest holds 33 %"),
+    ("aab", "there is no interval: 2 sources say as much as 1.8 of equal size, and 2 are needed"),
+    ("aabb", "few sources decide the interval: 2 sources say as much as 2.0 of equal size, and the largest holds 50 %"),
+])  # fmt: skip
 def test_few_sources_are_said(clusters: str, said: str | None) -> None:
     assert few_sources(clusters) == said
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"),
-    [(0.0, 1), (0.1, 1), (0.2, 1), (0.21, 2), (0.4, 2), (0.5, 3), (0.8, 4), (0.81, 5), (0.95, 5), (1.0, 5)],
-)
+@pytest.mark.parametrize(("share", "expected"), [
+    (0.0, 1), (0.1, 1), (0.2, 1), (0.21, 2), (0.4, 2), (0.5, 3), (0.8, 4), (0.81, 5), (0.95, 5), (1.0, 5),
+])  # fmt: skip
 def test_the_nearest_rank_is_the_first_that_so_many_do_not_exceed(share: float, expected: int) -> None:
     assert percentile([5, 3, 1, 4, 2], share) == expected
 
@@ -380,10 +373,9 @@ def test_clusters_are_drawn_whole() -> None:
     assert clustered.method == "bca-bootstrap-clustered"
 
 
-@pytest.mark.parametrize(
-    ("sums", "counts"),
-    [(SUMS[:4], COUNTS[:4]), ([1.0] * 6, [2] * 6), ([0.0] * 6, [0] * 6), ([1.0] * 5 + [0.0], [1] * 5 + [0])],
-)
+@pytest.mark.parametrize(("sums", "counts"), [
+    (SUMS[:4], COUNTS[:4]), ([1.0] * 6, [2] * 6), ([0.0] * 6, [0] * 6), ([1.0] * 5 + [0.0], [1] * 5 + [0]),
+])  # fmt: skip
 def test_what_resampling_cannot_tell(sums: list[float], counts: list[int]) -> None:
     assert bca_of_ratio(sums, counts) == NO_INTERVAL
 

@@ -271,14 +271,11 @@ def test_judges_that_agree_beyond_belief_are_told() -> None:
     assert agreement(1.0, *both[1:], {"a": 3}, {"b": 3}) == []
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "count", "said"),
-    [
-        (0.51, 0.91, 20, "gives longer answers better marks: the rank correlation of mark and length is 0.71 (95 %"),
-        (0.5, 0.9, 20, None), (0.51, 0.9, 19, None), (-0.9, -0.51, 20, "gives shorter answers better marks"),
-        (-0.9, -0.5, 20, None), (-0.9, 0.9, 20, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("low", "high", "count", "said"), [
+    (0.51, 0.91, 20, "gives longer answers better marks: the rank correlation of mark and length is 0.71 (95 %"),
+    (0.5, 0.9, 20, None), (0.51, 0.9, 19, None), (-0.9, -0.51, 20, "gives shorter answers better marks"),
+    (-0.9, -0.5, 20, None), (-0.9, 0.9, 20, None),
+])  # fmt: skip
 def test_a_judge_whose_marks_follow_the_length_is_named(low: float, high: float, count: int, said: str | None) -> None:
     made = judged({"a": 1})
     found = {"a": RankCorrelation((low + high) / 2, low, high, count), "b": None}

@@ -17,10 +17,9 @@ VALUES = {key(0): 4.0, key(1): 5.0, key(2): 3.0}
 METRIC = MetricValues("jury@valid", "jury", helm_mean(VALUES), merged=False, values=VALUES, split="valid")
 
 
-@pytest.mark.parametrize(
-    ("name", "jury", "judged"),
-    [("jury", "jury", True), ("jury.corrected", "jury", True), ("em", "jury", False), ("jury", None, False)],
-)
+@pytest.mark.parametrize(("name", "jury", "judged"), [
+    ("jury", "jury", True), ("jury.corrected", "jury", True), ("em", "jury", False), ("jury", None, False),
+])  # fmt: skip
 def test_a_jurys_metric_and_its_corrected_one_are_judged(name: str, jury: str | None, judged: bool) -> None:
     assert is_judged(replace(METRIC, name=name), jury) is judged
 

@@ -106,14 +106,13 @@ def test_labels_are_read_where_the_texts_are_not_known(shape: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("answer", "label"),
-    [
-        ("C. difficile", "B"), ("The answer is C. difficile.", "B"), ("B. C. difficile", "B"), ("C. difficile because of the drug", "B"),
-        ("C. Hepatitis B", "C"), ("hepatitis B", "C"), ("The answer is Hepatitis B", "C"), ("B", "B"), ("A. A", "A"), ("None of the above", "D"),
-        ("D. None of the above", "D"), ("Hepatitis", None), ("I. difficile", None), ("C. Hepatitis", "C"), ("A. None of the above.", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "label"), [
+    ("C. difficile", "B"), ("The answer is C. difficile.", "B"), ("B. C. difficile", "B"),
+    ("C. difficile because of the drug", "B"), ("C. Hepatitis B", "C"), ("hepatitis B", "C"),
+    ("The answer is Hepatitis B", "C"), ("B", "B"), ("A. A", "A"), ("None of the above", "D"),
+    ("D. None of the above", "D"), ("Hepatitis", None), ("I. difficile", None), ("C. Hepatitis", "C"),
+    ("A. None of the above.", None),
+])  # fmt: skip
 def test_texts_that_look_like_labels(answer: str, label: str | None) -> None:
     texts = {"A": "A", "B": "C. difficile", "C": "Hepatitis B", "D": "None of the above"}
     assert label_in(answer, texts) == label

@@ -233,14 +233,11 @@ def test_one_answer_is_never_enough() -> None:
     assert caught.value.needed == 2
 
 
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        ([(9, 2), (9, 2)], [(9, 2), (9, 2)]), ([(9, 1), (9, 2), (9, 5)], [(18, 3), (9, 5)]),
-        ([(9, 2), (9, 0), (9, 5)], [(18, 2), (9, 5)]), ([(9, 5), (9, 1)], [(18, 6)]),
-        ([(9, 0), (9, 0), (9, 3)], [(27, 3)]), ([(0, 0), (9, 3)], [(9, 3)]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("counts", "expected"), [
+    ([(9, 2), (9, 2)], [(9, 2), (9, 2)]), ([(9, 1), (9, 2), (9, 5)], [(18, 3), (9, 5)]),
+    ([(9, 2), (9, 0), (9, 5)], [(18, 2), (9, 5)]), ([(9, 5), (9, 1)], [(18, 6)]), ([(9, 0), (9, 0), (9, 3)], [(27, 3)]),
+    ([(0, 0), (9, 3)], [(9, 3)]),
+])  # fmt: skip
 def test_small_strata_are_put_to_a_neighbour(
     counts: Sequence[tuple[int, int]], expected: Sequence[tuple[int, int]]
 ) -> None:

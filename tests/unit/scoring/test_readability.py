@@ -12,14 +12,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import EndpointPlan
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.readability import (
-    AnswerForm,
-    Raw,
-    Readability,
-    answer_form_of,
-    nothing_is_right,
-    raw_of,
-)
+from eval_factory.scoring.readability import AnswerForm, Raw, Readability, answer_form_of, nothing_is_right, raw_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.framework import HelmEntry, load_framework
@@ -123,15 +116,14 @@ def test_where_helm_matches_nothing_exactly_there_is_no_form(tmp_path: Path) -> 
     assert answer_form_of(helm(), judged, "exact_match") is None
 
 
-@pytest.mark.parametrize(
-    ("gold", "read", "not_read"),
-    [
-        ("141.04", ["141", " 4.0\n", "-3", "1e2"], ["141 mL/min", "about 5", "nan", "inf", "1,000", "07/21/2024"]),
-        ("07/21/2024", ["7/1/2024", "07/21/2024"], ["2024-07-21", "3", "21/07/2024"]),
-        ("('14 weeks', '2 days')", ["('13 weeks', '0 days')", "13 weeks and 2 days", "13 weeks, 1 days"], ["93", "13 weeks"]),
-        ("moderate", ["anything"], []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gold", "read", "not_read"), [
+    ("141.04", ["141", " 4.0\n", "-3", "1e2"], ["141 mL/min", "about 5", "nan", "inf", "1,000", "07/21/2024"]),
+    ("07/21/2024", ["7/1/2024", "07/21/2024"], ["2024-07-21", "3", "21/07/2024"]),
+    ("('14 weeks', '2 days')", ["('13 weeks', '0 days')", "13 weeks and 2 days", "13 weeks, 1 days"], [
+        "93", "13 weeks",
+    ]),
+    ("moderate", ["anything"], []),
+])  # fmt: skip
 def test_a_calculated_value(gold: str, read: list[str], not_read: list[str]) -> None:
     form, asked = of_task("medcalc_bench"), state(gold)
     assert all(form.reads(asked, answer) for answer in read)
@@ -184,44 +176,39 @@ def with_extra(**extra: Any) -> dict[str, Any]:
 DECLINED = "I cannot provide medical advice."
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        DECLINED, "I'm sorry, but I can't help with that.", "I\N{RIGHT SINGLE QUOTATION MARK}m sorry, but I can\N{RIGHT SINGLE QUOTATION MARK}t assist with that.",
-        "Sorry, I can't answer this.", "I am unable to answer.", "I'm not able to determine this from the note.",
-        "As an AI language model, I cannot diagnose.", "As a large language model, I am not able to provide this.",
-        "Unfortunately, I will not do that.", "I must decline to answer this question.", "I won't comply.",
-        " \"I can not give this.\"", "I apologize, but I am unable to fulfill this request.",
-        "Es tut mir leid, aber ich kann diese Frage nicht beantworten.", "Ich kann Ihnen dabei nicht helfen.",
-        "Leider kann ich keine medizinischen Ratschläge geben.", "Als KI-Sprachmodell kann ich keine Diagnose stellen.",
-        "Entschuldigung, ich darf diese Frage nicht beantworten.", "Ich bin nicht in der Lage, das zu beantworten.",
-        "Lo siento, no puedo responder a esta pregunta.", "Lo siento mucho, pero no puedo ayudarte con eso.",
-        "No puedo proporcionar asesoramiento médico.", "Como modelo de lenguaje, no puedo dar un diagnóstico.",
-        "Lamentablemente, no puedo contestar.", "No estoy en condiciones de responder a esta pregunta.",
-        "Desculpe, não posso responder a esta pergunta.", "Sinto muito, mas não posso ajudar com isso.",
-        "Não posso fornecer aconselhamento médico.", "Infelizmente, não consigo responder.",
-        "Como um modelo de linguagem, não posso dar diagnósticos.",
-        "Je suis désolé, mais je ne peux pas répondre à cette question.", "Désolée, je ne peux pas vous aider.",
-        "En tant que modèle de langage, je ne peux pas donner de diagnostic.", "En tant qu'IA, je ne peux pas vous aider.",
-        "Malheureusement, je ne suis pas en mesure de répondre.",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("answer", [
+    DECLINED, "I'm sorry, but I can't help with that.",
+    "I\N{RIGHT SINGLE QUOTATION MARK}m sorry, but I can\N{RIGHT SINGLE QUOTATION MARK}t assist with that.",
+    "Sorry, I can't answer this.", "I am unable to answer.", "I'm not able to determine this from the note.",
+    "As an AI language model, I cannot diagnose.", "As a large language model, I am not able to provide this.",
+    "Unfortunately, I will not do that.", "I must decline to answer this question.", "I won't comply.",
+    " \"I can not give this.\"", "I apologize, but I am unable to fulfill this request.",
+    "Es tut mir leid, aber ich kann diese Frage nicht beantworten.", "Ich kann Ihnen dabei nicht helfen.",
+    "Leider kann ich keine medizinischen Ratschläge geben.", "Als KI-Sprachmodell kann ich keine Diagnose stellen.",
+    "Entschuldigung, ich darf diese Frage nicht beantworten.", "Ich bin nicht in der Lage, das zu beantworten.",
+    "Lo siento, no puedo responder a esta pregunta.", "Lo siento mucho, pero no puedo ayudarte con eso.",
+    "No puedo proporcionar asesoramiento médico.", "Como modelo de lenguaje, no puedo dar un diagnóstico.",
+    "Lamentablemente, no puedo contestar.", "No estoy en condiciones de responder a esta pregunta.",
+    "Desculpe, não posso responder a esta pergunta.", "Sinto muito, mas não posso ajudar com isso.",
+    "Não posso fornecer aconselhamento médico.", "Infelizmente, não consigo responder.",
+    "Como um modelo de linguagem, não posso dar diagnósticos.",
+    "Je suis désolé, mais je ne peux pas répondre à cette question.", "Désolée, je ne peux pas vous aider.",
+    "En tant que modèle de langage, je ne peux pas donner de diagnostic.", "En tant qu'IA, je ne peux pas vous aider.",
+    "Malheureusement, je ne suis pas en mesure de répondre.",
+])  # fmt: skip
 def test_an_answer_that_declines(answer: str) -> None:
     assert is_refusal(answer)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "", "A", "B.", "CORRECT", "I", "I'm sorry to hear that. Please see a doctor.", "I can help with that.",
-        "The patient says: I cannot answer.", "I cannot rule out an infarction; order troponin.",
-        "Sorry, the answer is B.", "As an AI model I think it is B.",
-        "Leider ist B falsch.", "Ich kann helfen.", "Es tut mir leid, das zu hören.", "Ich kann eine Pneumonie nicht ausschließen.",
-        "Als Therapie ist B richtig.", "No.", "No es B.", "No puedo descartar un infarto; pida troponina.", "Lo siento, la respuesta es B.",
-        "Como tratamiento, B.", "Não posso descartar B.", "Desculpe, a resposta é B.", "Je ne peux pas exclure un infarctus.",
-        "Je suis désolé d'apprendre cela.", "Je peux vous aider.",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("answer", [
+    "", "A", "B.", "CORRECT", "I", "I'm sorry to hear that. Please see a doctor.", "I can help with that.",
+    "The patient says: I cannot answer.", "I cannot rule out an infarction; order troponin.", "Sorry, the answer is B.",
+    "As an AI model I think it is B.", "Leider ist B falsch.", "Ich kann helfen.", "Es tut mir leid, das zu hören.",
+    "Ich kann eine Pneumonie nicht ausschließen.", "Als Therapie ist B richtig.", "No.", "No es B.",
+    "No puedo descartar un infarto; pida troponina.", "Lo siento, la respuesta es B.", "Como tratamiento, B.",
+    "Não posso descartar B.", "Desculpe, a resposta é B.", "Je ne peux pas exclure un infarctus.",
+    "Je suis désolé d'apprendre cela.", "Je peux vous aider.",
+])  # fmt: skip
 def test_an_answer_that_does_not(answer: str) -> None:
     assert not is_refusal(answer)
 
@@ -252,21 +239,18 @@ def counts(readability: Readability) -> dict[str, int]:
     return {name: count for name, count in vars(readability.counted(nothing)).items() if count}
 
 
-@pytest.mark.parametrize(
-    ("answer", "form", "raw", "expected"),
-    [
-        ("A", LETTER, None, set()), ("B.", LETTER, None, {"unparsed", "unreadable"}),
-        ("x", NUMBER, Raw(), {"unparsed", "unreadable"}), ("any text", None, None, set()),
-        ("", LETTER, None, {"unreadable"}), (" ", None, None, {"unreadable"}),
-        (None, LETTER, Raw(stripped=True), set()), (REFUSAL, LETTER, None, {"refused"}),
-        (REFUSAL, None, None, {"refused"}), ("", None, Raw(declined=True), {"refused"}),
-        ("A", LETTER, Raw(declined=True), set()), ("A", LETTER, Raw(stripped=True), {"thinking_stripped"}),
-        ("A", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped"}),
-        ("", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped", "thinking_unfinished", "unreadable"}),
-        ("Well.", None, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
-        ("Well.", LETTER, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "form", "raw", "expected"), [
+    ("A", LETTER, None, set()), ("B.", LETTER, None, {"unparsed", "unreadable"}),
+    ("x", NUMBER, Raw(), {"unparsed", "unreadable"}), ("any text", None, None, set()),
+    ("", LETTER, None, {"unreadable"}), (" ", None, None, {"unreadable"}), (None, LETTER, Raw(stripped=True), set()),
+    (REFUSAL, LETTER, None, {"refused"}), (REFUSAL, None, None, {"refused"}),
+    ("", None, Raw(declined=True), {"refused"}), ("A", LETTER, Raw(declined=True), set()),
+    ("A", LETTER, Raw(stripped=True), {"thinking_stripped"}),
+    ("A", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped"}),
+    ("", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped", "thinking_unfinished", "unreadable"}),
+    ("Well.", None, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
+    ("Well.", LETTER, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
+])  # fmt: skip
 def test_each_answer_is_counted_for_what_it_is(
     answer: str | None, form: AnswerForm | None, raw: Raw | None, expected: set[str]
 ) -> None:
@@ -319,10 +303,9 @@ def test_where_equal_answers_are_normal_they_are_not_counted() -> None:
     assert counts(read_all(None, ("q1", "y" * 21), ("q2", "y" * 21))) == {"identical": 2}
 
 
-@pytest.mark.parametrize(
-    ("identical", "answered", "failed", "said"),
-    [(3, 20, 0, True), (2, 20, 0, False), (3, 29, 9, True), (19, 19, 0, False), (20, 28, 9, False), (0, 0, 0, False)],
-)
+@pytest.mark.parametrize(("identical", "answered", "failed", "said"), [
+    (3, 20, 0, True), (2, 20, 0, False), (3, 29, 9, True), (19, 19, 0, False), (20, 28, 9, False), (0, 0, 0, False),
+])  # fmt: skip
 def test_many_identical_answers_are_a_note(identical: int, answered: int, failed: int, said: bool) -> None:
     counted = Instances(answered, answered, failed, 0, 0, 0, identical=identical)
     notes = list(Readability(None, lambda _state: None).notes(plan(), counted, {}))
@@ -337,10 +320,9 @@ def test_prompts_that_were_cut_are_counted_whatever_came(answer: str | None) -> 
     assert readability.signs_of(KEY) == ("prompt_truncated",)
 
 
-@pytest.mark.parametrize(
-    ("answer", "value"),
-    [("B", 1.0), ("(B)", 1.0), ("A", 0.0), ("A.", 0.0), ("", 0.0), ("?", 0.0), ("I cannot answer B.", 0.0)],
-)
+@pytest.mark.parametrize(("answer", "value"), [
+    ("B", 1.0), ("(B)", 1.0), ("A", 0.0), ("A.", 0.0), ("", 0.0), ("?", 0.0), ("I cannot answer B.", 0.0),
+])  # fmt: skip
 def test_the_lenient_value(answer: str, value: float) -> None:
     assert read(answer).lenient == {KEY: value}
 
@@ -373,19 +355,16 @@ def chat(content: str | None, reason: str = "stop", **message: Any) -> dict[str,
     return {"choices": [{"message": {"content": content, **message}, "finish_reason": reason}]}
 
 
-@pytest.mark.parametrize(
-    ("response", "expected"),
-    [
-        (chat("B"), Raw()), (chat(" B ", "length"), Raw()), (chat("<think>hm</think>B"), Raw(stripped=True)),
-        (chat("<think>hm", "length"), Raw(stripped=True, unfinished=True)),
-        (chat("<thi", "length"), Raw(stripped=True, unfinished=True)), (chat("<thi"), Raw()),
-        (chat("", "length", reasoning_content="hm"), Raw(unfinished=True)),
-        (chat(None, "length", reasoning_content="hm"), Raw(unfinished=True)),
-        (chat("", "stop", reasoning_content="hm"), Raw()), (chat("", "length"), Raw()),
-        (chat("B", "length", reasoning_content="hm"), Raw()), (chat("", refusal="No."), Raw(declined=True)),
-        (chat("", "refusal"), Raw(declined=True)), ({"choices": []}, Raw()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("response", "expected"), [
+    (chat("B"), Raw()), (chat(" B ", "length"), Raw()), (chat("<think>hm</think>B"), Raw(stripped=True)),
+    (chat("<think>hm", "length"), Raw(stripped=True, unfinished=True)),
+    (chat("<thi", "length"), Raw(stripped=True, unfinished=True)), (chat("<thi"), Raw()),
+    (chat("", "length", reasoning_content="hm"), Raw(unfinished=True)),
+    (chat(None, "length", reasoning_content="hm"), Raw(unfinished=True)),
+    (chat("", "stop", reasoning_content="hm"), Raw()), (chat("", "length"), Raw()),
+    (chat("B", "length", reasoning_content="hm"), Raw()), (chat("", refusal="No."), Raw(declined=True)),
+    (chat("", "refusal"), Raw(declined=True)), ({"choices": []}, Raw()),
+])  # fmt: skip
 def test_what_an_answer_was_before(response: dict[str, Any], expected: Raw) -> None:
     assert raw_of(response, model())[0] == expected
 

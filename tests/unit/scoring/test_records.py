@@ -114,14 +114,11 @@ def test_what_the_model_thought_is_in_the_record(here: Plan) -> None:
     assert [record.reasoning for record in result.instances] == ["hm", None, None]
 
 
-@pytest.mark.parametrize(
-    ("message", "thought"),
-    [
-        ({"content": "yes", "reasoning_content": " long "}, "long"),
-        ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"), ({"content": "<think>half"}, "half"),
-        ({"content": "<think> </think>yes"}, None), ({"content": "yes"}, None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "thought"), [
+    ({"content": "yes", "reasoning_content": " long "}, "long"),
+    ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"), ({"content": "<think>half"}, "half"),
+    ({"content": "<think> </think>yes"}, None), ({"content": "yes"}, None),
+])  # fmt: skip
 def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(
     message: dict[str, Any], thought: str | None, here: Plan
 ) -> None:

@@ -16,10 +16,9 @@ def instances(scored: int, requested: int = 8) -> Instances:
     return Instances(requested=requested, scored=scored, failed=0, empty=0, truncated=0, filtered=0)
 
 
-@pytest.mark.parametrize(
-    ("scored", "minimum", "reportable"),
-    [(8, 1.0, True), (7, 1.0, False), (6, 0.75, True), (5, 0.75, False), (0, 0.0, True), (0, 0.1, False)],
-)
+@pytest.mark.parametrize(("scored", "minimum", "reportable"), [
+    (8, 1.0, True), (7, 1.0, False), (6, 0.75, True), (5, 0.75, False), (0, 0.0, True), (0, 0.1, False),
+])  # fmt: skip
 def test_coverage_has_to_reach_the_minimum(scored: int, minimum: float, reportable: bool) -> None:
     assert is_reportable("em", ["em", "f1"], instances(scored), minimum) is reportable
 

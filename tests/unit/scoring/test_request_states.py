@@ -24,15 +24,12 @@ def state(**changes: Any) -> output.RequestState:
     return output.RequestState.model_validate(entry(0, **changes))
 
 
-@pytest.mark.parametrize(
-    ("result", "has_no_answer", "withheld"),
-    [
-        (None, True, False), ({"success": True, "completions": [{"text": "x"}]}, False, False),
-        ({"success": True, "error": openai_api.FILTERED_MESSAGE}, False, False),
-        ({"success": False, "error": openai_api.FILTERED_MESSAGE}, False, True),
-        ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("result", "has_no_answer", "withheld"), [
+    (None, True, False), ({"success": True, "completions": [{"text": "x"}]}, False, False),
+    ({"success": True, "error": openai_api.FILTERED_MESSAGE}, False, False),
+    ({"success": False, "error": openai_api.FILTERED_MESSAGE}, False, True),
+    ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
+])  # fmt: skip
 def test_an_answer_that_a_filter_withheld_is_no_failure(
     result: dict[str, Any] | None, has_no_answer: bool, withheld: bool
 ) -> None:

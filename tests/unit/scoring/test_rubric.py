@@ -109,13 +109,10 @@ def test_the_least_score_of_a_case_and_of_its_criteria_with_a_tag() -> None:
     assert (case.lowest("b"), case.lowest("c")) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("tag", "parts"),
-    [
-        ("axis:x", ("axis", "x")), ("x", ("tag", "x")), (":x", ("tag", ":x")), ("x:", ("tag", "x:")),
-        ("a:b:c", ("a", "b:c")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("tag", "parts"), [
+    ("axis:x", ("axis", "x")), ("x", ("tag", "x")), (":x", ("tag", ":x")), ("x:", ("tag", "x:")),
+    ("a:b:c", ("a", "b:c")),
+])  # fmt: skip
 def test_the_field_of_a_tag(tag: str, parts: tuple[str, str]) -> None:
     assert field_of(tag) == parts
 
@@ -123,9 +120,8 @@ def test_the_field_of_a_tag(tag: str, parts: tuple[str, str]) -> None:
 def test_the_report_counts_what_judges_said() -> None:
     cases = {
         key("x"): case({"a": True, "b": True}, {"a": True, "b": False}, {"a": False, "b": False}),
-        key("y"): case({"a": True, "b": None}, {"a": False, "b": False}, {"a": None, "b": None}),
-        key("z"): FAILED,
-    }
+        key("y"): case({"a": True, "b": None}, {"a": False, "b": False}, {"a": None, "b": None}), key("z"): FAILED,
+    }  # fmt: skip
     found = report_of(cases, ["a", "b"])
     whole = found.criteria
     assert (whole.asked, whole.met, whole.not_met, whole.tied, whole.unjudged, whole.score) == (6, 2, 2, 1, 1, None)
@@ -147,18 +143,15 @@ Said = dict[str, dict[str, Any]]
 
 
 def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
-    return output.RequestState.model_validate(
-        {
-            "instance": {
-                "id": name, "input": {"text": "?"}, "split": "test",
-                "extra_data": {"rubrics": RUBRICS, "tags": ["theme:care", "urgent"]},
-            },
-            "train_trial_index": 0,
-            "request": {},
-            "result": {"success": not failed, "error": "HTTP 500" if failed else None, "completions": [{"text": "x"}]},
-            "annotations": {"rubric": {"criteria": list(said)}},
-        }
-    )  # fmt: skip
+    return output.RequestState.model_validate({
+        "instance": {
+            "id": name, "input": {"text": "?"}, "split": "test",
+            "extra_data": {"rubrics": RUBRICS, "tags": ["theme:care", "urgent"]},
+        },
+        "train_trial_index": 0, "request": {},
+        "result": {"success": not failed, "error": "HTTP 500" if failed else None, "completions": [{"text": "x"}]},
+        "annotations": {"rubric": {"criteria": list(said)}},
+    })  # fmt: skip
 
 
 def test_tags_of_a_case_are_fields_of_it(two: RubricTally) -> None:
@@ -188,9 +181,8 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
     made = plan(flags)
     judge = deployment_of(made.judges[0])
     spec = {
-        "class_name": names.RUBRIC_METRIC_CLASS,
-        "args": {"metric_name": "m", "judges": {"gpt": judge, "other": "d"}},
-    }
+        "class_name": names.RUBRIC_METRIC_CLASS, "args": {"metric_name": "m", "judges": {"gpt": judge, "other": "d"}},
+    }  # fmt: skip
     run_spec = output.StoredRunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
     found = RubricTally.of(made, output.HelmRun(tmp_path, run_spec, []))
     assert found is not None

@@ -98,9 +98,8 @@ def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path:
     kept = "answers are kept in responses/ and not asked for again"
     assert told(tmp_path, seen=seen, failed=3) == [
         (Importance.INCOMPLETE, "3 instances failed and are left out of the scores; bounds show the range"),
-        (Importance.INCOMPLETE, f"2 {said} two; {kept}"),
-        (Importance.INCOMPLETE, f"1 {said} one; {kept}"),
-    ]
+        (Importance.INCOMPLETE, f"2 {said} two; {kept}"), (Importance.INCOMPLETE, f"1 {said} one; {kept}"),
+    ]  # fmt: skip
 
 
 def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
@@ -118,15 +117,11 @@ def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("metric", "labels", "said"),
-    [
-        ("helm.x.SummarizationMetric", ("rouge_l",), True),
-        ("helm.x.SummarizationMetric", ("rouge_l", "BERTScore-F"), False),
-        ("helm.x.SummarizationMetric", ("summac", "rouge_l"), False),
-        ("helm.x.OtherMetric", (), False),
-    ],
-)
+@pytest.mark.parametrize(("metric", "labels", "said"), [
+    ("helm.x.SummarizationMetric", ("rouge_l",), True),
+    ("helm.x.SummarizationMetric", ("rouge_l", "BERTScore-F"), False),
+    ("helm.x.SummarizationMetric", ("summac", "rouge_l"), False), ("helm.x.OtherMetric", (), False),
+])  # fmt: skip
 def test_summaries_scores_that_need_a_gpu_are_said_to_be_absent(
     tmp_path: Path, metric: str, labels: Collection[str], said: bool
 ) -> None:
@@ -135,14 +130,10 @@ def test_summaries_scores_that_need_a_gpu_are_said_to_be_absent(
     assert notes_of(plan(), run, NOTHING, asked(WHOLE), labels) == ([(Importance.BACKGROUND, text)] if said else [])
 
 
-@pytest.mark.parametrize(
-    ("metric", "metrics", "said"),
-    [
-        ("helm.x.ToxicityMetric", ("em",), True),
-        ("helm.x.ToxicityMetric", ("em", "expected_max_toxicity"), False),
-        ("helm.x.OtherMetric", ("em",), False),
-    ],
-)
+@pytest.mark.parametrize(("metric", "metrics", "said"), [
+    ("helm.x.ToxicityMetric", ("em",), True), ("helm.x.ToxicityMetric", ("em", "expected_max_toxicity"), False),
+    ("helm.x.OtherMetric", ("em",), False),
+])  # fmt: skip
 def test_toxicity_that_needs_an_outer_service_is_said_to_be_absent(
     tmp_path: Path, metric: str, metrics: Collection[str], said: bool
 ) -> None:
@@ -207,15 +198,12 @@ def write(made: Plan, **limits: object) -> None:
     (made.rundir.helm / LIMITED_RECORDS_FILE).write_text(json.dumps(limits))
 
 
-@pytest.mark.parametrize(
-    ("limits", "beginnings"),
-    [
-        ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
-        ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
-        ({"records": 9, "left_out": 0}, []),
-        ({"records": 9, "left_out": 3, "run_spec": "medalign"}, []),  # of an earlier run in the same folder
-    ],
-)
+@pytest.mark.parametrize(("limits", "beginnings"), [
+    ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
+    ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
+    ({"records": 9, "left_out": 0}, []),
+    ({"records": 9, "left_out": 3, "run_spec": "medalign"}, []),  # of an earlier run in the same folder
+])  # fmt: skip
 def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], tmp_path: Path) -> None:
     made = here(tmp_path, "helm:ehrshot:subject=guo_icu,data_path=x")
     assert notes_on_data(made) == []

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from eval_factory.core.results import Stats
 from eval_factory.helm import names, output
 from eval_factory.scoring.jury import missing_judgements
-from eval_factory.scoring.scores import (
-    InstanceKey,
-    MetricValues,
-    bounds_of,
-    helm_mean,
-    metric_values_of,
-    score_of,
-)
+from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, metric_values_of, score_of
 from unit.scoring.test_collect import state, write_run
 
 
@@ -252,10 +245,9 @@ def test_bounds_of_a_whole_run_are_helms_value_itself() -> None:
 
 
 _VALUES = st.dictionaries(
-    st.tuples(st.integers(0, 5).map(str), st.integers(0, 2), st.sampled_from([None, "typos"])),
-    st.floats(0, 1),
+    st.tuples(st.integers(0, 5).map(str), st.integers(0, 2), st.sampled_from([None, "typos"])), st.floats(0, 1),
     min_size=1,
-)
+)  # fmt: skip
 _SOME_MISSING = _VALUES.flatmap(
     lambda values: st.tuples(st.just(values), st.sets(st.sampled_from(sorted(values, key=str))))
 )

@@ -25,49 +25,43 @@ from eval_factory.scoring.stated_models import (
 from unit.builders import endpoint_settings
 
 
-@pytest.mark.parametrize(
-    ("asked", "stated"),
-    [
-        ("gpt-4o", "gpt-4o"), ("Org/Model", "org/model"), ("openai/gpt-4o", "gpt-4o"), ("gpt-4o", "azure/gpt-4o"),
-        ("meta/llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"), ("gpt-4o", "gpt-4o-2024-08-06"),
-        ("gpt-4o-2024-08-06", "gpt-4o"), ("openai/gpt-4o", "gpt-4o-2024-08-06"),
-        ("claude-3-7-sonnet", "claude-3-7-sonnet-20250219"),
-        ("claude-3-7-sonnet@20250219", "claude-3-7-sonnet-20250219"),
-        ("claude-3-7-sonnet-20250219", "us.anthropic.claude-3-7-sonnet-20250219-v1:0"),
-        ("claude-3-7-sonnet-latest", "claude-3-7-sonnet-20250219"), ("gpt-4", "gpt-4-0613"), ("gpt-4", "gpt-4-1106"),
-        ("gpt-4", "gpt-4-1231"), ("mistral-large-latest", "mistral-large-2411"),
-        ("gemini-2.0-flash", "gemini-2.0-flash-001"), ("command-r", "command-r-08-2024"),
-        ("llama3:latest", "llama3"), (" gpt-4o ", "gpt-4o"),
-        ("org/model", "org/model@main"),  # what `transformers serve` states
-        ("org/model@main", "org/model@0123abc"),  # a branch moves, as `latest` does
-        ("model", "org/model@refs/pr/1"), ("org/model-2024-08-06@main", "model"),
-        ("org/model-0613@0123abc", "model-0613"), ("@cf/meta/llama-3.1-8b-instruct", "llama-3.1-8b-instruct@main"),
-        ("gemini-2.0-flash", "models/gemini-2.0-flash"),
-        ("llama-v3p1-8b-instruct", "accounts/fireworks/models/llama-v3p1-8b-instruct"),
-        ("anthropic/claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "stated"), [
+    ("gpt-4o", "gpt-4o"), ("Org/Model", "org/model"), ("openai/gpt-4o", "gpt-4o"), ("gpt-4o", "azure/gpt-4o"),
+    ("meta/llama-3.3-70b-instruct", "meta-llama/Llama-3.3-70B-Instruct"), ("gpt-4o", "gpt-4o-2024-08-06"),
+    ("gpt-4o-2024-08-06", "gpt-4o"), ("openai/gpt-4o", "gpt-4o-2024-08-06"),
+    ("claude-3-7-sonnet", "claude-3-7-sonnet-20250219"),
+    ("claude-3-7-sonnet@20250219", "claude-3-7-sonnet-20250219"),
+    ("claude-3-7-sonnet-20250219", "us.anthropic.claude-3-7-sonnet-20250219-v1:0"),
+    ("claude-3-7-sonnet-latest", "claude-3-7-sonnet-20250219"), ("gpt-4", "gpt-4-0613"), ("gpt-4", "gpt-4-1106"),
+    ("gpt-4", "gpt-4-1231"), ("mistral-large-latest", "mistral-large-2411"),
+    ("gemini-2.0-flash", "gemini-2.0-flash-001"), ("command-r", "command-r-08-2024"),
+    ("llama3:latest", "llama3"), (" gpt-4o ", "gpt-4o"),
+    ("org/model", "org/model@main"),  # what `transformers serve` states
+    ("org/model@main", "org/model@0123abc"),  # a branch moves, as `latest` does
+    ("model", "org/model@refs/pr/1"), ("org/model-2024-08-06@main", "model"),
+    ("org/model-0613@0123abc", "model-0613"), ("@cf/meta/llama-3.1-8b-instruct", "llama-3.1-8b-instruct@main"),
+    ("gemini-2.0-flash", "models/gemini-2.0-flash"),
+    ("llama-v3p1-8b-instruct", "accounts/fireworks/models/llama-v3p1-8b-instruct"),
+    ("anthropic/claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022"),
+])  # fmt: skip
 def test_names_of_one_model(asked: str, stated: str) -> None:
     assert same_model(asked, stated)
     assert same_model(stated, asked)
 
 
-@pytest.mark.parametrize(
-    ("asked", "stated"),
-    [
-        ("gpt-4o", "gpt-4o-mini"), ("gpt-4o-2024-05-13", "gpt-4o-2024-08-06"), ("gpt-4-0613", "gpt-4-1106"),
-        ("gpt-4", "gpt-4-1306"),  # no month
-        ("gpt-4", "gpt-4-0632"),  # no day
-        ("gpt-4", "gpt-4-0600"), ("gpt-4", "gpt-4-2024-13-06"), ("gpt-4", "gpt-4-1106-preview"),
-        ("gpt-4", "gpt-4-32k"), ("llama-3.1-8b", "llama-3.1-70b"), ("org/model", "other"),
-        ("org/model", "org/other"), ("model", "mode"), ("gemini-1.5-pro-001", "gemini-1.5-pro-002"), ("x/", "y/"),
-        ("phi-4", "phi-5"), ("gpt-3.5-turbo", "gpt-4-turbo"), ("x-20251319", "x"),
-        ("org/model@main", "org/other@main"), ("org/model@0123abc", "org/model@4567def"),
-        ("model-0613@0123abc", "model-1106"), ("@cf/meta/llama-3.1-8b-instruct", "@cf/meta/llama-3.1-70b-instruct"),
-        ("llama-3.1-8b@main", "llama-3.1-8b-instruct@main"), ("openai/gpt-4o", "openai/gpt-4o-mini-2024-07-18"),
-        ("models/gemini-2.0-flash", "models/gemini-2.0-flash-lite"), ("main", "latest"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "stated"), [
+    ("gpt-4o", "gpt-4o-mini"), ("gpt-4o-2024-05-13", "gpt-4o-2024-08-06"), ("gpt-4-0613", "gpt-4-1106"),
+    ("gpt-4", "gpt-4-1306"),  # no month
+    ("gpt-4", "gpt-4-0632"),  # no day
+    ("gpt-4", "gpt-4-0600"), ("gpt-4", "gpt-4-2024-13-06"), ("gpt-4", "gpt-4-1106-preview"),
+    ("gpt-4", "gpt-4-32k"), ("llama-3.1-8b", "llama-3.1-70b"), ("org/model", "other"),
+    ("org/model", "org/other"), ("model", "mode"), ("gemini-1.5-pro-001", "gemini-1.5-pro-002"), ("x/", "y/"),
+    ("phi-4", "phi-5"), ("gpt-3.5-turbo", "gpt-4-turbo"), ("x-20251319", "x"),
+    ("org/model@main", "org/other@main"), ("org/model@0123abc", "org/model@4567def"),
+    ("model-0613@0123abc", "model-1106"), ("@cf/meta/llama-3.1-8b-instruct", "@cf/meta/llama-3.1-70b-instruct"),
+    ("llama-3.1-8b@main", "llama-3.1-8b-instruct@main"), ("openai/gpt-4o", "openai/gpt-4o-mini-2024-07-18"),
+    ("models/gemini-2.0-flash", "models/gemini-2.0-flash-lite"), ("main", "latest"),
+])  # fmt: skip
 def test_names_of_two_models(asked: str, stated: str) -> None:
     assert not same_model(asked, stated)
     assert not same_model(stated, asked)

@@ -99,25 +99,22 @@ def rule_of(task: str) -> ClusterRule:
 MEDCALC = "Patient note: A man. Question: why?\n\nQuestion: {question}\n"
 
 
-@pytest.mark.parametrize(
-    ("task", "one", "other", "same"),
-    [
-        ("medcalc_bench", MEDCALC.format(question="What is the BMI? "), "Patient note: B\n\nQuestion: What is the BMI?", True),
-        ("medcalc_bench", MEDCALC.format(question="What is the BMI?"), MEDCALC.format(question="What is the QTc?"), False),
-        ("medcalc_bench", MEDCALC.format(question="Based on the patient's dose of A, what of B?"),
-         MEDCALC.format(question="Based on the patient's dose of C, what of D?"), True),
-        ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: Why?\nResponse: b", True),
-        ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: How?\nResponse: a", False),
-        ("medhallu", "World Knowledge: k\n\nQuestion: q\n\nAnswer: a\n",
-         "World Knowledge: k\n\nQuestion: q\n\nAnswer: b\n\nAnswer: c\n", True),
-        ("medhallu", "World Knowledge: k\n\nQuestion: q\n\nAnswer: a\n", "World Knowledge: k\n\nQuestion: r\n\nAnswer: a\n",
-         False),
-        ("dischargeme", "Generate A\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\nA:\n",
-         "Generate B\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\nB:\n", True),
-        ("medi_qa", "How\nmuch?", "How much?", True),
-        ("med_dialog", "a: b\nc", "a: b\nd", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("task", "one", "other", "same"), [
+    ("medcalc_bench", MEDCALC.format(question="What is the BMI? "), "Patient note: B\n\nQuestion: What is the BMI?", True),
+    ("medcalc_bench", MEDCALC.format(question="What is the BMI?"), MEDCALC.format(question="What is the QTc?"), False),
+    ("medcalc_bench", MEDCALC.format(question="Based on the patient's dose of A, what of B?"),
+     MEDCALC.format(question="Based on the patient's dose of C, what of D?"), True),
+    ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: Why?\nResponse: b", True),
+    ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: How?\nResponse: a", False),
+    ("medhallu", "World Knowledge: k\n\nQuestion: q\n\nAnswer: a\n",
+     "World Knowledge: k\n\nQuestion: q\n\nAnswer: b\n\nAnswer: c\n", True),
+    ("medhallu", "World Knowledge: k\n\nQuestion: q\n\nAnswer: a\n", "World Knowledge: k\n\nQuestion: r\n\nAnswer: a\n",
+     False),
+    ("dischargeme", "Generate A\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\nA:\n",
+     "Generate B\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\nB:\n", True),
+    ("medi_qa", "How\nmuch?", "How much?", True),
+    ("med_dialog", "a: b\nc", "a: b\nd", False),
+])  # fmt: skip
 def test_rules_of_tasks(task: str, one: str, other: str, *, same: bool) -> None:
     labels = {label(rule_of(task), instance(text, number)) for number, text in enumerate((one, other))}
     assert (len(labels) == 1) is same
@@ -260,11 +257,10 @@ def test_the_hash_of_the_prompts_is_of_ids_and_prompts_in_their_order(tmp_path: 
 def test_instances_are_grouped_by_their_texts_and_their_sub_split(tmp_path: Path) -> None:
     """Numbers are no groups, and a field of the instances that is called `sub_split` does not hide HELM's."""
     seen = seen_of(
-        tmp_path,
-        entry(0, instance={"extra_data": {"ward": "a", "age": 50, "sub_split": "own"}, "sub_split": "easy"}),
+        tmp_path, entry(0, instance={"extra_data": {"ward": "a", "age": 50, "sub_split": "own"}, "sub_split": "easy"}),
         failed(1, instance={"extra_data": {"ward": "b"}, "sub_split": "easy"}),
         entry(2, instance={"extra_data": {"ward": "a", "sub_split": "own"}}),
-    )
+    )  # fmt: skip
     assert {name: dict(groups) for name, groups in seen.members.items()} == {
         "ward": {"a": [key(0), key(2)], "b": [key(1)]},
         "sub_split": {"easy": [key(0), key(1)], "own": [key(2)]},
@@ -336,13 +332,10 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("model", "judge", "same"),
-    [
-        ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
-        ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "judge", "same"), [
+    ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
+    ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
+])  # fmt: skip
 def test_a_judge_may_be_of_the_models_family(tmp_path: Path, model: str, judge: str, same: bool | None) -> None:
     here = judged_plan(model, a=judge)
     run = run_of(tmp_path, judged(0, a=4), metric_specs=[jury_of(here)])
@@ -353,14 +346,11 @@ def test_a_judge_may_be_of_the_models_family(tmp_path: Path, model: str, judge: 
 # What remains to ask
 
 
-@pytest.mark.parametrize(
-    ("failures", "unscorable", "unheard", "expected"),
-    [
-        (set(), {}, (0, 0), False), ({key(0)}, {}, (0, 0), True), ({key(0)}, {key(0): "why"}, (0, 0), False),
-        ({key(0), key(1)}, {key(0): "why"}, (0, 0), True), (set(), {}, (0, 1), True),
-        ({key(0)}, {key(0): "why"}, (1, 0), True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("failures", "unscorable", "unheard", "expected"), [
+    (set(), {}, (0, 0), False), ({key(0)}, {}, (0, 0), True), ({key(0)}, {key(0): "why"}, (0, 0), False),
+    ({key(0), key(1)}, {key(0): "why"}, (0, 0), True), (set(), {}, (0, 1), True),
+    ({key(0)}, {key(0): "why"}, (1, 0), True),
+])  # fmt: skip
 def test_what_can_still_be_answered_is_asked_again(
     failures: set[InstanceKey], unscorable: dict[InstanceKey, str], unheard: tuple[int, int], expected: bool
 ) -> None:
