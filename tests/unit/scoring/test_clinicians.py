@@ -26,6 +26,7 @@ from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_c
 from eval_factory.scoring.prediction_powered import Stratum, corrected_mean
 from stored_results import instance, result
 from unit.core.test_rated_answers import of_rubric
+from unit.scoring.known import there
 
 COUNT, DRAWN = 100, 40
 
@@ -87,22 +88,16 @@ def test_the_score_is_corrected_by_the_strata_of_the_sample() -> None:
         for half in (0, 1)
     ]
     expected = corrected_mean(strata, (0.0, 1.0))
-    assert found.corrected is not None
-    assert (found.corrected.value, found.corrected.ci_low, found.corrected.ci_high) == pytest.approx(
-        (expected.value, expected.low, expected.high)
-    )
-    assert (found.corrected.judge_value, found.corrected.power) == pytest.approx((0.75, expected.power))
-    assert (found.corrected.metric, found.corrected.ci_method) == ("exact_match", "ppi++-stratified")
+    score = there(found.corrected)
+    assert (score.value, score.ci_low, score.ci_high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert (score.judge_value, score.power) == pytest.approx((0.75, expected.power))
+    assert (score.metric, score.ci_method) == ("exact_match", "ppi++-stratified")
     assert (found.rated, found.answers, found.raters, found.ratings) == (DRAWN, COUNT, 2, 2 * DRAWN)
-    assert (found.too_few, found.notes) == (None, ())
-    assert found.agreement is not None
-    assert found.agreement.n == DRAWN
+    assert (found.too_few, found.notes, there(found.agreement).n) == (None, (), DRAWN)
     judge = found.judges["exact_match"]
     halves = [sum(right(one) - people[one] for one in range(half, DRAWN, 2)) / (DRAWN / 2) for half in (0, 1)]
     assert judge.bias == pytest.approx(sum(halves) / 2)
-    assert judge.bias_low is not None
-    assert judge.bias_high is not None
-    assert judge.bias_low < sum(halves) / 2 < judge.bias_high
+    assert there(judge.bias_low) < sum(halves) / 2 < there(judge.bias_high)
     assert judge.n == DRAWN - sum(people[one] == 0.5 for one in people)
 
 
@@ -138,9 +133,7 @@ def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
     first, second = sample_of(made), sample_of(made, 35, sheet="second")
     ratings = rated(first, "1", stricter) + rated(second, "2", stricter, "second")
     found = clinicians_of(made, Annotations((first, second), tuple(ratings)))
-    assert (found.rated, found.raters, found.ratings) == (DRAWN, 2, 75)
-    assert found.agreement is not None
-    assert found.agreement.n == 35
+    assert (found.rated, found.raters, found.ratings, there(found.agreement).n) == (DRAWN, 2, 75, 35)
     other = replace(second, choices=(RatingChoice(1.0, "1"),))
     alone = clinicians_of(made, Annotations((first, other), tuple(ratings)))
     assert (alone.rated, alone.raters) == (DRAWN, 1)
@@ -154,13 +147,11 @@ def test_answers_of_one_source_widen_the_interval() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
     of_four = [replace(one, cluster=f"{number % 4}{number // 20}") for number, one in enumerate(made.instances)]
-    alone, clustered = (clinicians_of(one, annotations) for one in (made, replace(made, instances=of_four)))
-    assert alone.corrected is not None
-    assert clustered.corrected is not None
-    width = clustered.corrected.ci_high - clustered.corrected.ci_low
-    assert width > 1.5 * (alone.corrected.ci_high - alone.corrected.ci_low)
-    assert clustered.corrected.value == alone.corrected.value
-    assert clustered.notes == ()
+    both = [clinicians_of(one, annotations) for one in (made, replace(made, instances=of_four))]
+    alone, clustered = (there(one.corrected) for one in both)
+    assert clustered.ci_high - clustered.ci_low > 1.5 * (alone.ci_high - alone.ci_low)
+    assert clustered.value == alone.value
+    assert both[1].notes == ()
 
 
 def test_too_few_sources_give_no_interval_and_a_note_says_so() -> None:
@@ -174,19 +165,16 @@ def test_too_few_sources_give_no_interval_and_a_note_says_so() -> None:
         assert (found.corrected is not None) is has_score
         assert found.too_few is None
         judge = found.judges["exact_match"]
-        assert judge.bias is not None
-        assert (judge.bias_low is not None) is has_score
+        assert (judge.bias is not None, judge.bias_low is not None) == (True, has_score)
 
 
 def test_ratings_that_agree_with_a_judge_leave_room_for_a_bias() -> None:
     made = yes_no_result()
     sample = sample_of(made)
-    judge = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", lambda one, _: right(one))))).judges
-    assert judge["exact_match"].bias == 0.0
-    assert judge["exact_match"].bias_low is not None
-    assert judge["exact_match"].bias_high is not None
-    assert judge["exact_match"].bias_low < -0.05
-    assert judge["exact_match"].bias_high > 0.05
+    found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", lambda one, _: right(one)))))
+    judge = found.judges["exact_match"]
+    assert judge.bias == 0.0
+    assert there(judge.bias_low) < -0.05 < 0.05 < there(judge.bias_high)
 
 
 def test_an_answer_that_no_judge_was_asked_about_makes_no_judge_of_the_metric() -> None:
@@ -217,11 +205,9 @@ def test_a_jurys_criteria_are_averaged_and_parts_count_for_agreement_alone() -> 
     assert (found.rated, found.ratings) == (DRAWN - 1, 2 * DRAWN - 1)
     assert found.notes == ("1 answers are rated in part: they count for the agreement, not for the corrected score",)
     assert list(found.judges) == list(judges)
-    assert found.judges["kind"].n == 2 * DRAWN - 1
-    assert found.judges["silent"].n == 0
-    assert found.corrected is not None
-    assert found.corrected.judge_value == 4.5
-    assert found.corrected.value == pytest.approx(3.5, abs=0.1)
+    assert (found.judges["kind"].n, found.judges["silent"].n) == (2 * DRAWN - 1, 0)
+    score = there(found.corrected)
+    assert (score.judge_value, score.value) == (4.5, pytest.approx(3.5, abs=0.1))
     assert found.judges["kind"].bias == pytest.approx(1.0, abs=0.1)
 
 
@@ -238,25 +224,18 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
     made = of([case(one) for one in range(60)], "rubric_score", (0.0, 1.0))
     sample = sample_of(made)
     assert sample.kind == "criteria"
-    harmful = clinicians_of(
-        made, Annotations((sample,), tuple(rated(sample, "1", lambda _place, number: float(number))))
-    )
-    assert harmful.corrected is not None
-    assert (harmful.corrected.value, harmful.corrected.ci_low) == (0.0, 0.0)  # -2 in every case
-    assert harmful.corrected.judge_value == pytest.approx(1 / 3)
-    helpful = clinicians_of(
-        made, Annotations((sample,), tuple(rated(sample, "1", lambda _place, number: 1.0 - number)))
-    )
-    assert helpful.corrected is not None
-    assert helpful.corrected.value == 1.0
-    assert helpful.judges["one"].bias == pytest.approx(-2 / 3, abs=0.05)
-    assert helpful.judges["one"].n == 2 * DRAWN
-    worse = [Rating("sheet", f"c{place}", 1, "1", 0.0) for place in range(DRAWN)]
-    worse += [Rating("sheet", f"c{place}", 2, "1", float(place % 3 == 0)) for place in range(DRAWN)]
-    follows = clinicians_of(made, Annotations((sample,), tuple(worse))).corrected  # a point less in every case
-    assert follows is not None
-    assert follows.value == 0.0  # it is below 0, and no scale ends there
-    assert follows.power == pytest.approx(1.0)
+
+    def by_people(says: Callable[[int, int], float | None]) -> Clinicians:
+        return clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", says))))
+
+    harmful = there(by_people(lambda _place, number: float(number)).corrected)  # -2 in every case
+    assert (harmful.value, harmful.ci_low, harmful.judge_value) == (0.0, 0.0, pytest.approx(1 / 3))
+    helpful = by_people(lambda _place, number: 1.0 - number)
+    assert there(helpful.corrected).value == 1.0
+    assert (helpful.judges["one"].bias, helpful.judges["one"].n) == (pytest.approx(-2 / 3, abs=0.05), 2 * DRAWN)
+    # a point less in every case: it is below 0, and no scale ends there
+    follows = there(by_people(lambda place, number: float(number and place % 3 == 0)).corrected)
+    assert (follows.value, follows.power) == (0.0, pytest.approx(1.0))
 
 
 def test_another_main_metric_uses_none_of_them() -> None:

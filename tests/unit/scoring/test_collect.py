@@ -18,6 +18,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.scores import helm_mean
 from unit.builders import plan
+from unit.scoring.known import there
 
 TEST, VALID = "test", "valid"
 
@@ -233,8 +234,7 @@ def test_an_answer_with_nothing_in_it_gets_the_lowest_mark(tmp_path: Path) -> No
     assert (result.status, result.reportable, result.something_to_ask) == ("complete", True, False)
     assert (result.validity.instances.scored, result.validity.instances.unjudged) == (2, 0)
     assert result.validity.judges["a"].asked == 1
-    assert result.validity.jury is not None
-    assert result.validity.jury.leave_one_out == {"a": 2.5, "b": 2.5}
+    assert there(result.validity.jury).leave_one_out == {"a": 2.5, "b": 2.5}
     assert [line.metrics["aci_bench_accuracy"] for line in result.instances] == [4.0, 1.0]
 
 
@@ -455,8 +455,8 @@ def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_
         (RUBRIC, 0.0), (f"{RUBRIC}.unclipped", -0.5),
     ]  # fmt: skip
     assert result.validity.bounds[RUBRIC] == (0.0, 0.0)
-    assert result.validity.rubric is not None
-    assert (result.validity.rubric.criteria.asked, result.validity.rubric.criteria.unjudged) == (24, 2)
+    criteria = there(result.validity.rubric).criteria
+    assert (criteria.asked, criteria.unjudged) == (24, 2)
     assert result.validity.judgements == Judgements(due=48, given=44)
     assert result.groups["axis"]["accuracy"][RUBRIC].value == 0.0
     assert [reason.partition(" gave")[0] for reason in result.validity.not_reportable] == ["judge a", "judge b"]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_factory.scoring.corrections import date_in, days_in, number_in, reader_of, whole_number_in
+from unit.scoring.known import there
 
 PROMPT = "Patient note: He has a score. Question: What is the patient's HEART score?\n\nQuestion: What is {}?\n\n"
 WELLS = "the patient’s score of Wells' criteria for Pulmonary Embolism"  # noqa: RUF001 - as the data write it
@@ -75,9 +76,8 @@ def test_a_date_is_read_in_either_order(text: str, same: str) -> None:
 
 
 def test_a_date_is_a_number_of_days() -> None:
-    first, second = date_in("02/28/2020"), date_in("03/01/2020")
-    assert first is not None
-    assert (second, type(first)) == (first + 2, float)
+    first = there(date_in("02/28/2020"))
+    assert (date_in("03/01/2020"), type(first)) == (first + 2, float)
 
 
 @pytest.mark.parametrize("text", [

@@ -37,6 +37,7 @@ from eval_factory.scoring.intervals import (
     wilson,
     wilson_clustered,
 )
+from unit.scoring.known import ends, there
 
 
 def of_a_mean(values: list[float], clusters: list[int]) -> float:
@@ -82,8 +83,7 @@ def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees
     values, labels = drawn(clusters, seed)
     stderr, effective = of_a_mean(values, labels), effective_clusters(labels)
     assert 2 < effective < clusters
-    found = clustered(values, labels)
-    assert found is not None
+    found = there(clustered(values, labels))
     assert found.clusters == effective
     assert math.sqrt(found.variance) == pytest.approx(stderr)
     assert found.design_effect == pytest.approx(stderr**2 / (stats.sem(values) ** 2))
@@ -103,8 +103,7 @@ def test_fewer_than_two_effective_clusters_say_nothing(clusters: str) -> None:
 
 
 def test_equal_values_have_no_design_effect() -> None:
-    found = clustered([2.0, 2.0, 2.0], "abc")
-    assert found is not None
+    found = there(clustered([2.0, 2.0, 2.0], "abc"))
     assert (found.variance, found.design_effect) == (0.0, None)
 
 
@@ -210,15 +209,13 @@ _SAMPLES = st.lists(
 def test_the_mean_lies_in_its_interval_and_that_on_the_scale(pairs: list[tuple[float, int]]) -> None:
     values, labels = [value for value, _ in pairs], [label for _, label in pairs]
     mean = sum(values) / len(values)
-    for ends in (on_a_scale(values, (0, 1)), on_a_scale(values, (0, 1), labels)):
-        assert ends is not None
-        assert 0 <= ends[0] <= mean + 1e-9
-        assert mean - 1e-9 <= ends[1] <= 1
+    for low, high in (there(on_a_scale(values, (0, 1))), there(on_a_scale(values, (0, 1), labels))):
+        assert 0 <= low <= mean + 1e-9
+        assert mean - 1e-9 <= high <= 1
     ones = [float(value > 0.4) for value in values]
-    ends = wilson_clustered(ones, labels)
-    assert ends is not None
-    assert 0 <= ends[0] <= sum(ones) / len(ones) + 1e-9
-    assert sum(ones) / len(ones) - 1e-9 <= ends[1] <= 1
+    low, high = there(wilson_clustered(ones, labels))
+    assert 0 <= low <= sum(ones) / len(ones) + 1e-9
+    assert sum(ones) / len(ones) - 1e-9 <= high <= 1
 
 
 def test_ten_of_ten_are_an_exact_bound() -> None:
@@ -243,9 +240,8 @@ def test_a_mean_that_was_computed_elsewhere_is_reported_and_is_the_middle() -> N
     assert describe([2.0, 4.0], mean=0.0).mean == 0.0
     assert describe([2.0], mean=3.0).mean == 3.0
     assert describe([2.0, 2.0], mean=3.0) == Stats(2, 3.0, 0.0, 0.0, None, None, None)
-    rated, moved = describe([2.0, 4.0, 5.0], scale=(1, 9)), describe([2.0, 4.0, 5.0], mean=4.0, scale=(1, 9))
-    assert rated.ci_low is not None
-    assert moved.ci_low == pytest.approx(rated.ci_low + 1 / 3)
+    rated, moved = (describe([2.0, 4.0, 5.0], mean=mean, scale=(1, 9)) for mean in (None, 4.0))
+    assert moved.ci_low == pytest.approx(ends(rated)[0] + 1 / 3)
     assert describe([1.0, 0.0], mean=0.25).mean == 0.25
 
 
@@ -256,11 +252,9 @@ def test_a_mean_that_was_computed_elsewhere_is_reported_and_is_the_middle() -> N
 def test_values_from_0_to_1_are_taken_for_a_scale_and_others_are_not(
     values: list[float], cut: tuple[bool, bool]
 ) -> None:
-    stats = describe(values)
-    assert stats.ci_low is not None
-    assert stats.ci_high is not None
-    assert (stats.ci_low == 0.0, stats.ci_high == 1.0) == cut
-    assert (stats.ci_low < 0, stats.ci_high > 1) == (not cut[0], not cut[1])
+    low, high = ends(describe(values))
+    assert (low == 0.0, high == 1.0) == cut
+    assert (low < 0, high > 1) == (not cut[0], not cut[1])
 
 
 def test_only_zeros_and_ones_are_proportions() -> None:
@@ -291,9 +285,7 @@ def test_cases_with_a_lowest_value_of_their_own() -> None:
     assert equal.ci_method == "exact-one-sided"
     assert equal.ci_low == pytest.approx(1 - 4 * (1 - 0.025 ** (1 / 30)))
     assert describe([1.0, 0.0, 1.0], lowest=[0.0] * 3).ci_method == "wilson"
-    lost = describe([1.0] * 29 + [-3.0], lowest=lowest)
-    assert lost.ci_low is not None
-    assert lost.ci_low < 0.6
+    assert ends(describe([1.0] * 29 + [-3.0], lowest=lowest))[0] < 0.6
 
 
 @pytest.mark.parametrize(("clusters", "said"), [
@@ -325,8 +317,7 @@ def test_clustered_values_say_so() -> None:
     assert stats.design_effect == pytest.approx(7.0)
     assert stats.effective_n == pytest.approx(8 / 7)
     assert stats.ci_method == "wilson-clustered"
-    assert stats.ci_low is not None
-    assert stats.ci_low < 0.02
+    assert ends(stats)[0] < 0.02
 
 
 def test_each_instance_a_source_of_its_own_is_no_clustering() -> None:
@@ -360,9 +351,7 @@ def test_it_is_scipys_with_a_fixed_seed() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     assert found.method == "bca-bootstrap"
     assert found == bca_of_ratio(SUMS, COUNTS)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 13 / 23 < found.high
+    assert there(found.low) < 13 / 23 < there(found.high)
 
 
 def test_clusters_are_drawn_whole() -> None:

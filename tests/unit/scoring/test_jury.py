@@ -19,6 +19,7 @@ from eval_factory.scoring.jury import (
 )
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import family_of
+from unit.scoring.known import there
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:
@@ -38,8 +39,7 @@ def of_lengths(marks: list[int], lengths: list[int]) -> RankCorrelation | None:
 
 def test_how_far_marks_follow_the_length_of_answers() -> None:
     """rho by hand: 1 - 6 * 8 / (10 * 99); the interval by Bonett and Wright's formula."""
-    found = of_lengths([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [20, 10, 40, 30, 60, 50, 80, 70, 90, 100])
-    assert found is not None
+    found = there(of_lengths([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [20, 10, 40, 30, 60, 50, 80, 70, 90, 100]))
     assert found.rho == pytest.approx(1 - 48 / 990)
     assert found.count == 10
     half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 7)
@@ -49,9 +49,7 @@ def test_how_far_marks_follow_the_length_of_answers() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_perfect_order_of_few_answers_is_no_certainty(sign: int) -> None:
-    few, many = (of_lengths(list(range(n)), [100 + sign * one for one in range(n)]) for n in (4, 40))
-    assert few is not None
-    assert many is not None
+    few, many = (there(of_lengths(list(range(n)), [100 + sign * one for one in range(n)])) for n in (4, 40))
     assert [few.rho, many.rho] == pytest.approx([sign, sign])
     ends = sorted([sign * few.ci_low, sign * few.ci_high])
     assert ends == pytest.approx([math.tanh(math.atanh(0.8) - 1.959964 * math.sqrt(1.32)), 1.0])
@@ -168,8 +166,7 @@ def test_criteria_are_rated_apart() -> None:
         made.add("b", key(number), {"accuracy": 1, "clarity": 5})
     report = made.report()
     assert report.weighted_kappa == {"a/b": pytest.approx(-1.0)}
-    assert report.krippendorff_alpha is not None
-    assert report.krippendorff_alpha < -0.5
+    assert there(report.krippendorff_alpha) < -0.5
 
 
 def test_kappa_weighs_by_the_whole_scale() -> None:
@@ -216,16 +213,14 @@ def test_each_judge_owes_a_judgement_of_each_answer() -> None:
 
 def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:
     said = judged({"a": 5, "b": 3}, {"a": 1}, {"a": 2, "b": 2})
-    score = score_of_all_judges(metric(said), said, ("a", "b"))
-    assert score is not None
+    score = there(score_of_all_judges(metric(said), said, ("a", "b")))
     assert (score.value, score.stats.count, score.split) == (3.0, 2, "test")
 
 
 def test_an_answer_with_nothing_in_it_needs_no_judge() -> None:
     """Without it, saying nothing would make this score better."""
     said = judged({"a": 5, "b": 3}, {"a": 1}, None)
-    score = score_of_all_judges(metric(said), said, ("a", "b"))
-    assert score is not None
+    score = there(score_of_all_judges(metric(said), said, ("a", "b")))
     assert (score.value, score.stats.count) == (2.5, 2)
 
 

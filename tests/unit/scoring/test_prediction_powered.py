@@ -28,6 +28,7 @@ from eval_factory.scoring.prediction_powered import (
     needed_for,
     tuned_power,
 )
+from unit.scoring.known import there
 
 WIDE = (-10.0, 16.0)
 """A scale that no value is near the end of."""
@@ -248,8 +249,7 @@ def test_small_strata_are_put_to_a_neighbour(
 def test_what_is_needed_for_a_width_gives_it() -> None:
     expected = Expected(1000, 3.0, 1.0, WIDE)
     for correlation in (0.0, 0.6, 0.9):
-        rated = needed_for(0.15, expected, correlation)
-        assert rated is not None
+        rated = there(needed_for(0.15, expected, correlation))
         assert half_width_of(rated, expected, correlation) <= 0.15 < half_width_of(rated - 1, expected, correlation)
     assert needed_for(0.05, expected, 0.9) is None  # other questions alone make it wider
     assert needed_for(half_width_of(1000, expected, 0.9), expected, 0.9) == 1000

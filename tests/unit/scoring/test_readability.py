@@ -17,6 +17,7 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.framework import HelmEntry, load_framework
 from unit.builders import plan
+from unit.scoring.known import there
 from unit.scoring.test_collect import write_run
 
 OPTIONS = {"A": "yes", "B": "no"}
@@ -48,16 +49,12 @@ def helm(**more: Any) -> HelmEntry:
 
 
 def joint(tmp_path: Path, **adapter: Any) -> AnswerForm:
-    form = answer_form_of(
-        helm(), run(tmp_path / "r", entry("yes"), method="multiple_choice_joint", **adapter), "exact_match"
-    )
-    assert form is not None
-    return form
+    joined = run(tmp_path / "r", entry("yes"), method="multiple_choice_joint", **adapter)
+    return there(answer_form_of(helm(), joined, "exact_match"))
 
 
 def of_task(name: str) -> AnswerForm:
-    task = load_framework().task(name)
-    assert task is not None
+    task = there(load_framework().task(name))
     form = answer_form_of(task.helm, None, "")  # type: ignore[arg-type]  # framework.yml says it, whatever ran
     assert form is not None
     return form
@@ -87,8 +84,7 @@ def test_helms_own_pattern_finds_the_label(pattern: str, tmp_path: Path, *, whol
 
 def test_letters_as_references_are_a_form(tmp_path: Path) -> None:
     generation = run(tmp_path / "r", entry("B"), entry("A", "E"), method="generation")
-    form = answer_form_of(helm(), generation, "exact_match")
-    assert form is not None
+    form = there(answer_form_of(helm(), generation, "exact_match"))
     asked = state("B")
     assert form.about == "one of A, B, C, D, E alone"
     assert [form.reads(asked, answer) for answer in ("E", " A ", "F", "B.")] == [True, True, False, False]
@@ -98,8 +94,7 @@ def test_letters_as_references_are_a_form(tmp_path: Path) -> None:
 
 
 def test_few_letters_stand_for_four(tmp_path: Path) -> None:
-    form = answer_form_of(helm(), run(tmp_path / "r", entry("B"), method="generation"), "exact_match")
-    assert form is not None
+    form = there(answer_form_of(helm(), run(tmp_path / "r", entry("B"), method="generation"), "exact_match"))
     assert list(form.labels(state("B"))) == ["A", "B", "C", "D"]
 
 

@@ -22,6 +22,7 @@ from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
 from unit.builders import plan
+from unit.scoring.known import there
 from unit.scoring.test_collect import JURY, state, write_run
 from unit.scoring.test_collect import result_of as jury_result_of
 
@@ -71,8 +72,7 @@ def test_thinking_that_was_taken_out_is_known_from_what_was_kept(here: Plan) -> 
 def test_what_a_judge_thought_is_no_matter_of_the_models(here: Plan) -> None:
     asked = state(0, "yes")
     keep(here, asked, role="gpt")
-    answer = StoredAnswers.of(here).to(output.RequestState.model_validate(asked))
-    assert answer is not None
+    answer = there(StoredAnswers.of(here).to(output.RequestState.model_validate(asked)))
     assert answer.raw == Raw()
 
 

@@ -27,6 +27,7 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft, plan
+from unit.scoring.known import there
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))
 SMALL = Criterion("small", 2, ("axis:completeness",))
@@ -184,8 +185,7 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
         "class_name": names.RUBRIC_METRIC_CLASS, "args": {"metric_name": "m", "judges": {"gpt": judge, "other": "d"}},
     }  # fmt: skip
     run_spec = output.StoredRunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
-    found = RubricTally.of(made, output.HelmRun(tmp_path, run_spec, []))
-    assert found is not None
+    found = there(RubricTally.of(made, output.HelmRun(tmp_path, run_spec, [])))
     assert (found.metric, found.judges, found.families) == ("m", ("gpt", "other"), {"gpt": True, "other": None})
 
 

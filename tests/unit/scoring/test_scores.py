@@ -15,6 +15,7 @@ from eval_factory.core.results import Stats
 from eval_factory.helm import names, output
 from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, metric_values_of, score_of
+from unit.scoring.known import ends, there
 from unit.scoring.test_collect import state, write_run
 
 
@@ -99,8 +100,7 @@ def test_a_worst_case_has_the_least_value_of_each_instance(tmp_path: Path) -> No
         "em": [1.0, 1.0, 0.5], "em@test+typos": [0.25, 1.0], "em@test+typos.worst": [0.25, 1.0],
         "em@test+typos.original": [1.0, 1.0], "em@test+robustness.worst": [0.25, 1.0, 0.5],
     }  # fmt: skip
-    score = score_of(found["em@test+robustness.worst"], set(), failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(found["em@test+robustness.worst"], set(), failed_as_zero=False))
     assert (score.value, score.stats.count, score.stats.ci_method) == (1.75 / 3, 3, "student-t-pseudo-values")
 
 
@@ -112,8 +112,7 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbat
     worst = found["em@test+robustness.worst"]
     for as_zero, value in ((False, 0.75), (True, 0.5)):
         missing, _ = missing_judgements(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
-        score = score_of(worst, missing, failed_as_zero=as_zero)
-        assert score is not None
+        score = there(score_of(worst, missing, failed_as_zero=as_zero))
         assert (score.value, score.stats.count) == (value, 2 + as_zero)
     before, _ = missing_judgements(found["em@test+typos.original"], None, tally, failed_as_zero=False)  # type: ignore[arg-type]
     assert (("a", 0, "typos.original") in before) is (perturbation is None)
@@ -181,8 +180,7 @@ def context(values: dict[InstanceKey, float], *, scale: tuple[float, float] | No
 def test_trials_of_an_instance_are_one_value_of_the_sample() -> None:
     """Two trials of three instances are no six instances: the interval would be too narrow."""
     values = {key(number, trial): float(number == 0) for number in range(3) for trial in range(2)}
-    score = score_of(context(values), set(), failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(context(values), set(), failed_as_zero=False))
     assert score.value == pytest.approx(1 / 3)
     assert score.stats.count == 3
 
@@ -202,8 +200,7 @@ def test_the_mean_is_of_trials_means_and_not_of_all_values() -> None:
 def test_a_metric_that_is_no_mean_has_its_value_without_an_interval() -> None:
     """F1 over all instances at once: its instances' values say nothing of how sure it is."""
     pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
-    score = score_of(pooled, set(), failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(pooled, set(), failed_as_zero=False))
     assert (score.value, score.stats.count, score.stats.mean) == (0.75, 2, 0.75)
     assert (score.stats.ci_low, score.stats.ci_high, score.stats.stddev, score.stats.stderr) == (None, None, None, None)
 
@@ -214,27 +211,21 @@ def test_a_metric_that_is_no_mean_is_absent_where_an_instance_is_missing() -> No
     assert score_of(pooled, {key(1)}, failed_as_zero=True) is None
     unseen = MetricValues("corpus", "corpus", 0.4, merged=False)
     assert score_of(unseen, {key(1)}, failed_as_zero=False) is None
-    whole = score_of(unseen, set(), failed_as_zero=False)
-    assert whole is not None
+    whole = there(score_of(unseen, set(), failed_as_zero=False))
     assert whole.value == 0.4
 
 
 def test_merged_values_are_a_mean_although_helm_has_none() -> None:
     merged = MetricValues("m", "m", None, merged=True, values={key(0): 1.0, key(1): 0.0})
-    score = score_of(merged, set(), failed_as_zero=False)
-    assert score is not None
-    assert score.value == 0.5
-    assert score.stats.ci_low is not None
+    score = there(score_of(merged, set(), failed_as_zero=False))
+    assert (score.value, score.stats.ci_low is not None) == (0.5, True)
 
 
 def test_a_missing_instance_leaves_the_score_or_counts_as_zero() -> None:
     values = {key(0): 1.0, key(1): 1.0, key(2): 1.0}
-    excluded, zeroed = (score_of(context(values), {key(2)}, failed_as_zero=zero) for zero in (False, True))
-    assert excluded is not None
-    assert zeroed is not None
+    excluded, zeroed = (there(score_of(context(values), {key(2)}, failed_as_zero=zero)) for zero in (False, True))
     assert (excluded.value, excluded.stats.count) == (1.0, 2)
-    assert zeroed.value == pytest.approx(2 / 3)
-    assert zeroed.stats.count == 3
+    assert (zeroed.value, zeroed.stats.count) == (pytest.approx(2 / 3), 3)
     assert score_of(context(values), set(values), failed_as_zero=False) is None
 
 
@@ -258,13 +249,10 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
     drawn: tuple[dict[InstanceKey, float], set[InstanceKey]],
 ) -> None:
     values, missing = drawn
-    low, high = bounds_of(context(values), missing) or (None, None)
-    assert low is not None
-    assert high is not None
+    low, high = there(bounds_of(context(values), missing))
     true_value = helm_mean(values)  # what the missing ones would have been, had they been answered
     assert low - 1e-9 <= true_value <= high + 1e-9
-    zeroed = score_of(context(values), missing, failed_as_zero=True)
-    assert zeroed is not None
+    zeroed = there(score_of(context(values), missing, failed_as_zero=True))
     assert zeroed.value == pytest.approx(low)
     if not missing:
         assert low == high == true_value
@@ -273,12 +261,10 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
 def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> None:
     """Three trials of two instances: their scores are 1, 0.5 and 0."""
     values = {key(0, 0): 1.0, key(1, 0): 1.0, key(0, 1): 1.0, key(1, 1): 0.0, key(0, 2): 0.0, key(1, 2): 0.0}
-    score = score_of(context(values), set(), failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(context(values), set(), failed_as_zero=False))
     assert (score.stats.count, score.stats.trials) == (2, 3)
     assert score.stats.trial_stddev == pytest.approx(0.5)
-    once = score_of(context({key(0): 1.0, key(1): 0.0}), set(), failed_as_zero=False)
-    assert once is not None
+    once = there(score_of(context({key(0): 1.0, key(1): 0.0}), set(), failed_as_zero=False))
     assert (once.stats.trials, once.stats.trial_stddev) == (None, None)
 
 
@@ -286,8 +272,7 @@ def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> Non
 def test_the_interval_is_that_of_clusters(missing: set[InstanceKey]) -> None:
     metric = context({key(number): float(number < 4) for number in range(8)})
     metric.clusters = {f"id{number}": str(number // 2) for number in range(6)}
-    score = score_of(metric, missing, failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(metric, missing, failed_as_zero=False))
     assert score.stats.clusters == (4 if missing else 5)  # what was not sorted is a source of its own
     assert score.stats.ci_method == "wilson-clustered"
 
@@ -301,14 +286,11 @@ def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:
 def test_a_ratio_of_sums_has_a_bootstrap_interval() -> None:
     counts = {key(number): 4 for number in range(4)} | {key(number): 8 for number in range(4, 7)}
     # sums are 0 1 2 3, 0 2 4 and 0.75 of what HELM counted once
-    score = score_of(ratio(12.75 / 41, counts), set(), failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(ratio(12.75 / 41, counts), set(), failed_as_zero=False))
     assert (score.value, score.stats.count, score.stats.ci_method) == (12.75 / 41, 8, "bca-bootstrap")
-    assert score.stats.ci_low is not None
-    assert score.stats.ci_high is not None
-    assert 0 < score.stats.ci_low < 12.75 / 41 < score.stats.ci_high < 0.75
+    low, high = ends(score.stats)
+    assert 0 < low < 12.75 / 41 < high < 0.75
     sorted_in_pairs = ratio(12.75 / 41, counts)
     sorted_in_pairs.clusters = {f"id{number}": str(number // 4) for number in range(8)}
-    few = score_of(sorted_in_pairs, set(), failed_as_zero=False)
-    assert few is not None
+    few = there(score_of(sorted_in_pairs, set(), failed_as_zero=False))
     assert few.stats.ci_method is None

@@ -24,6 +24,7 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import _MAX_LABEL, Clusters, Tally, notes_on_clusters
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from unit.builders import draft, plan
+from unit.scoring.known import there
 
 NOWHERE = Path("nowhere")
 
@@ -33,8 +34,7 @@ def instance(text: str = "", number: int = 0, **extra: Any) -> output.Instance:
 
 
 def label(rule: ClusterRule, one: output.Instance, folder: Path = NOWHERE) -> str:
-    found = Clusters.of(rule, folder)
-    assert found is not None
+    found = there(Clusters.of(rule, folder))
     return found.label_of(one)
 
 
@@ -70,15 +70,12 @@ def test_what_was_found_is_looked_up_in_the_scenarios_data(tmp_path: Path) -> No
 def test_where_data_are_gone_sources_are_as_they_were(tmp_path: Path) -> None:
     known = {"id0": "T", "id1": "U"}
     for name in ("a.json", "b.json"):  # both are needed
-        found = Clusters.of(RECORDED, tmp_path, known)
-        assert found is not None
+        found = there(Clusters.of(RECORDED, tmp_path, known))
         assert [found.label_of(instance("Q: one", number)) for number in range(3)] == ["T", "U", "id2"]
         (tmp_path / name).write_text(json.dumps([{"q": "one", "tag": "V"}]))
-    here = Clusters.of(RECORDED, tmp_path, known)
-    assert here is not None
+    here = there(Clusters.of(RECORDED, tmp_path, known))
     assert here.label_of(instance("Q: one")) == "V"
-    by_field = Clusters.of(ClusterRule(what="note", field="cluster"), tmp_path, known)
-    assert by_field is not None
+    by_field = there(Clusters.of(ClusterRule(what="note", field="cluster"), tmp_path, known))
     assert by_field.label_of(instance(cluster="W")) == "W"
 
 
@@ -90,8 +87,7 @@ def test_records_that_cannot_be_read_leave_each_instance_alone(content: bytes | 
 
 
 def rule_of(task: str) -> ClusterRule:
-    found = load_framework().task(task)
-    assert found is not None
+    found = there(load_framework().task(task))
     assert found.helm.cluster is not None
     return found.helm.cluster
 
