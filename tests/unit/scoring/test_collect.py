@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -98,30 +96,30 @@ JURY: dict[str, Any] = {
 }  # fmt: skip
 
 
+def by_jury(folder: Path, states: list[dict[str, Any]], marks: list[float], **flags: Any) -> TaskResult:
+    """Of aci_bench; `flags` are extra ones."""
+    extra = {f"config.params.extra.{name}": value for name, value in flags.items()}
+    values = {"aci_bench_accuracy": marks}
+    return result_of(folder, {"config.type": "aci_bench", **extra}, states=states, metric_specs=[JURY], values=values)
+
+
 def test_all_answered(tmp_path: Path) -> None:
     result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
-    assert set(result.scores) == {"exact_match"}
-    assert result.scores["exact_match"].value == 0.5
-    assert result.scores["exact_match"].stats.count == 4
+    assert {label: (score.value, score.stats.count) for label, score in result.scores.items()} == {
+        "exact_match": (0.5, 4)
+    }
     assert result.validity.bounds["exact_match"] == (0.5, 0.5)
-    assert (result.status, result.reportable) == ("complete", True)
-    assert result.groups == {}
+    assert (result.status, result.reportable, result.groups) == ("complete", True, {})
     hidden = "by category: 2 groups hold fewer than 10 instances (4 in all) and are not shown; results.jsonl has them"
     assert hidden in result.validity.notes
 
 
 def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
     """race_based_med: its answers to one question stand and fall together."""
-    states = [
-        state(
-            number,
-            "no",
-            instance={"input": {"text": f"Rate it.\n Question: {'abcd'[number // 5]}?\nResponse: {number}"}},
-        )
-        for number in range(20)
-    ]
-    values = [float(number < 10) for number in range(20)]
-    result = result_of(tmp_path, {"config.type": "race_based_med"}, states=states, values={"exact_match": values})
+    texts = [f"Rate it.\n Question: {'abcd'[number // 5]}?\nResponse: {number}" for number in range(20)]
+    states = [state(number, "no", instance={"input": {"text": text}}) for number, text in enumerate(texts)]
+    values = {"exact_match": [1.0] * 10 + [0.0] * 10}
+    result = result_of(tmp_path, {"config.type": "race_based_med"}, states=states, values=values)
     stats = result.scores["exact_match"].stats
     assert (stats.count, stats.clusters, stats.ci_method) == (20, 4, "wilson-clustered")
     # distances' sums are 2.5 in each of four clusters: 4 / 3 * 25 / 400 over 0.25 / 19
@@ -144,12 +142,9 @@ def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path
     result = result_of(tmp_path / "exclude", states=states, values=values)
     assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
     assert not result.something_to_ask
-    notes = [note for note in result.validity.notes if "failed" in note]
-    assert len(notes) == 2
-    assert not any("the same command" in note for note in notes)
-    assert notes[1].startswith(
-        "1 of the failed were answered, and HELM cannot score the answer: ValueError in SomeMetric"
-    )
+    first, second = [note for note in result.validity.notes if "failed" in note]
+    assert "the same command" not in first + second
+    assert second.startswith("1 of the failed were answered, and HELM cannot score the answer: ValueError in SomeMetr")
     for name in values:
         assert result.scores[name].stats.count == 3
         assert result.validity.bounds[name] == (0.5, 0.75)
@@ -165,11 +160,9 @@ def test_the_place_of_an_unscorable_answer_is_kept_in_its_own_split_only(tmp_pat
 
 def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
-    result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 1.0, 0.0]})
-    assert result.scores["exact_match"].value == helm_mean(
-        {("a", 0, None): 1.0, ("b", 0, None): 1.0, ("c", 0, None): 0.0}
-    )
-    assert result.scores["exact_match"].stats.count == 3
+    result = result_of(tmp_path, states=states, values={"exact_match": FOUR})
+    score = result.scores["exact_match"]
+    assert (score.value, score.stats.count) == (helm_mean({(name, 0, None): name != "c" for name in "abc"}), 3)
     assert result.validity.bounds["exact_match"] == (0.5, 0.75)
     assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
     assert (result.status, result.reportable) == ("partial", False)
@@ -225,12 +218,8 @@ def test_an_answer_with_nothing_in_it_gets_the_lowest_mark(tmp_path: Path) -> No
     """No judge is asked about it; the mean without it would be better for saying nothing."""
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": {"accuracy": {"score": 4}}}}
     states = [state(0, "text", annotations=judged), state(1, " ", annotations={"aci_bench": {"prompt_text": None}})]
-    result = result_of(
-        tmp_path, {"config.type": "aci_bench", "config.params.extra.max_unreadable": 0.5}, states=states,
-        metric_specs=[JURY], values={"aci_bench_accuracy": [4.0, 0.0]},
-    )  # fmt: skip
-    assert result.scores["aci_bench_accuracy"].value == 2.5
-    assert result.scores["aci_bench_accuracy.helm"].value == 2.0
+    result = by_jury(tmp_path, states, [4.0, 0.0], max_unreadable=0.5)
+    assert (result.scores["aci_bench_accuracy"].value, result.scores["aci_bench_accuracy.helm"].value) == (2.5, 2.0)
     assert (result.status, result.reportable, result.something_to_ask) == ("complete", True, False)
     assert (result.validity.instances.scored, result.validity.instances.unjudged) == (2, 0)
     assert result.validity.judges["a"].asked == 1
@@ -242,14 +231,10 @@ HEARD = {"aci_bench": {"prompt_text": "p", **{name: {"accuracy": {"score": 4}} f
 HALF = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 2}}, "b": None}}
 
 
-def judged_by_both_but(tmp_path: Path, half: int, of: int, flags: dict[str, Any] | None = None) -> TaskResult:
+def judged_by_both_but(folder: Path, half: int, of: int, **flags: Any) -> TaskResult:
     """Judge b says nothing of `half` answers."""
     states = [state(number, "text", annotations=HALF if number < half else HEARD) for number in range(of)]
-    values = [2.0 if number < half else 4.0 for number in range(of)]
-    return result_of(
-        tmp_path, {"config.type": "aci_bench", **(flags or {})}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": values},
-    )  # fmt: skip
+    return by_jury(folder, states, [2.0] * half + [4.0] * (of - half), **flags)
 
 
 def test_a_judge_that_said_nothing_makes_it_another_jury(tmp_path: Path) -> None:
@@ -274,27 +259,23 @@ def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> N
 
 
 def test_how_many_judgements_may_be_missing_is_the_users_choice(tmp_path: Path) -> None:
-    accepted = {"config.params.extra.max_judge_failures": 1.0}
-    assert judged_by_both_but(tmp_path, 20, of=20, flags=accepted).reportable
-    strict = {"config.params.extra.max_judge_failures": 0}
-    assert not judged_by_both_but(tmp_path / "b", 1, of=20, flags=strict).reportable
+    assert judged_by_both_but(tmp_path, 20, of=20, max_judge_failures=1.0).reportable
+    assert not judged_by_both_but(tmp_path / "b", 1, of=20, max_judge_failures=0).reportable
 
 
 def test_who_was_asked_and_what_answers_state_is_kept(tmp_path: Path) -> None:
     """Only of the answers of this run: others in the cache may be of another endpoint."""
     judges = [{"name": name, "model_id": "org/judge", "url": f"http://{name}.example/v1"} for name in "ab"]
-    flags = {"config.params.extra.judges": judges}
-    here = plan({"config.type": "aci_bench", "config.output_dir": str(tmp_path / "out"), **flags})
+    here = plan({"config.type": "aci_bench", "config.output_dir": str(tmp_path / "out")})
     here.rundir.helm.mkdir(parents=True)
     (here.rundir.helm / names.JUDGE_PROMPTS_FILE).write_text(json.dumps({"aci_bench": ["c" * 64], "other": []}))
     for run_id, stated in (("run", "fallback"), ("before", "org/model")):
         kept = response_cache.ResponseCache(here.rundir.cache_db, run_id)
         attempt = response_cache.Attempt(run_id, "model", 1, "answered", 200, None, 1.0, 0.1)
-        kept.save(
-            response_cache.Answer(run_id, "model", "org/model", {"top_p": 1}, {"model": stated}, 1.0, 0.1), attempt
-        )
+        answer = response_cache.Answer(run_id, "model", "org/model", {"top_p": 1}, {"model": stated}, 1.0, 0.1)
+        kept.save(answer, attempt)
         kept.close()
-    result = judged_by_both_but(tmp_path, 0, of=3, flags=flags)
+    result = judged_by_both_but(tmp_path, 0, of=3, judges=judges)
     endpoints = result.provenance.endpoints
     assert list(endpoints) == ["model", "a", "b"]
     assert (endpoints["model"].stated_models, endpoints["model"].sampling) == ({"fallback": 1}, ({"top_p": 1},))
@@ -325,26 +306,15 @@ def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_
     assert result.something_to_ask
 
 
-def test_a_main_split_that_was_not_asked_is_said(tmp_path: Path) -> None:
-    """boolq's is `valid`: a sample of few instances may hold none of it."""
-    flags = {"config.type": "helm:boolq"}
-    result = result_of(tmp_path, flags, states=[state(0, "yes")], values={"quasi_exact_match": [1.0]})
-    assert "no instance of the main split valid was asked: these scores are of test" in result.validity.notes
-
-
-def with_corpus_score(folder: Path, value: float) -> None:
-    """A statistic of all instances at once: HELM keeps no value of an instance."""
-    stats = json.loads((folder / "stats.json").read_text())
-    stats.append({"name": {"name": "macro_f1", "split": TEST}, "count": 1, "sum": value, "mean": value})
-    (folder / "stats.json").write_text(json.dumps(stats))
-
-
 @pytest.mark.parametrize(("second", "reported"), [("no", True), (None, False)])
 def test_a_score_of_all_answers_at_once_needs_all_of_them(tmp_path: Path, second: str | None, reported: bool) -> None:
+    """HELM keeps no value of an instance."""
     here = plan({"config.output_dir": str(tmp_path / "out")})
     folder = here.rundir.helm / "runs" / "s" / "r"
     write_run(folder, [state(0, "yes"), state(1, second)], {"exact_match": [1.0, 0.0]})
-    with_corpus_score(folder, 0.4)
+    stats = json.loads((folder / "stats.json").read_text())
+    stats.append({"name": {"name": "macro_f1", "split": TEST}, "count": 1, "sum": 0.4, "mean": 0.4})
+    (folder / "stats.json").write_text(json.dumps(stats))
     response_cache.create_or_check(here.rundir.cache_db)
     result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
     assert ("macro_f1" in result.scores) is reported
@@ -352,13 +322,17 @@ def test_a_score_of_all_answers_at_once_needs_all_of_them(tmp_path: Path, second
 
 
 def test_a_run_spec_has_the_main_split_that_helm_names(tmp_path: Path) -> None:
-    """boolq's is `valid`; a task of ours keeps `test`."""
-    states = [state(0, "yes"), state(1, "yes", split=VALID)]
-    values: dict[str, list[float | None]] = {"quasi_exact_match": [1.0, 0.0]}
-    result = result_of(tmp_path, {"config.type": "helm:boolq"}, states=states, values=values)
-    assert result.task == "helm:boolq"
-    assert result.main_metric == "quasi_exact_match"
-    assert (result.scores["quasi_exact_match"].value, result.scores["quasi_exact_match@test"].value) == (0.0, 1.0)
+    """boolq's is `valid`, of which a small sample may hold none; a task of ours keeps `test`."""
+    flags, states, metric = (
+        {"config.type": "helm:boolq"},
+        [state(0, "yes"), state(1, "yes", split=VALID)],
+        "quasi_exact_match",
+    )
+    result = result_of(tmp_path, flags, states=states, values={metric: [1.0, 0.0]})
+    assert (result.task, result.main_metric) == ("helm:boolq", metric)
+    assert (result.scores[metric].value, result.scores[f"{metric}@test"].value) == (0.0, 1.0)
+    without = result_of(tmp_path / "without", flags, states=states[:1], values={metric: [1.0]})
+    assert "no instance of the main split valid was asked: these scores are of test" in without.validity.notes
 
 
 def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:
@@ -380,10 +354,7 @@ def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> Non
         {"prompt_text": None, "empty_output_equivalence_judgement": False},
     ]
     states = [state(i, "text" if i < 4 else "", annotations={"aci_bench": one}) for i, one in enumerate(annotations)]
-    result = result_of(
-        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": [4.0, 4.0, 4.0, 4.0, 1.0]},
-    )  # fmt: skip
+    result = by_jury(tmp_path, states, [4.0, 4.0, 4.0, 4.0, 1.0])
     told = [(cause.role, cause.count, cause.cause) for cause in result.validity.failures]
     assert told == [("a", 1, "no error was recorded"), ("b", 2, "HTTP 500: boom ...")]
 
@@ -399,20 +370,6 @@ def test_notes_come_by_importance(tmp_path: Path) -> None:
     assert errata == [] or min(errata) > 1
 
 
-Line = tuple[str, str, str, str, str | None, int | None]
-
-
-def journal(cache_db: Path, *lines: Line) -> None:
-    """(run, role, key, outcome, error, prompt tokens) of each attempt; the n-th took n seconds, 5 completion tokens."""
-    response_cache.create_or_check(cache_db)
-    with closing(sqlite3.connect(cache_db)) as connection, connection:
-        connection.executemany(
-            "INSERT INTO attempts (run_id, role, key, attempt, outcome, error, started, latency_s, prompt_tokens,"
-            " completion_tokens) VALUES (?, ?, ?, 1, ?, ?, 0, ?, ?, 5)",
-            [(*line[:5], float(number), line[5]) for number, line in enumerate(lines, start=1)],
-        )
-
-
 def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path) -> None:
     """The corrected score of med_dialog counts the first of several; that one failed here, its twin did not."""
     jury = {**JURY, "args": {**JURY["args"], "metric_name": "med_dialog_accuracy", "scenario_name": "med_dialog"}}
@@ -426,14 +383,11 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
         values={"med_dialog_accuracy": [1.0, 4.0, 4.0]},
     )  # fmt: skip
     corrected = "med_dialog_accuracy.corrected"
-    assert result.scores[corrected].stats.count == 2
-    assert (result.scores[corrected].metric, result.scores[corrected].split) == (corrected, TEST)
-    assert result.validity.notes[-1].startswith(corrected)  # a known defect weighs least
+    score, last = result.scores[corrected], result.validity.notes[-1]  # a known defect weighs least
+    assert (score.stats.count, score.metric, score.split) == (2, corrected, TEST)
     assert result.validity.bounds[corrected] == (2.5, 4.5)  # judge b rated none
-    assert any(
-        note.startswith(corrected) and note.endswith("; 1 instance does not count in it")
-        for note in result.validity.notes
-    )
+    assert last.startswith(corrected)
+    assert last.endswith("; 1 instance does not count in it")
 
 
 def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_path: Path) -> None:
@@ -451,9 +405,7 @@ def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_
     flags = {"config.type": "healthbench", "config.params.extra.max_judge_failures": 0.01}
     result = result_of(tmp_path, flags, states=states, metric_specs=[spec], values={RUBRIC: [-0.5] * 12})
     assert result.main_metric == RUBRIC
-    assert [(name, score.value) for name, score in result.scores.items()] == [
-        (RUBRIC, 0.0), (f"{RUBRIC}.unclipped", -0.5),
-    ]  # fmt: skip
+    assert {name: score.value for name, score in result.scores.items()} == {RUBRIC: 0.0, f"{RUBRIC}.unclipped": -0.5}
     assert result.validity.bounds[RUBRIC] == (0.0, 0.0)
     criteria = there(result.validity.rubric).criteria
     assert (criteria.asked, criteria.unjudged) == (24, 2)
