@@ -40,11 +40,10 @@ def of_lengths(marks: list[int], lengths: list[int]) -> RankCorrelation | None:
 def test_how_far_marks_follow_the_length_of_answers() -> None:
     """rho by hand: 1 - 6 * 8 / (10 * 99); the interval by Bonett and Wright's formula."""
     found = there(of_lengths([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [20, 10, 40, 30, 60, 50, 80, 70, 90, 100]))
-    assert found.rho == pytest.approx(1 - 48 / 990)
-    assert found.count == 10
+    assert (found.rho, found.count) == (pytest.approx(1 - 48 / 990), 10)
     half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 7)
-    assert math.atanh(found.ci_low) == pytest.approx(math.atanh(found.rho) - half, abs=1e-5)
-    assert math.atanh(found.ci_high) == pytest.approx(math.atanh(found.rho) + half, abs=1e-5)
+    both = math.atanh(found.rho) - half, math.atanh(found.rho) + half
+    assert (math.atanh(found.ci_low), math.atanh(found.ci_high)) == pytest.approx(both, abs=1e-5)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -84,13 +83,10 @@ def test_a_form_of_the_benchmarks_own() -> None:
 
 
 def test_what_is_not_defined_is_absent() -> None:
-    assert ratings(a=[3, 4]).report().krippendorff_alpha is None
-    assert ratings(a=[3, 4]).report().leave_one_out == {"a": None}
-    report = ratings(a=[4, 4], b=[4, 4]).report()
-    assert report.krippendorff_alpha is None
-    assert report.weighted_kappa == {"a/b": None}
-    apart = ratings(a=[1, None], b=[None, 5]).report()
-    assert apart.weighted_kappa == {"a/b": None}
+    alone, equal = ratings(a=[3, 4]).report(), ratings(a=[4, 4], b=[4, 4]).report()
+    assert (alone.krippendorff_alpha, alone.leave_one_out) == (None, {"a": None})
+    assert (equal.krippendorff_alpha, equal.weighted_kappa) == (None, {"a/b": None})
+    assert ratings(a=[1, None], b=[None, 5]).report().weighted_kappa == {"a/b": None}
     assert ratings().report().means == {}
 
 
@@ -126,11 +122,9 @@ FAMILIES = {
 """None: what only looks like one of a family."""
 
 
-@pytest.mark.parametrize(
-    ("model_id", "family"), [(name, family) for family, names in FAMILIES.items() for name in names.split()]
-)
-def test_families(model_id: str, family: str | None) -> None:
-    assert family_of(model_id) == family
+def test_families() -> None:
+    for family, names in FAMILIES.items():
+        assert {name: family_of(name) for name in names.split()} == dict.fromkeys(names.split(), family)
 
 
 def key(number: int) -> InstanceKey:
@@ -154,8 +148,8 @@ def test_an_answer_with_nothing_in_it_has_the_lowest_rating() -> None:
     made.rate_lowest(key(7))
     assert made.of_instances() == {key(0): 4.0, key(7): 1.0}
     assert {type(value) for value in made.of_instances().values()} == {float}
-    assert made.report().leave_one_out == {"a": 2.0, "b": 3.0}
-    assert made.report().means == {"a": 5.0, "b": 3.0}
+    report = made.report()
+    assert (report.leave_one_out, report.means) == ({"a": 2.0, "b": 3.0}, {"a": 5.0, "b": 3.0})
 
 
 def test_criteria_are_rated_apart() -> None:
@@ -203,33 +197,27 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:
     said = judged({"a": 4, "b": 2, "c": 3}, {"a": 4}, None)
-    failed = key(7)
-    asked = {key(0), key(1), key(2), failed}
-    assert judgements_of(said, JUDGES, asked) == Judgements(due=9, given=4)
-    assert judgements_of(said, JUDGES, asked).coverage == pytest.approx(4 / 9)
+    found = judgements_of(said, JUDGES, {key(0), key(1), key(2), key(7)})  # the last one failed
+    assert (found, found.coverage) == (Judgements(due=9, given=4), pytest.approx(4 / 9))
     assert judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
     assert judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)
+    none = judgements_of(judged(None), JUDGES, {key(0)})
+    assert (none, none.coverage) == (Judgements(0, 0), 1.0)
 
 
 def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:
-    said = judged({"a": 5, "b": 3}, {"a": 1}, {"a": 2, "b": 2})
-    score = there(score_of_all_judges(metric(said), said, ("a", "b")))
-    assert (score.value, score.stats.count, score.split) == (3.0, 2, "test")
-
-
-def test_an_answer_with_nothing_in_it_needs_no_judge() -> None:
-    """Without it, saying nothing would make this score better."""
-    said = judged({"a": 5, "b": 3}, {"a": 1}, None)
-    score = there(score_of_all_judges(metric(said), said, ("a", "b")))
-    assert (score.value, score.stats.count) == (2.5, 2)
+    """An answer with nothing in it needs no judge: without it, saying nothing would make this score better."""
+    for last, value in (({"a": 2, "b": 2}, 3.0), (None, 2.5)):
+        said = judged({"a": 5, "b": 3}, {"a": 1}, last)
+        score = there(score_of_all_judges(metric(said), said, ("a", "b")))
+        assert (score.value, score.stats.count, score.split) == (value, 2, "test")
 
 
 def test_bounds_fill_in_each_missing_judgement() -> None:
     """(5, 3, ?), (?, ?, 2), and one that nobody judged."""
     said = judged({"a": 5, "b": 3, "c": 4}, {"a": 5, "b": 3}, {"c": 2})
-    low, high = bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) or (0.0, 0.0)
-    assert low == pytest.approx((4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4)
-    assert high == pytest.approx((4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4)
+    low, high = (4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4, (4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4
+    assert bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) == pytest.approx((low, high))
 
 
 def test_bounds_are_on_the_benchmarks_own_scale() -> None:
@@ -239,12 +227,8 @@ def test_bounds_are_on_the_benchmarks_own_scale() -> None:
 
 
 def test_marks_beyond_the_scale_have_no_bounds() -> None:
-    beyond = judged({"a": 9})
-    assert bounds_over_judgements(metric(beyond), beyond, ("a", "b")) is None
-    below = judged({"a": 0})
-    assert bounds_over_judgements(metric(below), below, ("a", "b")) is None
-    whole = judged({"a": 9, "b": 9}, {"a": 3})
-    assert bounds_over_judgements(metric(whole), whole, ("a", "b")) is None
+    for beyond in (judged({"a": 9}), judged({"a": 0}), judged({"a": 9, "b": 9}, {"a": 3})):
+        assert bounds_over_judgements(metric(beyond), beyond, ("a", "b")) is None
     assert bounds_over_judgements(MetricValues("jury", "jury", 2.0, merged=False), Ratings(), JUDGES) is None
 
 
@@ -261,9 +245,7 @@ def test_judges_that_agree_beyond_belief_are_told() -> None:
         " does one model, or a cache, answer for several of them?"
     )
     assert agreement(0.981, *both) == [told]
-    assert agreement(0.98, *both) == []
-    assert agreement(None, *both) == []
-    assert agreement(1.0, *both[1:], {"a": 3}, {"b": 3}) == []
+    assert agreement(0.98, *both) == agreement(None, *both) == agreement(1.0, *both[1:], {"a": 3}, {"b": 3}) == []
 
 
 @pytest.mark.parametrize(("low", "high", "count", "said"), [
@@ -287,24 +269,16 @@ def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
     assert more.startswith("judge more gave no usable judgement of 2 of 19 answers, and max_judge_failures is 0.1: ")
     assert gone.startswith("judge gone gave no usable judgement of 20 of 20 answers")
     assert "extra.judges" in gone
-    assert len(judges_that_failed(counts, 0)) == 3
-    assert judges_that_failed(counts, 1) == ()
+    assert (len(judges_that_failed(counts, 0)), judges_that_failed(counts, 1)) == (3, ())
 
 
-def test_the_ends_of_the_scale_belong_to_it() -> None:
-    lowest, highest = judged({"a": 1}), judged({"a": 5})
-    assert bounds_over_judgements(metric(lowest), lowest, ("a", "b")) == (1.0, 3.0)
-    assert bounds_over_judgements(metric(highest), highest, ("a", "b")) == (3.0, 5.0)
-
-
-def test_an_answer_with_nothing_in_it_is_no_gap() -> None:
-    said = judged({"a": 5}, None)
-    assert bounds_over_judgements(metric(said), said, ("a", "b")) == (2.0, 3.0)
-
-
-def test_where_no_judgement_is_due_none_is_missing() -> None:
-    assert judgements_of(judged(None), JUDGES, {key(0)}) == Judgements(0, 0)
-    assert Judgements(0, 0).coverage == 1.0
+@pytest.mark.parametrize(("said", "bounds"), [
+    (judged({"a": 1}), (1.0, 3.0)), (judged({"a": 5}), (3.0, 5.0)),  # the ends of the scale belong to it
+    (judged({"a": 5}, None), (2.0, 3.0)),  # an answer with nothing in it is no gap
+    (judged({"a": (5, 3, 4)}), (2.5, 4.5)),  # a judge whose criteria are several
+])  # fmt: skip
+def test_a_judge_that_said_nothing_may_have_given_any_mark(said: Ratings, bounds: tuple[float, float]) -> None:
+    assert bounds_over_judgements(metric(said), said, ("a", "b")) == bounds
 
 
 def test_bounds_of_a_whole_jury_are_the_score_to_the_last_digit() -> None:
@@ -321,12 +295,5 @@ def test_what_judges_rated_of_another_split_does_not_count() -> None:
 
 
 def test_where_all_or_nothing_is_whole_there_is_no_such_score() -> None:
-    whole = judged({"a": 5, "b": 3}, None)
-    assert score_of_all_judges(metric(whole), whole, ("a", "b")) is None
-    half = judged({"a": 5}, {"b": 3}, None)
-    assert score_of_all_judges(metric(half), half, ("a", "b")) is None
-
-
-def test_bounds_go_by_judges_whose_criteria_are_several() -> None:
-    said = judged({"a": (5, 3, 4)})
-    assert bounds_over_judgements(metric(said), said, ("a", "b")) == (2.5, 4.5)
+    for said in (judged({"a": 5, "b": 3}, None), judged({"a": 5}, {"b": 3}, None)):
+        assert score_of_all_judges(metric(said), said, ("a", "b")) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.results import Stats
+from eval_factory.core.results import Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, metric_values_of, score_of
@@ -38,12 +39,8 @@ def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> N
 
 def test_a_score_says_what_it_is_of() -> None:
     stats = Stats(1, 0.5, None, None, None, None, None)
-    score = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos").score(
-        0.5, stats
-    )
-    assert (
-        score.value, score.stats, score.metric, score.split, score.perturbation,
-    ) == (0.5, stats, "em", "valid", "typos")  # fmt: skip
+    metric = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos")
+    assert metric.score(0.5, stats) == Score(0.5, stats, "em", "valid", "typos")
 
 
 def test_worst_cases_count_where_something_was_perturbed(tmp_path: Path) -> None:
@@ -86,14 +83,11 @@ def perturbed_run(folder: Path) -> dict[str, MetricValues]:
     return {metric.label: metric for metric in metric_values_of(output.read_run(folder), "test")}
 
 
-def test_a_family_of_perturbations_that_was_not_applied_has_no_score(tmp_path: Path) -> None:
-    """HELM's value of it repeats the plain one."""
-    labels = {"em", *(f"em@test+{one}" for one in ("typos", "typos.worst", "typos.original", "robustness.worst"))}
-    assert perturbed_run(tmp_path / "run").keys() == labels
-
-
 def test_a_worst_case_has_the_least_value_of_each_instance(tmp_path: Path) -> None:
-    """Of a family, also of an instance that it did not change; the mean is HELM's, with its number and interval."""
+    """Of a family, also of an instance that it did not change; the mean is HELM's, with its number and interval.
+
+    A family that was not applied has no score: HELM's value of it repeats the plain one.
+    """
     found = perturbed_run(tmp_path / "run")
     values = {label: [*metric.values.values()] for label, metric in found.items()}
     assert values == {
@@ -120,17 +114,21 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbat
 
 def test_a_worst_case_of_values_that_were_counted_otherwise_has_no_values(tmp_path: Path) -> None:
     perturbed_run(tmp_path / "run")
-    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
+    worst = rewritten(tmp_path / "run", lambda entries: entries[0]["stats"][0].update(count=4))["em@test+typos.worst"]
+    assert (worst.values, worst.helm_mean) == ({}, 0.625)
+
+
+def rewritten(folder: Path, change: Callable[[list[dict[str, Any]]], None]) -> dict[str, MetricValues]:
+    """The metrics of a run whose statistics of instances are changed."""
+    file = folder / names.PER_INSTANCE_STATS_FILE
     entries = json.loads(file.read_text())
-    entries[0]["stats"][0]["count"] = 4
+    change(entries)
     file.write_text(json.dumps(entries, indent=2))
-    found = {metric.label: metric for metric in metric_values_of(output.read_run(tmp_path / "run"), "test")}
-    assert (found["em@test+typos.worst"].values, found["em@test+typos.worst"].helm_mean) == ({}, 0.625)
+    return {metric.label: metric for metric in metric_values_of(output.read_run(folder), "test")}
 
 
 def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -> None:
-    states = [state(0, "yes"), state(1, "yes")]
-    write_run(tmp_path / "run", states, {"em": [1.0, 0.0]})
+    write_run(tmp_path / "run", [state(0, "yes"), state(1, "yes")], {"em": [1.0, 0.0]})
     run = output.read_run(tmp_path / "run")
     (stat,) = [stat for stat in run.stats if stat.name.name == "em"]
     apart = stat.model_copy(update={"name": stat.name.model_copy(update={"sub_split": "easy"})})
@@ -140,33 +138,20 @@ def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -
 
 
 def test_what_helm_counted_other_than_once_is_known(tmp_path: Path) -> None:
-    states = [state(number, "yes") for number in range(3)]
-    write_run(tmp_path / "run", states, {"em": [1.0, 0.5, 0.0]})
-    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
-    entries = json.loads(file.read_text())
-    entries[1]["stats"][0] |= {"count": 4, "sum": 2.0}
-    file.write_text(json.dumps(entries, indent=2))
-    (metric,) = [one for one in metric_values_of(output.read_run(tmp_path / "run"), "test") if one.name == "em"]
-    assert metric.counts == {key(1): 4}
-    assert metric.clusters is None
+    write_run(tmp_path / "run", [state(number, "yes") for number in range(3)], {"em": [1.0, 0.5, 0.0]})
+    metric = rewritten(tmp_path / "run", lambda entries: entries[1]["stats"][0].update(count=4, sum=2.0))["em"]
+    assert (metric.counts, metric.clusters) == ({key(1): 4}, None)
 
 
 def test_a_value_of_no_known_score_or_without_a_mean_is_left_out(tmp_path: Path) -> None:
+    def without_split_and_mean(entries: list[dict[str, Any]]) -> None:
+        names = "em", "other"
+        entries[0]["stats"] = [{"name": {"name": name}, "count": 1, "mean": 0.25} for name in names]
+        entries[1]["stats"] = [{"name": {"name": "em", "split": "test"}, "count": 2}]
+
     write_run(tmp_path / "run", [state(0, "yes"), state(1, "yes")], {"em": [1.0, 0.5]})
-    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
-    entries = json.loads(file.read_text())
-    for entry, stats in zip(
-        entries,
-        (
-            [{"name": {"name": "em"}, "count": 1, "mean": 0.25}, {"name": {"name": "other"}, "count": 1, "mean": 1.0}],
-            [{"name": {"name": "em", "split": "test"}, "count": 2}],
-        ),
-        strict=False,
-    ):
-        entry["stats"] = stats
-    file.write_text(json.dumps(entries[:2], indent=2))
-    (metric,) = metric_values_of(output.read_run(tmp_path / "run"), "test")
-    assert (metric.label, metric.values, metric.counts) == ("em", {}, {})
+    metrics = rewritten(tmp_path / "run", without_split_and_mean)
+    assert {label: (metric.values, metric.counts) for label, metric in metrics.items()} == {"em": ({}, {})}
 
 
 def key(number: int, trial: int = 0) -> InstanceKey:
@@ -181,8 +166,7 @@ def test_trials_of_an_instance_are_one_value_of_the_sample() -> None:
     """Two trials of three instances are no six instances: the interval would be too narrow."""
     values = {key(number, trial): float(number == 0) for number in range(3) for trial in range(2)}
     score = there(score_of(context(values), set(), failed_as_zero=False))
-    assert score.value == pytest.approx(1 / 3)
-    assert score.stats.count == 3
+    assert (score.value, score.stats.count) == (pytest.approx(1 / 3), 3)
 
 
 def test_bounds_are_on_the_scale_of_the_metric() -> None:
@@ -197,22 +181,20 @@ def test_the_mean_is_of_trials_means_and_not_of_all_values() -> None:
     assert helm_mean(values) == 0.5
 
 
+POOLED = MetricValues("f1", "f1", 0.75, merged=False, values={("id0", 0, None): 1.0, ("id1", 0, None): 0.0})
+
+
 def test_a_metric_that_is_no_mean_has_its_value_without_an_interval() -> None:
     """F1 over all instances at once: its instances' values say nothing of how sure it is."""
-    pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
-    score = there(score_of(pooled, set(), failed_as_zero=False))
-    assert (score.value, score.stats.count, score.stats.mean) == (0.75, 2, 0.75)
-    assert (score.stats.ci_low, score.stats.ci_high, score.stats.stddev, score.stats.stderr) == (None, None, None, None)
+    score = there(score_of(POOLED, set(), failed_as_zero=False))
+    assert (score.value, score.stats) == (0.75, Stats(2, 0.75, None, None, None, None, None))
 
 
 def test_a_metric_that_is_no_mean_is_absent_where_an_instance_is_missing() -> None:
-    pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
-    assert score_of(pooled, {key(1)}, failed_as_zero=False) is None
-    assert score_of(pooled, {key(1)}, failed_as_zero=True) is None
+    assert score_of(POOLED, {key(1)}, failed_as_zero=False) is score_of(POOLED, {key(1)}, failed_as_zero=True) is None
     unseen = MetricValues("corpus", "corpus", 0.4, merged=False)
     assert score_of(unseen, {key(1)}, failed_as_zero=False) is None
-    whole = there(score_of(unseen, set(), failed_as_zero=False))
-    assert whole.value == 0.4
+    assert there(score_of(unseen, set(), failed_as_zero=False)).value == 0.4
 
 
 def test_merged_values_are_a_mean_although_helm_has_none() -> None:
@@ -230,9 +212,7 @@ def test_a_missing_instance_leaves_the_score_or_counts_as_zero() -> None:
 
 
 def test_bounds_of_a_whole_run_are_helms_value_itself() -> None:
-    pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
-    assert bounds_of(pooled, set()) == (0.75, 0.75)
-    assert bounds_of(pooled, {key(9)}) == (0.75, 0.75)
+    assert bounds_of(POOLED, set()) == bounds_of(POOLED, {key(9)}) == (0.75, 0.75)
 
 
 _VALUES = st.dictionaries(
@@ -262,8 +242,7 @@ def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> Non
     """Three trials of two instances: their scores are 1, 0.5 and 0."""
     values = {key(0, 0): 1.0, key(1, 0): 1.0, key(0, 1): 1.0, key(1, 1): 0.0, key(0, 2): 0.0, key(1, 2): 0.0}
     score = there(score_of(context(values), set(), failed_as_zero=False))
-    assert (score.stats.count, score.stats.trials) == (2, 3)
-    assert score.stats.trial_stddev == pytest.approx(0.5)
+    assert (score.stats.count, score.stats.trials, score.stats.trial_stddev) == (2, 3, pytest.approx(0.5))
     once = there(score_of(context({key(0): 1.0, key(1): 0.0}), set(), failed_as_zero=False))
     assert (once.stats.trials, once.stats.trial_stddev) == (None, None)
 
@@ -273,8 +252,8 @@ def test_the_interval_is_that_of_clusters(missing: set[InstanceKey]) -> None:
     metric = context({key(number): float(number < 4) for number in range(8)})
     metric.clusters = {f"id{number}": str(number // 2) for number in range(6)}
     score = there(score_of(metric, missing, failed_as_zero=False))
-    assert score.stats.clusters == (4 if missing else 5)  # what was not sorted is a source of its own
-    assert score.stats.ci_method == "wilson-clustered"
+    # what was not sorted is a source of its own
+    assert (score.stats.clusters, score.stats.ci_method) == (4 if missing else 5, "wilson-clustered")
 
 
 def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:
