@@ -38,17 +38,15 @@ def test_an_answer_that_a_filter_withheld_is_no_failure(
 
 
 def test_why_an_answer_ended() -> None:
-    def reason(result: dict[str, Any] | None) -> str | None:
-        return finish_reason_of(state(result=result))
+    def reason(*reasons: dict[str, Any] | None) -> str | None:
+        completions = [{"text": "a", **({"finish_reason": one} if one else {})} for one in reasons]
+        return finish_reason_of(state(result={"success": True, "completions": completions}))
 
-    first = {"text": "a", "finish_reason": {"reason": "length"}}
-    second = {"text": "b", "finish_reason": {"reason": "stop"}}
-    assert reason({"success": True, "completions": [first, second]}) == "length"
-    assert reason({"success": True, "completions": [{"text": "a"}]}) is None
-    assert reason({"success": True, "completions": [{"text": "a", "finish_reason": {"other": 1}}]}) is None
-    assert reason({"success": True}) is None
-    assert reason({"success": False, "error": openai_api.FILTERED_MESSAGE}) == openai_api.FILTERED
-    assert reason(None) is None
+    assert reason({"reason": "length"}, {"reason": "stop"}) == "length"
+    assert reason(None) is reason({"other": 1}) is finish_reason_of(state(result={"success": True})) is None
+    filtered = {"success": False, "error": openai_api.FILTERED_MESSAGE}
+    assert finish_reason_of(state(result=filtered)) == openai_api.FILTERED
+    assert finish_reason_of(state(result=None)) is None
 
 
 def test_categories_are_short_texts_and_numbers() -> None:

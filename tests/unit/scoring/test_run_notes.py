@@ -28,9 +28,9 @@ from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
 NOTHING = Instances(requested=0, scored=0, failed=0, empty=0, truncated=0, filtered=0)
 
 
-def _other_data(found: int, known: int) -> tuple[Importance, str]:
+def _other_data(found: int, known: int) -> list[tuple[Importance, str]]:
     text = f"the data hold {found} instances, {known} when this task was described: another version of them?"
-    return Importance.DOUBTFUL, text
+    return [(Importance.DOUBTFUL, text)]
 
 
 def asked(count: int) -> Tally:
@@ -49,23 +49,17 @@ def told(
     return list(notes_of(here, run_of(folder), replace(NOTHING, **counts), seen or asked(WHOLE), ()))
 
 
-def test_there_is_nothing_to_say_of_a_plain_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("flags", "found", "known"), [
+    ({}, WHOLE - 1, WHOLE), ({}, WHOLE + 1, WHOLE), ({"config.params.limit_samples": 5}, 5, None),
+    ({"config.type": "helm:boolq"}, 5, None),  # nobody has counted these
+    ({"config.type": "head_qa"}, 5, 2675), ({"config.type": "head_qa", "config.params.extra.language": "en"}, 5, None),
+    ({"config.type": "med_dialog_icliniq"}, 5, 3108),  # the task itself is of a part
+])  # fmt: skip
+def test_another_number_of_instances_is_said_where_all_were_asked(
+    flags: dict[str, Any], found: int, known: int | None, tmp_path: Path
+) -> None:
     assert told(tmp_path, requested=2 * WHOLE, scored=2 * WHOLE, empty=3, truncated=4, filtered=5) == []
-
-
-def test_another_number_of_instances_is_said_where_all_were_asked(tmp_path: Path) -> None:
-    assert told(tmp_path, seen=asked(WHOLE - 1)) == [_other_data(WHOLE - 1, WHOLE)]
-    assert told(tmp_path, seen=asked(WHOLE + 1)) == [_other_data(WHOLE + 1, WHOLE)]
-    assert told(tmp_path, {"config.params.limit_samples": 5}, asked(5)) == []
-    assert told(tmp_path, {"config.type": "helm:boolq"}, asked(5)) == []  # nobody has counted these
-
-
-def test_another_number_of_instances_is_nothing_special_of_a_part(tmp_path: Path) -> None:
-    task = {"config.type": "head_qa"}
-    assert told(tmp_path, task, asked(5)) == [_other_data(5, 2675)]
-    assert told(tmp_path, {**task, "config.params.extra.language": "en"}, asked(5)) == []
-    subset = {"config.type": "med_dialog_icliniq"}  # the task itself is of this part
-    assert told(tmp_path, subset, asked(5)) == [_other_data(5, 3108)]
+    assert told(tmp_path, flags, asked(found)) == (_other_data(found, known) if known else [])
 
 
 def test_the_demo_baseline_measures_nothing(tmp_path: Path) -> None:
@@ -82,13 +76,12 @@ def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path:
 
 def test_failed_instances_are_said_with_how_they_count(tmp_path: Path) -> None:
     again = replace(asked(WHOLE), failed={key(0), key(1)})
-    excluded = (
-        "2 instances failed and are left out of the scores; bounds show the range; the same command asks them again"
-    )
-    assert told(tmp_path, seen=again, failed=2) == [(Importance.INCOMPLETE, excluded)]
-    zero = {"config.params.extra.on_failure": "zero"}
-    as_zero = "2 instances failed and count as 0; the same command asks them again"
-    assert told(tmp_path, zero, again, failed=2) == [(Importance.INCOMPLETE, as_zero)]
+    for flags, said in (
+        ({}, "are left out of the scores; bounds show the range"),
+        ({"config.params.extra.on_failure": "zero"}, "count as 0"),
+    ):
+        text = f"2 instances failed and {said}; the same command asks them again"
+        assert told(tmp_path, flags, again, failed=2) == [(Importance.INCOMPLETE, text)]
 
 
 def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path: Path) -> None:
@@ -162,21 +155,23 @@ def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
     instances = replace(NOTHING, requested=2, failed=1)
     run = run_of(tmp_path, metric_specs=[jury_of(here)])
     zero = plan({"config.type": "aci_bench", "config.params.extra.on_failure": "zero"})
-    (note,) = [one for one in notes_of(zero, run, instances, again, ()) if "failed" in one.text]
-    assert note.text == (
+
+    def of_failed(made: Plan) -> str:
+        (text,) = [one.text for one in notes_of(made, run, instances, again, ()) if "failed" in one.text]
+        return text
+
+    assert of_failed(zero) == (
         "1 instances failed and count as 0, but in the jury's score: 0 is no mark of a jury's, they are left out of it"
         " and stand inside its bounds; the same command asks them again"
     )
     again.ratings.form = JuryForm((0, 1))
-    (note,) = [one for one in notes_of(zero, run, instances, again, ()) if "failed" in one.text]
-    assert "but in the jury's score: a failure is no mark of a jury's, they" in note.text
-    (excluded,) = [one for one in notes_of(here, run, instances, again, ()) if "failed" in one.text]
-    assert "are left out of the scores; bounds show the range" in excluded.text
-    assert "0 is no mark" not in excluded.text
+    assert "but in the jury's score: a failure is no mark of a jury's, they" in of_failed(zero)
+    assert "are left out of the scores; bounds show the range" in of_failed(here)
+    assert "0 is no mark" not in of_failed(here)
 
 
-def here(tmp_path: Path, task: str) -> Plan:
-    made = plan({"config.type": task, "config.output_dir": str(tmp_path)})
+def here(tmp_path: Path, task: str, **flags: Any) -> Plan:
+    made = plan({"config.type": task, "config.output_dir": str(tmp_path), **flags})
     made.rundir.helm.mkdir(parents=True, exist_ok=True)
     return made
 
@@ -208,14 +203,8 @@ def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], t
     made = here(tmp_path, "helm:ehrshot:subject=guo_icu,data_path=x")
     assert notes_on_data(made) == []
     write(made, **{"run_spec": "ehrshot", "max_length": 100, **limits})
-    notes = notes_on_data(made)
-    assert len(notes) == len(beginnings)
-    assert all(note.text.startswith(beginning) for note, beginning in zip(notes, beginnings, strict=True))
-
-
-def test_a_damaged_record_is_helms_failure(tmp_path: Path) -> None:
-    made = here(tmp_path, "pubmed_qa")
-    write(made, run_spec="ehrshot")
+    assert all(note.text.startswith(said) for note, said in zip(notes_on_data(made), beginnings, strict=True))
+    write(made, run_spec="ehrshot")  # a damaged record is HELM's failure
     with pytest.raises(HelmError, match=LIMITED_RECORDS_FILE):
         notes_on_data(made)
 
@@ -224,27 +213,20 @@ def executed(made: Plan, **known: object) -> None:
     (made.rundir.helm / CODE_EXECUTION_FILE).write_text(json.dumps(known))
 
 
-def humaneval(tmp_path: Path) -> Plan:
-    flags = {"config.type": "helm:code:dataset=humaneval", "config.params.extra.allow_code_execution": True}
-    made = plan({**flags, "config.output_dir": str(tmp_path)})
-    made.rundir.helm.mkdir(parents=True)
-    return made
-
-
 def test_how_answers_were_executed(tmp_path: Path) -> None:
-    made = humaneval(tmp_path)
+    allowed = {"config.params.extra.allow_code_execution": True}
+    made = here(tmp_path, "helm:code:dataset=humaneval", **allowed)
     assert notes_on_data(made) == []
+    elsewhere = here(tmp_path / "elsewhere", "helm:bigcodebench:version=v0.1.3", **allowed)
+    assert notes_on_data(elsewhere) == [(Importance.DOUBTFUL, _NOT_CONFINED)]
     executed(made, run_specs=["code"], by=["a process", "bubblewrap"], still_can=[])
-    assert notes_on_data(made) == [
-        (Importance.BACKGROUND, "what the model answered was executed, in a process, in bubblewrap")
-    ]
+    how = "what the model answered was executed, in a process"
+    assert notes_on_data(made) == [(Importance.BACKGROUND, f"{how}, in bubblewrap")]
     executed(made, run_specs=["code"], by=["a process"], still_can=["use the network", "start processes"], ended=3)
+    could = "what was executed could use the network, start processes"
     assert notes_on_data(made) == [
-        (Importance.BACKGROUND, "what the model answered was executed, in a process"),
-        (
-            Importance.DOUBTFUL,
-            "NOT wholly confined on this machine: what was executed could use the network, start processes; install bubblewrap",
-        ),
+        (Importance.BACKGROUND, how),
+        (Importance.DOUBTFUL, f"NOT wholly confined on this machine: {could}; install bubblewrap"),
         (Importance.INCOMPLETE, "3 answers ended the process that executed them, and count as wrong"),
     ]
     executed(made, run_specs=["bird_sql"], by=["a process"], still_can=["use the network"])
@@ -256,28 +238,17 @@ def test_queries_that_had_less_time_are_counted(tmp_path: Path) -> None:
     executed(made, shortened=7)
     (note,) = notes_on_data(made)
     assert note.importance == Importance.INCOMPLETE
-    assert note.text.startswith(
-        "7 queries of the model were ended after 1 s, because its slow ones had taken 600 s together"
-    )
-
-
-def test_what_is_not_confined_by_us_is_said(tmp_path: Path) -> None:
-    flags = {"config.type": "helm:bigcodebench:version=v0.1.3", "config.params.extra.allow_code_execution": True}
-    (note,) = notes_on_data(plan({**flags, "config.output_dir": str(tmp_path)}))
-    assert note == (Importance.DOUBTFUL, _NOT_CONFINED)
+    assert note.text.startswith("7 queries of the model were ended after 1 s, because its slow ones had taken 600 s")
 
 
 def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None:
     """Wrong labels that cost 16 to 23 points let a model that is right score 0.77 to 0.84."""
-    about = About(
-        tags=(), access="public", source="x", instances=None, label_noise=(0.16, 0.23), label_audit="by an audit"
-    )
+    known: dict[str, Any] = {"tags": (), "access": "public", "source": "x", "instances": None}
+    about = About(**known, label_noise=(0.16, 0.23), label_audit="by an audit")
 
     def scores(**highs: float | None) -> dict[str, Score]:
-        return {
-            name.replace("_c", ".corrected"): Score(0.7, Stats(9, 0.7, None, None, 0.6, high, None), "m", "test", None)
-            for name, high in highs.items()
-        }
+        made = {name: Score(0.7, Stats(9, 0.7, None, None, 0.6, high, None)) for name, high in highs.items()}
+        return {name.replace("_c", ".corrected"): score for name, score in made.items()}
 
     (note,) = notes_on_labels("m", scores(m=0.77, m_c=0.76, other=1.0), about)
     assert note.text.startswith("m: the 95 % interval, up to 0.7700, reaches 0.77 .. 0.84, the most that wrong labels")
