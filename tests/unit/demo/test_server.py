@@ -67,30 +67,25 @@ def test_the_questions() -> None:
         assert len({question[f"option_{letter}"] for letter in "abcd"}) == 4
     answers = Counter(question["correct_answer"] for question in questions)
     assert answers == dict.fromkeys("ABCD", 10)
-    longest = [
-        max("abcd", key=lambda letter, q=q: len(q[f"option_{letter}"])).upper() == q["correct_answer"]  # type: ignore[misc]
-        for q in questions
-    ]
+    lengths = [{letter.upper(): len(question[f"option_{letter}"]) for letter in "abcd"} for question in questions]
+    longest = [max(of, key=of.__getitem__) == one["correct_answer"] for of, one in zip(lengths, questions, strict=True)]
     assert 0.15 <= sum(longest) / 40 <= 0.5
 
 
-MESSAGES = [
-    {"role": "user", "content": "Aspirin?"}, {"role": "assistant", "content": "Fever?"},
-    {"role": "user", "content": "No"},
-]  # fmt: skip
+SPOKEN = ("user", "Aspirin?"), ("assistant", "Fever?"), ("user", "No")
+MESSAGES = [{"role": role, "content": content} for role, content in SPOKEN]
 HALF, NONE = Criterion("Names aspirin", 5), Criterion("Recommends paracetamol instead", -3)
 
 
 def test_half_of_the_longer_words_are_enough() -> None:
-    told = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "It is ASPIRIN.", [HALF]))))
-    assert told == {"explanation": "1 of its 2 longer words stand in the answer", "criteria_met": True}
-    told = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "Paracetamol.", [NONE]))))
-    assert told["criteria_met"] is False, "1 of 3"
-    assert json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "x", [HALF]))))["criteria_met"] is False
-    assert (
-        json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "a", [Criterion("a b", 1)]))))["criteria_met"]
-        is False
-    )
+    def told(answer: str, criterion: Criterion) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, answer, [criterion]))))
+        return found
+
+    half = {"explanation": "1 of its 2 longer words stand in the answer", "criteria_met": True}
+    assert told("It is ASPIRIN.", HALF) == half
+    for answer, criterion in (("Paracetamol.", NONE), ("x", HALF), ("a", Criterion("a b", 1))):  # 1 of 3, 0 of 2, none
+        assert told(answer, criterion)["criteria_met"] is False
 
 
 def test_several_criteria() -> None:

@@ -55,15 +55,13 @@ def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]])
     found = prices_of(here)
     assert found.known == {"model": Price(2.0, 10.0, None, "table"), "gpt": LIBRARY}
     assert "org/model" not in [model for _, model in library]
-    assert set(found.unknown) == {"llama", "claude"}
-    assert found.unknown["claude"] == "no price is known of claude-3-7-sonnet-20250219 at host.example"
+    judges = {"llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"}
+    assert found.unknown == {role: f"no price is known of {name} at host.example" for role, name in judges.items()}
 
 
 def test_the_table_is_by_model_whatever_the_role() -> None:
-    row = {
-        "model_id": "gpt-4o-2024-05-13", "input_per_million": 1, "output_per_million": 2,
-        "cached_input_per_million": 0.5,
-    }  # fmt: skip
+    per_million = {"input_per_million": 1, "output_per_million": 2, "cached_input_per_million": 0.5}
+    row = {"model_id": "gpt-4o-2024-05-13", **per_million}
     assert table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {"gpt": Price(1.0, 2.0, 0.5, "table")}
     assert table_prices(plan()) == {}
 

@@ -28,13 +28,10 @@ def test_slug_is_a_name_that_helm_and_file_systems_take(model_id: str) -> None:
 
 
 def test_max_length_is_the_scenarios_where_it_has_one() -> None:
-    here = plan({"config.params.extra.max_length": 2048})
-    assert here.model.max_length == 2048
+    limit = {"config.params.extra.max_length": 2048}
+    here, there = plan(limit), plan({"config.type": "medalign", "config.params.extra.data_path": "/d", **limit})
+    assert (here.model.max_length, there.model.max_length) == (2048, None)
     assert "max_length" not in here.scenario_arguments
-    there = plan(
-        {"config.type": "medalign", "config.params.extra.data_path": "/d", "config.params.extra.max_length": 2048}
-    )
-    assert there.model.max_length is None
     assert there.scenario_arguments == {"data_path": "/d", "max_length": 2048}
 
 
@@ -42,39 +39,33 @@ LIMITS = {"target.api_endpoint.requests_per_minute": 20, "target.api_endpoint.to
 
 
 def test_a_parameter_goes_to_helm_under_helms_name() -> None:
-    african = plan({
-        "config.type": "mmlu_clinical_afr", "config.params.extra.language": "zu",
-        "config.params.extra.subject": "virology",
-    })  # fmt: skip
+    language, subject = "config.params.extra.language", {"config.params.extra.subject": "virology"}
+    african = plan({"config.type": "mmlu_clinical_afr", language: "zu", **subject})
     assert african.scenario_arguments == {"lang": "zu", "subject": "virology"}
-    spanish = plan({"config.type": "careqa", "config.params.extra.language": "es"})
-    assert spanish.scenario_arguments == {"language": "es"}
+    assert plan({"config.type": "careqa", language: "es"}).scenario_arguments == {"language": "es"}
 
 
-def test_the_targets_limits_are_its_own() -> None:
-    here = plan({"config.type": "aci_bench", **LIMITS})
-    assert (here.model.requests_per_minute, here.model.tokens_per_minute) == (20, 9000)
-    assert {(judge.requests_per_minute, judge.tokens_per_minute) for judge in here.judges} == {(None, None)}
+def with_judges(*judges: dict[str, Any], **flags: Any) -> Plan:
+    return plan({"config.type": "aci_bench", "config.params.extra.judges": list(judges) or None, **flags})
 
 
-def test_a_judges_limits_are_its_own() -> None:
-    judges = [{"name": "a", "model_id": "m", "requests_per_minute": 3, "tokens_per_minute": 4}]
-    (judge,) = plan({"config.type": "aci_bench", "config.params.extra.judges": judges}).judges
-    assert (judge.requests_per_minute, judge.tokens_per_minute) == (3, 4)
+ONE = {"name": "a", "model_id": "m"}
+LIMITED = {**ONE, "requests_per_minute": 3, "tokens_per_minute": 4}
 
 
-def test_limits_and_what_stops_a_run_leave_it_the_same_run() -> None:
-    judges = [{"name": "a", "model_id": "m"}]
-    limited = [{**judges[0], "requests_per_minute": 3, "tokens_per_minute": 4}]
-    jury, key = {"config.type": "aci_bench"}, "config.params.extra.judges"
-    assert plan({**jury, key: judges}).identity == plan({**jury, key: limited, **LIMITS}).identity
+def test_each_ones_limits_are_its_own_and_leave_it_the_same_run() -> None:
+    for here, of_model, of_judges in (
+        (with_judges(**LIMITS), (20, 9000), (None, None)), (with_judges(LIMITED), (None, None), (3, 4)),
+    ):  # fmt: skip
+        assert (here.model.requests_per_minute, here.model.tokens_per_minute) == of_model
+        assert {(judge.requests_per_minute, judge.tokens_per_minute) for judge in here.judges} == {of_judges}
+    assert with_judges(ONE).identity == with_judges(LIMITED, **LIMITS).identity
     assert plan().identity == plan({**LIMITS, "config.params.extra.stop_after_failures": 0}).identity
 
 
 def test_a_judges_own_sampling_is_added_to_its_requests_only() -> None:
-    judges = [{"name": "a", "model_id": "m", "temperature": 0.3, "max_tokens": 9}, {"name": "b", "model_id": "m"}]
     added = {"target.api_endpoint.adapter_config.params_to_add": {"seed": 7}}
-    here = plan({"config.type": "aci_bench", "config.params.extra.judges": judges, **added})
+    here = with_judges({**ONE, "temperature": 0.3, "max_tokens": 9}, {"name": "b", "model_id": "m"}, **added)
     assert [judge.adapter.params_to_add for judge in here.judges] == [{"temperature": 0.3, "max_tokens": 9}, {}]
     assert here.model.adapter.params_to_add == {"seed": 7}
     assert {endpoint.adapter.start_reasoning_token for endpoint in here.endpoints} == {"<think>"}
@@ -85,7 +76,7 @@ def test_where_keys_go() -> None:
         {"name": "a", "model_id": "m", "api_key": "A_KEY"}, {"name": "b", "model_id": "m", "oauth": "anthropic"},
         {"name": "c", "model_id": "m", "url": "https://other:81/v1"}, {"name": "d", "model_id": "m", "api_key": None},
     ]  # fmt: skip
-    assert where_keys_go(plan({"config.type": "aci_bench", "config.params.extra.judges": judges}).endpoints) == [
+    assert where_keys_go(with_judges(*judges).endpoints) == [
         "model at https://host.example: OPENAI_API_KEY", "a at https://host.example: A_KEY or else OPENAI_API_KEY",
         "b at https://host.example: OAuth token of anthropic", "c at https://other:81: no key",
         "d at https://host.example: no key",

@@ -111,21 +111,17 @@ def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
     assert judge.bias_low is None
 
 
-def test_ratings_of_other_answers_are_not_used() -> None:
-    sample = sample_of(yes_no_result())
-    now = yes_no_result(frozenset(range(5)))
+def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_told() -> None:
+    made, now = yes_no_result(), yes_no_result(frozenset(range(5)))
     gone = replace(now, instances=[one for one in now.instances if one.id not in ("q7", "q50")])
-    found = clinicians_of(gone, Annotations((sample,), tuple(rated(sample, "1", stricter))))
-    assert (found.rated, found.answers) == (DRAWN - 6, COUNT - 2)
-    assert found.notes == ("6 ratings are of answers, or questions, that are other ones now: they are not used",)
-
-
-def test_answers_that_came_later_are_told() -> None:
-    made = yes_no_result()
-    sample = sample_of(replace(made, instances=list(made.instances)[:90]))
-    found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
-    assert found.answers == COUNT
-    assert found.notes == ("10 answers came after the sample was drawn: no one could rate them",)
+    fewer = replace(made, instances=list(made.instances)[:90])
+    for sample, now, counts, note in (
+        (sample_of(made), gone, (DRAWN - 6, COUNT - 2),
+         "6 ratings are of answers, or questions, that are other ones now: they are not used"),
+        (sample_of(fewer), made, (DRAWN, COUNT), "10 answers came after the sample was drawn: no one could rate them"),
+    ):  # fmt: skip
+        found = clinicians_of(now, Annotations((sample,), tuple(rated(sample, "1", stricter))))
+        assert (found.rated, found.answers, found.notes) == (*counts, (note,))
 
 
 def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
@@ -138,9 +134,8 @@ def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
     alone = clinicians_of(made, Annotations((first, other), tuple(ratings)))
     assert (alone.rated, alone.raters) == (DRAWN, 1)
     assert clinicians_of(made, Annotations((other, first), tuple(ratings))) == alone
-    assert alone.notes == (
-        "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used",
-    )
+    (note,) = alone.notes
+    assert note == "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used"
 
 
 def test_answers_of_one_source_widen_the_interval() -> None:

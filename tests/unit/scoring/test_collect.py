@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Judgements, TaskResult
+from eval_factory.core.results import JudgeCounts, Judgements, TaskResult
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.names import NOT_JUDGED
@@ -96,11 +96,14 @@ JURY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def by_jury(folder: Path, states: list[dict[str, Any]], marks: list[float], **flags: Any) -> TaskResult:
-    """Of aci_bench; `flags` are extra ones."""
-    extra = {f"config.params.extra.{name}": value for name, value in flags.items()}
-    values = {"aci_bench_accuracy": marks}
-    return result_of(folder, {"config.type": "aci_bench", **extra}, states=states, metric_specs=[JURY], values=values)
+def by_jury(
+    folder: Path, states: list[dict[str, Any]], marks: list[float], others: dict[str, list[float]] | None = None,
+    **flags: Any,
+) -> TaskResult:  # fmt: skip
+    """Of aci_bench; `others` are other metrics, `flags` extra ones."""
+    flags = {"config.type": "aci_bench", **{f"config.params.extra.{name}": value for name, value in flags.items()}}
+    values = {"aci_bench_accuracy": marks, **(others or {})}
+    return result_of(folder, flags, states=states, metric_specs=[JURY], values=values)
 
 
 def test_all_answered(tmp_path: Path) -> None:
@@ -187,30 +190,21 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     """HELM gives it full marks: 13 of its run specs have a default score of 1."""
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": None}}
     silent = {"aci_bench": {"prompt_text": "p", "a": None}}
-    states = [
-        state(0, "text", annotations=judged), state(1, "text", annotations=silent), state(2, "t", annotations=judged),
-    ]  # fmt: skip
-    result = result_of(
-        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": [4.0, 1.0, 4.0], "exact_match": [0.0, 1.0, 0.0]},
-    )  # fmt: skip
-    assert result.scores["aci_bench_accuracy"].value == 4.0
-    assert result.scores["exact_match"].stats.count == 3
-    assert result.validity.instances.unjudged == 1
-    assert vars(result.validity.judges["a"]) == {"asked": 3, "scored": 2, "failed": 1, "same_family": None}
-    assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
+    states = [state(number, "text", annotations=one) for number, one in enumerate((judged, silent, judged))]
+    result = by_jury(tmp_path, states, [4.0, 1.0, 4.0], {"exact_match": [0.0, 1.0, 0.0]})
+    values = {label: (score.value, score.stats.count) for label, score in result.scores.items()}
+    assert (values["aci_bench_accuracy"], values["exact_match"]) == ((4.0, 2), (pytest.approx(1 / 3), 3))
+    assert "aci_bench_accuracy.all_judges" not in values
+    validity = result.validity
+    assert validity.judges == {"a": JudgeCounts(3, 2, 1, None), "b": JudgeCounts(3, 0, 3, None)}
     # each of the two that judge a rated lacks b's judgement, the third lacks both
-    assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx(((2.5 + 1 + 2.5) / 3, (4.5 + 5 + 4.5) / 3))
-    assert result.reportable is False
-    assert result.validity.judgements == Judgements(due=6, given=2)
-    assert result.validity.coverage == pytest.approx(1 / 3)
-    assert [reason.partition(" gave")[0] for reason in result.validity.not_reportable] == ["judge a", "judge b"]
-    assert "aci_bench_accuracy.all_judges" not in result.scores
-    lines = list(result.instances)
-    assert [line.unjudged for line in lines] == [False, True, False]
-    assert [dict(line.metrics) for line in lines] == [
-        {"aci_bench_accuracy": 4.0, "exact_match": 0.0}, {"exact_match": 1.0},
-        {"aci_bench_accuracy": 4.0, "exact_match": 0.0},
+    assert validity.bounds["aci_bench_accuracy"] == pytest.approx(((2.5 + 1 + 2.5) / 3, (4.5 + 5 + 4.5) / 3))
+    assert (validity.judgements, validity.coverage) == (Judgements(due=6, given=2), pytest.approx(1 / 3))
+    assert (validity.instances.unjudged, result.reportable) == (1, False)
+    assert [reason.partition(" gave")[0] for reason in validity.not_reportable] == ["judge a", "judge b"]
+    both = {"aci_bench_accuracy": 4.0, "exact_match": 0.0}
+    assert [(line.unjudged, dict(line.metrics)) for line in result.instances] == [
+        (False, both), (True, {"exact_match": 1.0}), (False, both),
     ]  # fmt: skip
 
 
@@ -252,10 +246,10 @@ def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> N
     result = judged_by_both_but(tmp_path, 1, of=10)
     assert (result.reportable, result.status, result.validity.not_reportable) == (True, "partial", ())
     assert result.validity.judgements == Judgements(20, 19)
-    assert list(result.scores) == ["aci_bench_accuracy", "aci_bench_accuracy.all_judges"]
-    assert result.scores["aci_bench_accuracy"].value == pytest.approx(3.8)
-    whole = result.scores["aci_bench_accuracy.all_judges"]
-    assert (whole.value, whole.stats.count, whole.metric) == (4.0, 9, "aci_bench_accuracy")
+    assert {label: (score.value, score.stats.count, score.metric) for label, score in result.scores.items()} == {
+        "aci_bench_accuracy": (pytest.approx(3.8), 10, "aci_bench_accuracy"),
+        "aci_bench_accuracy.all_judges": (4.0, 9, "aci_bench_accuracy"),
+    }
 
 
 def test_how_many_judgements_may_be_missing_is_the_users_choice(tmp_path: Path) -> None:
@@ -297,13 +291,12 @@ def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_
         values={"medec_error_flag_accuracy": FOUR * 5, "aci_bench_accuracy": [1.0] * 20},
     )  # fmt: skip
     assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", True)
-    assert result.validity.instances.scored == 20
+    assert (result.validity.instances.scored, result.something_to_ask) == (20, True)
     assert result.groups["category"]["odd"]["medec_error_flag_accuracy"].stats.count == 10
     corrected = result.groups["category"]["even"]["medec_error_flag_accuracy.corrected"]
     assert (corrected.value, corrected.stats.count) == (0.0, 10)  # "text" names no sentence
     assert "aci_bench_accuracy" not in result.scores
     assert "aci_bench_accuracy: absent, no judge scored any answer" in result.validity.notes
-    assert result.something_to_ask
 
 
 @pytest.mark.parametrize(("second", "reported"), [("no", True), (None, False)])
@@ -340,8 +333,7 @@ def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:
     result = result_of(tmp_path, {"config.type": "helm:simple_mcqa"}, states=states, values={"num_x": [1.0, 1.0]})
     assert (result.main_metric, result.reportable, dict(result.scores)) == ("none", False, {})
     first, second, *_ = result.validity.notes
-    assert "no score" in first
-    assert "instances failed" in second
+    assert ("no score" in first, "instances failed" in second) == (True, True)
 
 
 def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> None:
@@ -357,17 +349,6 @@ def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> Non
     result = by_jury(tmp_path, states, [4.0, 4.0, 4.0, 4.0, 1.0])
     told = [(cause.role, cause.count, cause.cause) for cause in result.validity.failures]
     assert told == [("a", 1, "no error was recorded"), ("b", 2, "HTTP 500: boom ...")]
-
-
-def test_notes_come_by_importance(tmp_path: Path) -> None:
-    flags = {"config.type": "medec", "target.api_endpoint.url": "demo://baseline", "config.params.limit_samples": 2}
-    states = [state(0, "yes"), state(1, None)]
-    notes = result_of(tmp_path, flags, states=states, values={"medec_error_flag_accuracy": [1.0, 0.0]}).validity.notes
-    first, second, *_ = notes
-    assert "embedded demo baseline" in first
-    assert second.startswith("1 instances failed")
-    errata = [number for number, note in enumerate(notes) if "errata" in note]
-    assert errata == [] or min(errata) > 1
 
 
 def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path) -> None:

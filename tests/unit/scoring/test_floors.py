@@ -218,17 +218,6 @@ def test_a_rule_that_raises_on_a_trivial_answer_costs_corrected_floors_alone(
     assert bool(notes_about(result, "floors are not whole: ZeroDivisionError")) is (trivial == "0")
 
 
-def test_an_error_while_an_answer_is_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def raising(*_: Any) -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr(floors._Strategy, "add", raising)
-    write_trivial(tmp_path, always("", 0, 0, 0, 0))
-    result = four_right(tmp_path)
-    assert result.validity.floors["exact_match"].value == 0.0
-    assert notes_about(result, "floors are not whole: KeyError")
-
-
 @pytest.mark.parametrize(("limit_s", "spent_s", "late"), [(20.0, 0.0, False), (20.0, 15.0, True), (3.0, 0.0, True)])
 def test_rules_are_applied_within_what_is_left_of_the_time(
     limit_s: float, spent_s: float, late: bool, tmp_path: Path

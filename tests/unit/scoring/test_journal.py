@@ -63,12 +63,11 @@ def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> N
         before.save(answer(key), attempt(key))
     before.close()
     kept = response_cache.ResponseCache(path, "run")
-    kept.save(answer("new"), attempt("new"))
-    kept.save(answer("unusable"), attempt("unusable"))
-    kept.archive_answer("unusable", replace(attempt("unusable"), outcome="unusable"))
-    kept.journal(replace(attempt("used again"), outcome="cached"))
-    kept.journal(replace(attempt("used again"), outcome="cached"))
-    kept.journal(replace(attempt("failed later"), outcome="failed"))
+    for key in ("new", "unusable"):
+        kept.save(answer(key), attempt(key))
+    kept.archive_answer("unusable", attempt("unusable", "unusable"))
+    for key, outcome in (("used again", "cached"), ("used again", "cached"), ("failed later", "failed")):
+        kept.journal(attempt(key, outcome))
     kept.close()
     used = journal.used_keys(path, "run")
     assert [found.key for found in journal.typed_answers(path) if found.key in used] == ["used again", "new"]

@@ -110,29 +110,21 @@ def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
     ]
 
 
+GPU = "BERTScore and SummaC are absent: they need torch, a GPU and their weights"
+SERVICE = "HELM's toxicity metrics are left out: they need the Perspective API"
+
+
 @pytest.mark.parametrize(("metric", "labels", "said"), [
-    ("helm.x.SummarizationMetric", ("rouge_l",), True),
-    ("helm.x.SummarizationMetric", ("rouge_l", "BERTScore-F"), False),
-    ("helm.x.SummarizationMetric", ("summac", "rouge_l"), False), ("helm.x.OtherMetric", (), False),
+    ("Summarization", ("rouge_l",), [GPU]), ("Summarization", ("rouge_l", "BERTScore-F"), []),
+    ("Summarization", ("summac", "rouge_l"), []), ("Other", (), []), ("Toxicity", ("em",), [SERVICE]),
+    ("Toxicity", ("em", "expected_max_toxicity"), []), ("Other", ("em",), []),
 ])  # fmt: skip
-def test_summaries_scores_that_need_a_gpu_are_said_to_be_absent(
-    tmp_path: Path, metric: str, labels: Collection[str], said: bool
+def test_scores_that_need_a_gpu_or_an_outer_service_are_said_to_be_absent(
+    tmp_path: Path, metric: str, labels: Collection[str], said: list[str]
 ) -> None:
-    run = run_of(tmp_path, metric_specs=[{"class_name": "helm.x.First"}, {"class_name": metric}])
-    text = "BERTScore and SummaC are absent: they need torch, a GPU and their weights"
-    assert notes_of(plan(), run, NOTHING, asked(WHOLE), labels) == ([(Importance.BACKGROUND, text)] if said else [])
-
-
-@pytest.mark.parametrize(("metric", "metrics", "said"), [
-    ("helm.x.ToxicityMetric", ("em",), True), ("helm.x.ToxicityMetric", ("em", "expected_max_toxicity"), False),
-    ("helm.x.OtherMetric", ("em",), False),
-])  # fmt: skip
-def test_toxicity_that_needs_an_outer_service_is_said_to_be_absent(
-    tmp_path: Path, metric: str, metrics: Collection[str], said: bool
-) -> None:
-    run = run_of(tmp_path, metrics=metrics, metric_specs=[{"class_name": "helm.x.First"}, {"class_name": metric}])
-    text = "HELM's toxicity metrics are left out: they need the Perspective API"
-    assert notes_of(plan(), run, NOTHING, asked(WHOLE), ()) == ([(Importance.BACKGROUND, text)] if said else [])
+    specs = [{"class_name": "helm.x.First"}, {"class_name": f"helm.x.{metric}Metric"}]
+    notes = notes_of(plan(), run_of(tmp_path, metrics=labels, metric_specs=specs), NOTHING, asked(WHOLE), labels)
+    assert notes == [(Importance.BACKGROUND, text) for text in said]
 
 
 def test_right_answers_that_are_nothing_are_said(tmp_path: Path) -> None:

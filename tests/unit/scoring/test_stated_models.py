@@ -172,13 +172,10 @@ def test_a_judge_that_is_the_evaluated_model_is_told() -> None:
     assert list(notes_on_models({"a": described("a"), "b": described("b")}, "ab")) == []
 
 
-def test_the_model_that_an_answer_states() -> None:
+def test_the_model_that_an_answer_states_and_sampling_which_is_neither_model_nor_question() -> None:
     assert stated_model({"model": " org/m "}) == "org/m"
     for silent in ({}, {"model": None}, {"model": ["m"]}, {"model": "  "}, "text", None):
         assert stated_model(silent) is None
-
-
-def test_sampling_is_what_is_neither_model_nor_question() -> None:
     body = {"model": "m", "messages": [1], "prompt": "p", "temperature": 0.0, "stop": ["\n"]}
     assert sampling_of(body) == {"temperature": 0.0, "stop": ["\n"]}
     assert sampling_of("text") == {}
