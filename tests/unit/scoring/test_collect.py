@@ -317,10 +317,8 @@ def test_a_score_of_all_answers_at_once_needs_all_of_them(tmp_path: Path, second
 def test_a_run_spec_has_the_main_split_that_helm_names(tmp_path: Path) -> None:
     """boolq's is `valid`, of which a small sample may hold none; a task of ours keeps `test`."""
     flags, states, metric = (
-        {"config.type": "helm:boolq"},
-        [state(0, "yes"), state(1, "yes", split=VALID)],
-        "quasi_exact_match",
-    )
+        {"config.type": "helm:boolq"}, [state(0, "yes"), state(1, "yes", split=VALID)], "quasi_exact_match",
+    )  # fmt: skip
     result = result_of(tmp_path, flags, states=states, values={metric: [1.0, 0.0]})
     assert (result.task, result.main_metric) == ("helm:boolq", metric)
     assert (result.scores[metric].value, result.scores[f"{metric}@test"].value) == (0.0, 1.0)

@@ -9,14 +9,8 @@ import pytest
 
 from eval_factory.core.jury_form import JuryForm
 from eval_factory.core.results import JudgeCounts, Judgements, RankCorrelation
+from eval_factory.scoring import jury
 from eval_factory.scoring.agreement import Ratings
-from eval_factory.scoring.jury import (
-    bounds_over_judgements,
-    judgements_of,
-    judges_that_failed,
-    notes_on_agreement,
-    score_of_all_judges,
-)
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import family_of
 from unit.scoring.known import there
@@ -197,11 +191,11 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:
     said = judged({"a": 4, "b": 2, "c": 3}, {"a": 4}, None)
-    found = judgements_of(said, JUDGES, {key(0), key(1), key(2), key(7)})  # the last one failed
+    found = jury.judgements_of(said, JUDGES, {key(0), key(1), key(2), key(7)})  # the last one failed
     assert (found, found.coverage) == (Judgements(due=9, given=4), pytest.approx(4 / 9))
-    assert judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
-    assert judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)
-    none = judgements_of(judged(None), JUDGES, {key(0)})
+    assert jury.judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
+    assert jury.judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)
+    none = jury.judgements_of(judged(None), JUDGES, {key(0)})
     assert (none, none.coverage) == (Judgements(0, 0), 1.0)
 
 
@@ -209,7 +203,7 @@ def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:
     """An answer with nothing in it needs no judge: without it, saying nothing would make this score better."""
     for last, value in (({"a": 2, "b": 2}, 3.0), (None, 2.5)):
         said = judged({"a": 5, "b": 3}, {"a": 1}, last)
-        score = there(score_of_all_judges(metric(said), said, ("a", "b")))
+        score = there(jury.score_of_all_judges(metric(said), said, ("a", "b")))
         assert (score.value, score.stats.count, score.split) == (value, 2, "test")
 
 
@@ -217,24 +211,24 @@ def test_bounds_fill_in_each_missing_judgement() -> None:
     """(5, 3, ?), (?, ?, 2), and one that nobody judged."""
     said = judged({"a": 5, "b": 3, "c": 4}, {"a": 5, "b": 3}, {"c": 2})
     low, high = (4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4, (4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4
-    assert bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) == pytest.approx((low, high))
+    assert jury.bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) == pytest.approx((low, high))
 
 
 def test_bounds_are_on_the_benchmarks_own_scale() -> None:
     said = judged({"a": 5, "b": 3})
     said.form = JuryForm((0, 10))
-    assert bounds_over_judgements(replace(metric(said), scale=None), said, JUDGES) == (8 / 3, 18 / 3)
+    assert jury.bounds_over_judgements(replace(metric(said), scale=None), said, JUDGES) == (8 / 3, 18 / 3)
 
 
 def test_marks_beyond_the_scale_have_no_bounds() -> None:
     for beyond in (judged({"a": 9}), judged({"a": 0}), judged({"a": 9, "b": 9}, {"a": 3})):
-        assert bounds_over_judgements(metric(beyond), beyond, ("a", "b")) is None
-    assert bounds_over_judgements(MetricValues("jury", "jury", 2.0, merged=False), Ratings(), JUDGES) is None
+        assert jury.bounds_over_judgements(metric(beyond), beyond, ("a", "b")) is None
+    assert jury.bounds_over_judgements(MetricValues("jury", "jury", 2.0, merged=False), Ratings(), JUDGES) is None
 
 
 def agreement(alpha: float | None, *said: dict[str, int | tuple[int, ...]]) -> list[str]:
     made = judged(*said)
-    return [note.text for note in notes_on_agreement(replace(made.report(), krippendorff_alpha=alpha), made)]
+    return [note.text for note in jury.notes_on_agreement(replace(made.report(), krippendorff_alpha=alpha), made)]
 
 
 def test_judges_that_agree_beyond_belief_are_told() -> None:
@@ -256,7 +250,7 @@ def test_judges_that_agree_beyond_belief_are_told() -> None:
 def test_a_judge_whose_marks_follow_the_length_is_named(low: float, high: float, count: int, said: str | None) -> None:
     made = judged({"a": 1})
     found = {"a": RankCorrelation((low + high) / 2, low, high, count), "b": None}
-    notes = [note.text for note in notes_on_agreement(replace(made.report(), length_correlation=found), made)]
+    notes = [note.text for note in jury.notes_on_agreement(replace(made.report(), length_correlation=found), made)]
     assert [note.startswith(f"judge a {said}") for note in notes] == [True] * (said is not None)
 
 
@@ -265,11 +259,11 @@ def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
         "whole": JudgeCounts(20, 20, 0), "just": JudgeCounts(30, 27, 3), "more": JudgeCounts(19, 17, 2),
         "gone": JudgeCounts(20, 0, 20), "idle": JudgeCounts(0, 0, 0),
     }  # fmt: skip
-    more, gone = judges_that_failed(counts, 0.1)
+    more, gone = jury.judges_that_failed(counts, 0.1)
     assert more.startswith("judge more gave no usable judgement of 2 of 19 answers, and max_judge_failures is 0.1: ")
     assert gone.startswith("judge gone gave no usable judgement of 20 of 20 answers")
     assert "extra.judges" in gone
-    assert (len(judges_that_failed(counts, 0)), judges_that_failed(counts, 1)) == (3, ())
+    assert (len(jury.judges_that_failed(counts, 0)), jury.judges_that_failed(counts, 1)) == (3, ())
 
 
 @pytest.mark.parametrize(("said", "bounds"), [
@@ -278,22 +272,22 @@ def test_a_judge_may_fail_as_often_as_the_limit_says() -> None:
     (judged({"a": (5, 3, 4)}), (2.5, 4.5)),  # a judge whose criteria are several
 ])  # fmt: skip
 def test_a_judge_that_said_nothing_may_have_given_any_mark(said: Ratings, bounds: tuple[float, float]) -> None:
-    assert bounds_over_judgements(metric(said), said, ("a", "b")) == bounds
+    assert jury.bounds_over_judgements(metric(said), said, ("a", "b")) == bounds
 
 
 def test_bounds_of_a_whole_jury_are_the_score_to_the_last_digit() -> None:
     said = judged({"a": 5, "b": 3}, {"a": 4, "b": 3}, None)
     helms = 2.8333333333333337
-    assert bounds_over_judgements(metric(said, helm_mean=helms), said, ("a", "b")) == (helms, helms)
+    assert jury.bounds_over_judgements(metric(said, helm_mean=helms), said, ("a", "b")) == (helms, helms)
 
 
 def test_what_judges_rated_of_another_split_does_not_count() -> None:
     said = judged({"a": 5, "b": 3}, {"a": 1})
     other = metric(said)
     del other.values[key(0)]
-    assert score_of_all_judges(other, said, ("a", "b")) is None
+    assert jury.score_of_all_judges(other, said, ("a", "b")) is None
 
 
 def test_where_all_or_nothing_is_whole_there_is_no_such_score() -> None:
     for said in (judged({"a": 5, "b": 3}, None), judged({"a": 5}, {"b": 3}, None)):
-        assert score_of_all_judges(metric(said), said, ("a", "b")) is None
+        assert jury.score_of_all_judges(metric(said), said, ("a", "b")) is None

@@ -120,14 +120,8 @@ def test_the_labels_are_the_questions_own() -> None:
     assert label_in("The answer is E, not B", {"A": "", "B": ""}) is None
     digits = {"0": "", "1": ""}
     stated = {
-        "1.": "1",
-        "Label: 0": "0",
-        "The answer is 1": "1",
-        "10": None,
-        "0.5": None,
-        "1. First": None,
-        "0 or 1": None,
-    }
+        "1.": "1", "Label: 0": "0", "The answer is 1": "1", "10": None, "0.5": None, "1. First": None, "0 or 1": None,
+    }  # fmt: skip
     assert {answer: label_in(answer, digits) for answer in stated} == stated
     assert label_in("Answer: 10", {"1": "", "10": ""}) == "10"
     assert label_in("I am not sure", dict.fromkeys("ABCDEFGHIJ", "")) is None

@@ -123,11 +123,9 @@ def test_answers_that_the_result_is_not_made_of_do_not_count_and_who_never_answe
 def test_what_an_endpoint_states_is_cut_and_on_one_line() -> None:
     many = (answer("gpt", f"other\x1b {number} " + "x" * 999, seed=number) for number in range(MAX_LISTED + 3))
     found = endpoints_of(*many)["gpt"]
-    assert (len(found.stated_models), len(found.sampling), found.other_model) == (
-        MAX_LISTED,
-        MAX_LISTED,
-        MAX_LISTED + 3,
-    )
+    assert (
+        len(found.stated_models), len(found.sampling), found.other_model,
+    ) == (MAX_LISTED, MAX_LISTED, MAX_LISTED + 3)  # fmt: skip
     assert all(len(stated) <= MAX_MODEL and "\x1b" not in stated for stated in found.stated_models)
 
 
