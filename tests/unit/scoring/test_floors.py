@@ -202,6 +202,13 @@ def test_a_column_of_another_length_costs_the_floors_and_nothing_else(tmp_path: 
     assert result.scores["exact_match"].value == 1.0
 
 
+def test_answers_that_are_missing_cost_what_is_not_helms_own(tmp_path: Path) -> None:
+    write_trivial(tmp_path, StrategyScores(name="random", answers=["A"], values={"exact_match": [0, 0, 0, 0]}))
+    result = four_right(tmp_path)
+    assert result.validity.floors["exact_match"].value == 0.0
+    assert notes_about(result, "floors are not whole: IndexError")
+
+
 @pytest.mark.parametrize("trivial", ["", "0"])
 def test_a_rule_that_raises_on_a_trivial_answer_costs_corrected_floors_alone(
     trivial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -280,30 +287,33 @@ def test_a_note_says_that_a_score_is_not_above_its_floor(
         assert "the best trivial answer (always A: 0.5000). It does not show" in note.text
 
 
-@pytest.mark.parametrize(("value", "said"), [(0.51, False), (0.5, True), (0.49, True)])
-def test_a_score_without_an_interval_is_compared_itself(value: float, said: bool) -> None:
-    floor = Floor("empty", 0.5, 1, {"empty": 0.5})
-    notes = list(notes_on_floors("m", {"m": score(value, None, None)}, {"m": floor}))
-    begins = f"m: {value:.4f}, without an interval, is no better than"
-    assert [note.text.startswith(begins) for note in notes] == [True] * said
+def test_a_score_without_an_interval_is_compared_itself() -> None:
+    for value, said in ((0.51, False), (0.5, True), (0.49, True)):
+        notes = notes_on_floors("m", {"m": score(value, None, None)}, {"m": Floor("empty", 0.5, 1, {"empty": 0.5})})
+        begins = f"m: {value:.4f}, without an interval, is no better than"
+        assert [note.text.startswith(begins) for note in notes] == [True] * said
+
+
+LOW, HIGH, HALF = score(0.1, 0.0, 0.2), score(0.9, 0.8, 1.0), Floor("empty", 0.5, 1, {"empty": 0.5})
+
+
+def told(**scores: Score) -> list[str]:
+    """Where the best trivial answer has one half in each."""
+    return [note.text for note in notes_on_floors("m", scores, dict.fromkeys(scores, HALF))]
 
 
 @pytest.mark.parametrize("other", ["m.lenient", "m.corrected"])
 def test_another_reading_of_the_same_answers_may_show_that_the_questions_were_read(other: str) -> None:
-    low, high, floor = score(0.1, 0.0, 0.2), score(0.9, 0.8, 1.0), Floor("empty", 0.5, 1, {"empty": 0.5})
-    ((_, text),) = notes_on_floors("m", {"m": low, other: high}, {"m": floor, other: floor})
+    (text,) = told(m=LOW, **{other: HIGH})
     assert text.endswith(f"(empty: 0.5000). {other}, which reads the same answers otherwise, is above its own")
-    ((_, text),) = notes_on_floors("m", {"m": low, other: low}, {"m": floor, other: floor})
-    assert text.endswith("It does not show that the model read the questions")
-    assert list(notes_on_floors("m", {"m": high, "m.lenient": low}, {"m": floor, "m.lenient": floor})) == []
-    ((_, text),) = notes_on_floors("m", {"m": high, "m.corrected": low}, {"m": floor, "m.corrected": floor})
+    (text,) = told(m=LOW, **{other: LOW})
     assert text.endswith("It does not show that the model read the questions")
 
 
 def test_only_the_main_score_and_its_corrected_value_are_compared() -> None:
-    low, floor = score(0.1, 0.0, 0.2), Floor("empty", 0.5, 1, {"empty": 0.5})
-    scores = {"other": low, "m": score(0.9, 0.8, 1.0), "m.corrected": low}
-    (note,) = notes_on_floors("m", scores, dict.fromkeys(scores, floor))
-    assert note.text.startswith("m.corrected: the 95 % interval 0.0000 .. 0.2000 is worse than")
-    assert list(notes_on_floors("m", {"m": low}, {"other": floor})) == []
-    assert list(notes_on_floors("m", {"other": low}, {"m": floor})) == []
+    assert told(m=HIGH, **{"m.lenient": LOW}) == []
+    (text,) = told(other=LOW, m=HIGH, **{"m.corrected": LOW})
+    assert text.startswith("m.corrected: the 95 % interval 0.0000 .. 0.2000 is worse than")
+    assert text.endswith("It does not show that the model read the questions")
+    assert list(notes_on_floors("m", {"m": LOW}, {"other": HALF})) == []
+    assert list(notes_on_floors("m", {"other": LOW}, {"m": HALF})) == []

@@ -184,9 +184,8 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
     """As HELM computes it, with its default of 1 for the unjudged, which come last."""
     values = said.of_instances()
     values |= {key(len(values) + number): 1.0 for number in range(unjudged)}
-    return MetricValues(
-        "jury", "jury", helm_mean, merged=helm_mean is None, scale=(1.0, 5.0), values=values, split="test"
-    )
+    merged, place = helm_mean is None, {"scale": (1.0, 5.0), "split": "test"}
+    return MetricValues("jury", "jury", helm_mean, merged=merged, values=values, **place)  # type: ignore[arg-type]
 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:

@@ -71,18 +71,13 @@ def test_thinking_that_was_taken_out_is_known_from_what_was_kept(here: Plan) -> 
     assert any("was taken out of 1 of 3 answers" in note for note in result.validity.notes)
 
 
-def test_what_a_judge_thought_is_no_matter_of_the_models(here: Plan) -> None:
-    asked = state(0, "yes")
-    keep(here, asked, role="gpt")
-    answer = there(StoredAnswers.of(here).to(output.RequestState.model_validate(asked)))
-    assert answer.raw == Raw()
-
-
-def test_an_answer_is_found_by_its_request(here: Plan) -> None:
+def test_an_answer_is_found_by_its_request_and_what_a_judge_thought_is_no_matter_of_the_models(here: Plan) -> None:
     keep(here, state(0, "yes"))
+    keep(here, state(1, "yes"), role="gpt")
+    asked = [output.RequestState.model_validate(state(number, "yes")) for number in range(3)]
     answers = StoredAnswers.of(here)
-    assert answers.raw_to(output.RequestState.model_validate(state(0, "yes"))) == Raw(stripped=True)
-    assert answers.raw_to(output.RequestState.model_validate(state(1, "yes"))) is None
+    assert [answers.raw_to(one) for one in asked] == [Raw(stripped=True), Raw(), None]
+    assert there(answers.to(asked[1])).raw == Raw()
 
 
 def test_an_answer_is_found_by_its_request_as_the_endpoint_took_it(here: Plan) -> None:
@@ -109,16 +104,13 @@ def test_options_have_a_lenient_score_beside_helms(here: Plan) -> None:
     assert any(note.startswith("exact_match.lenient is 0.6667") for note in result.validity.notes)
 
 
-@pytest.mark.parametrize(("message", "thought"), [
-    ({"content": "yes", "reasoning_content": " long "}, "long"),
-    ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"), ({"content": "<think>half"}, "half"),
-    ({"content": "<think> </think>yes"}, None), ({"content": "yes"}, None),
-])  # fmt: skip
-def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(
-    message: dict[str, Any], thought: str | None, here: Plan
-) -> None:
-    response = {"choices": [{"message": message, "finish_reason": "stop"}]}
-    assert raw_of(response, here.model)[1] == thought
+def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(here: Plan) -> None:
+    for message, thought in (
+        ({"content": "yes", "reasoning_content": " long "}, "long"), ({"content": "<think>half"}, "half"),
+        ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"), ({"content": "<think> </think>yes"}, None),
+        ({"content": "yes"}, None),
+    ):  # fmt: skip
+        assert raw_of({"choices": [{"message": message, "finish_reason": "stop"}]}, here.model)[1] == thought
     assert raw_of({"choices": []}, here.model) == (Raw(), None)
 
 

@@ -62,9 +62,30 @@ def test_another_number_of_instances_is_said_where_all_were_asked(
     assert told(tmp_path, flags, asked(found)) == (_other_data(found, known) if known else [])
 
 
-def test_the_demo_baseline_measures_nothing(tmp_path: Path) -> None:
-    text = "the target was the embedded demo baseline, not a model: these scores measure nothing"
-    assert told(tmp_path, {"target.api_endpoint.url": "demo://baseline"}) == [(Importance.NO_RESULT, text)]
+FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}
+
+
+@pytest.mark.parametrize(("flags", "seen", "counts", "importance", "text"), [
+    ({"target.api_endpoint.url": "demo://baseline"}, {}, {}, Importance.NO_RESULT,
+     "the target was the embedded demo baseline, not a model: these scores measure nothing"),
+    ({}, FAILED, {"failed": 2}, Importance.INCOMPLETE,
+     "2 instances failed and are left out of the scores; bounds show the range; the same command asks them again"),
+    ({"config.params.extra.on_failure": "zero"}, FAILED, {"failed": 2}, Importance.INCOMPLETE,
+     "2 instances failed and count as 0; the same command asks them again"),
+    ({}, {"nothing_right": 2}, {"requested": 9}, Importance.DOUBTFUL,
+     "2 of 9 instances: HELM's quasi metrics drop articles"),
+    ({}, {"injected": 2}, {}, Importance.DOUBTFUL, "2 answers speak to their judges (see `injection` in results.jsonl): "),
+])  # fmt: skip
+def test_what_is_said_of_a_run(
+    flags: dict[str, Any],
+    seen: dict[str, Any],
+    counts: dict[str, int],
+    importance: Importance,
+    text: str,
+    tmp_path: Path,
+) -> None:
+    (note,) = told(tmp_path, flags, replace(asked(WHOLE), **seen), **counts)
+    assert (note[0], note[1][: len(text)]) == (importance, text)
 
 
 def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path: Path) -> None:
@@ -72,16 +93,6 @@ def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path:
     run = run_of(tmp_path, adapter_spec={"max_tokens": 17})
     (note,) = notes_of(plan(), run, replace(NOTHING, requested=9), seen, ())
     assert note == (Importance.INCOMPLETE, f"2 of 9: {openai_api.TOO_FEW_TOKENS.format(granted=17)}")
-
-
-def test_failed_instances_are_said_with_how_they_count(tmp_path: Path) -> None:
-    again = replace(asked(WHOLE), failed={key(0), key(1)})
-    for flags, said in (
-        ({}, "are left out of the scores; bounds show the range"),
-        ({"config.params.extra.on_failure": "zero"}, "count as 0"),
-    ):
-        text = f"2 instances failed and {said}; the same command asks them again"
-        assert told(tmp_path, flags, again, failed=2) == [(Importance.INCOMPLETE, text)]
 
 
 def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path: Path) -> None:
@@ -96,14 +107,11 @@ def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path:
 
 
 def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
-    unjudged = (
-        "4 instances have no judgement and are left out of the jury's score"
-        " (HELM's own value, named .helm, gives them its default)"
-    )
     counts = {"a": JudgeCounts(9, 6, 3), "b": JudgeCounts(9, 9, 0), "c": JudgeCounts(8, 7, 1, True)}
+    left_out = "4 instances have no judgement and are left out of the jury's score"
     again = "the same command asks it again"
     assert told(tmp_path, seen=replace(asked(WHOLE), judges=counts), unjudged=4) == [
-        (Importance.INCOMPLETE, unjudged),
+        (Importance.INCOMPLETE, f"{left_out} (HELM's own value, named .helm, gives them its default)"),
         (Importance.INCOMPLETE, f"judge a gave no usable judgement of 3 of 9 answers; {again}"),
         (Importance.INCOMPLETE, f"judge c gave no usable judgement of 1 of 8 answers; {again}"),
         (Importance.DOUBTFUL, "judge c is of the evaluated model's family"),
@@ -125,20 +133,6 @@ def test_scores_that_need_a_gpu_or_an_outer_service_are_said_to_be_absent(
     specs = [{"class_name": "helm.x.First"}, {"class_name": f"helm.x.{metric}Metric"}]
     notes = notes_of(plan(), run_of(tmp_path, metrics=labels, metric_specs=specs), NOTHING, asked(WHOLE), labels)
     assert notes == [(Importance.BACKGROUND, text) for text in said]
-
-
-def test_right_answers_that_are_nothing_are_said(tmp_path: Path) -> None:
-    ((importance, text),) = told(tmp_path, seen=replace(asked(WHOLE), nothing_right=2), requested=9)
-    assert importance is Importance.DOUBTFUL
-    assert text.startswith("2 of 9 instances: HELM's quasi metrics drop articles")
-
-
-def test_answers_that_speak_to_their_judges_are_said(tmp_path: Path) -> None:
-    text = (
-        "2 answers speak to their judges (see `injection` in results.jsonl):"
-        " what stands in them was not taken for a judgement; look at their scores"
-    )
-    assert told(tmp_path, seen=replace(asked(WHOLE), injected=2)) == [(Importance.DOUBTFUL, text)]
 
 
 def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
