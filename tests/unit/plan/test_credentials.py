@@ -32,14 +32,8 @@ def test_the_default_variable_need_not_be_set_and_a_local_jury_needs_no_key() ->
     assert credentials_report(plan(JURY), {}).lines[1].startswith("GPT_JUDGE_API_KEY is not set: asking ")
 
 
-CREDENTIALS = """
-openaiApiKey: "general-key-0123456789-GENE"
-deployments: {
-  "gpt-4o-2024-05-13": "gpt-key-0123456789-GPTC"
-}
-"""
-
-
+OF_THE_JUDGE = 'deployments: {"gpt-4o-2024-05-13": "gpt-key-0123456789-GPTC"}'
+CREDENTIALS = f'openaiApiKey: "general-key-0123456789-GENE"\n{OF_THE_JUDGE}\n'
 Kept = Callable[[str], int]
 
 
@@ -50,8 +44,10 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
     return partial((tmp_path / "credentials.conf").write_text, encoding="utf-8")
 
 
-def test_credentials_come_last(kept: Kept) -> None:
+def test_credentials_come_last_and_helms_variable_beats_its_file(kept: Kept) -> None:
     kept(CREDENTIALS)
+    instead = credentials_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
+    assert instead.found == {"OPENAI_API_KEY": "from-the-variable"}
     report = credentials_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
     assert report.found == {
         "OPENAI_API_KEY": "general-key-0123456789-GENE", "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC",
@@ -74,24 +70,21 @@ def test_credentials_of_another_host_than_the_models(kept: Kept) -> None:
     assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).found == {"A_KEY": "gpt-key-0123456789-GPTC"}
 
 
-def test_helms_variable_beats_its_file(kept: Kept) -> None:
-    kept(CREDENTIALS)
-    report = credentials_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
-    assert report.found == {"OPENAI_API_KEY": "from-the-variable"}
-
-
-def test_credentials_that_cannot_be_read_are_not_quoted(kept: Kept) -> None:
-    kept("openaiApiKey: { sk-canary-0123456789")
-    with pytest.raises(ConfigError, match=r"credentials\.conf: is no HOCON") as caught:
-        credentials_report(plan(), {})
-    assert "canary" not in str(caught.value)
+def test_credentials_that_cannot_be_read_or_sent_are_not_quoted(kept: Kept) -> None:
+    for text, error, told in (
+        ("openaiApiKey: { sk-canary-0123456789", ConfigError, r"credentials\.conf: is no HOCON"),
+        ('openaiApiKey: "clé-canary-0123456789"', PrerequisiteError, r"credentials\.conf holds a character"),
+    ):
+        kept(text)
+        with pytest.raises(error, match=told) as caught:
+            credentials_report(plan(), {})
+        assert "canary" not in str(caught.value)
 
 
 def test_white_space_around_a_key_is_not_sent() -> None:
-    report = credentials_report(
-        plan(JURY), {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"}
-    )
-    assert report.found == {"OPENAI_API_KEY": "main-key-0123456789-MAIN", "GPT_JUDGE_API_KEY": ""}
+    env = {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"}
+    report = credentials_report(plan(JURY), env)
+    assert report.found == {**MAIN, "GPT_JUDGE_API_KEY": ""}
     assert "GPT_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in report.lines
     assert "Using API key OPENAI_API_KEY for model, ends with MAIN" in report.lines
 
@@ -111,24 +104,11 @@ def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None
     assert "0123456789" not in str(caught.value)
 
 
-def test_a_credential_that_cannot_be_sent(kept: Kept) -> None:
-    kept('openaiApiKey: "clé-0123456789"')
-    with pytest.raises(PrerequisiteError, match=r"credentials\.conf holds a character"):
-        credentials_report(plan(), {})
-
-
-@pytest.mark.parametrize("key", ["ollama", "secret", "x" * 11])
-def test_a_placeholder_is_said_not_to_be_redacted(key: str) -> None:
-    lines = credentials_report(plan(), {"OPENAI_API_KEY": key}).lines
-    assert any(line.startswith("OPENAI_API_KEY holds a placeholder") for line in lines)
-    assert not any("placeholder" in line for line in credentials_report(plan(), MAIN).lines)
-
-
-JUDGES = [
-    {"name": "local", "model_id": "m", "url": "https://judge.example/v1"},
-    {"name": "own", "model_id": "m", "url": "https://judge.example/v1", "api_key": "OWN_KEY"},
-    {"name": "near", "model_id": "m"},
-]
+def test_a_placeholder_is_said_not_to_be_redacted() -> None:
+    for key, said in (("ollama", True), ("secret", True), ("x" * 11, True), (MAIN["OPENAI_API_KEY"], False)):
+        lines = credentials_report(plan(), {"OPENAI_API_KEY": key}).lines
+        assert any(line.startswith("OPENAI_API_KEY holds a placeholder") for line in lines) is said
+        assert any("placeholder" in line for line in lines) is said
 
 
 def test_judges_of_a_target_with_tokens_fall_back_to_the_main_key() -> None:
@@ -143,25 +123,23 @@ def test_a_judge_without_a_key_is_told_what_to_set() -> None:
     flags = {**JURY, **OAUTH, "config.params.extra.gpt_judge_api_key": "MY_GPT_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
         credentials_report(plan(flags), CLIENT)
-    assert str(raised.value) == (
-        "no API key for judge gpt: of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY"
-        " is set\n"
-        "  set it (export MY_GPT_KEY=...), or name another one as config.params.extra.gpt_judge_api_key,"
-        " or as api_key in the entry gpt of config.params.extra.judges"
-    )
+    neither = "of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY is set"
+    another = "config.params.extra.gpt_judge_api_key, or as api_key in the entry gpt of config.params.extra.judges"
+    told = f"no API key for judge gpt: {neither}\n  set it (export MY_GPT_KEY=...), or name another one as {another}"
+    assert str(raised.value) == told
 
 
 def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
-    flags = {**JURY, "config.params.extra.judges": JUDGES, "target.api_endpoint.api_key": "MY_KEY"}
+    local = {"name": "local", "model_id": "m", "url": "https://judge.example/v1"}
+    judges = [local, {**local, "name": "own", "api_key": "OWN_KEY"}, {"name": "near", "model_id": "m"}]
+    flags = {**JURY, "config.params.extra.judges": judges, "target.api_endpoint.api_key": "MY_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
         credentials_report(plan(flags), {})
-    for told in (
-        "no API key: the environment variable MY_KEY is not set",
-        "no API key for judge own: of its environment variables, OWN_KEY is not set",
-        "or name another one as api_key in the entry own of config.params.extra.judges",
-    ):
-        assert told in str(raised.value)
-    assert "no API key for judge local" not in str(raised.value)
+    told = str(raised.value)
+    assert "no API key: the environment variable MY_KEY is not set" in told
+    assert "no API key for judge own: of its environment variables, OWN_KEY is not set" in told
+    assert "or name another one as api_key in the entry own of config.params.extra.judges" in told
+    assert "no API key for judge local" not in told
 
 
 def test_client_credentials_that_nobody_uses_are_a_warning() -> None:
