@@ -14,17 +14,7 @@ from eval_factory.config.model import DEMO_URLS
 from eval_factory.core.budget import LongPrompts, Price
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan import prices
-from eval_factory.plan.prices import (
-    FREE,
-    hosted_roles,
-    is_hosted,
-    library_price,
-    price_from,
-    prices_of,
-    prices_to_keep,
-    refuse_what_cannot_be_held,
-    table_prices,
-)
+from eval_factory.plan.prices import library_price
 from unit.builders import plan
 from unit.scoring.known import there
 
@@ -52,7 +42,7 @@ def jury(**flags: Any) -> Any:
 
 
 def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]]) -> None:
-    found = prices_of(jury(**TABLE))
+    found = prices.prices_of(jury(**TABLE))
     assert found.known == {"model": Price(2.0, 10.0, None, "table"), "gpt": LIBRARY}
     assert "org/model" not in [model for _, model in library]
     judges = {"llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"}
@@ -62,23 +52,23 @@ def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]])
 def test_the_table_is_by_model_whatever_the_role() -> None:
     per_million = {"input_per_million": 1, "output_per_million": 2, "cached_input_per_million": 0.5}
     row = {"model_id": "gpt-4o-2024-05-13", **per_million}
-    assert table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {"gpt": Price(1.0, 2.0, 0.5, "table")}
-    assert table_prices(plan()) == {}
+    assert prices.table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {"gpt": Price(1.0, 2.0, 0.5, "table")}
+    assert prices.table_prices(plan()) == {}
 
 
 def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(library: list[tuple[str, str]]) -> None:
     demo = {"target.api_endpoint.url": DEMO_URLS[0]}
     limited = plan({**demo, f"{EXTRA}.max_cost": 1.0})
-    assert prices_of(plan(demo)).known == prices_to_keep(limited) == {"model": FREE}
-    assert (prices_to_keep(plan(demo)), library) == ({}, [])
-    refuse_what_cannot_be_held(limited)
+    assert prices.prices_of(plan(demo)).known == prices.prices_to_keep(limited) == {"model": prices.FREE}
+    assert (prices.prices_to_keep(plan(demo)), library) == ({}, [])
+    prices.refuse_what_cannot_be_held(limited)
 
 
 def test_a_limit_of_cost_needs_every_price() -> None:
     for flags in ({}, {f"{EXTRA}.max_requests": 1}, {**TABLE, f"{EXTRA}.max_cost": 0.5}):
-        refuse_what_cannot_be_held(plan(flags))
+        prices.refuse_what_cannot_be_held(plan(flags))
     with pytest.raises(ConfigError) as refused:
-        refuse_what_cannot_be_held(jury(**{**TABLE, f"{EXTRA}.max_cost": 0.5}))
+        prices.refuse_what_cannot_be_held(jury(**{**TABLE, f"{EXTRA}.max_cost": 0.5}))
     assert len(refused.value.problems) == 2
     assert "max_cost: cannot be held: no price is known of meta/llama-3.3-70b-instruct" in refused.value.problems[0]
     assert "prices: [{model_id: meta/llama-3.3-70b-instruct, input_per_million:" in refused.value.problems[0]
@@ -92,9 +82,9 @@ OURS = (
 
 
 def test_what_is_ours_is_nobodys_bill_and_has_no_providers_price() -> None:
-    assert [url for url in OURS if is_hosted(url) or library_price(url, "gpt-4o", DAY)] == []
-    assert set(hosted_roles(plan())) == {"model"}
-    assert hosted_roles(plan({"target.api_endpoint.url": OURS[1]})) == {}
+    assert [url for url in OURS if prices.is_hosted(url) or library_price(url, "gpt-4o", DAY)] == []
+    assert set(prices.hosted_roles(plan())) == {"model"}
+    assert prices.hosted_roles(plan({"target.api_endpoint.url": OURS[1]})) == {}
 
 
 def test_a_provider_is_known_by_its_url() -> None:
@@ -115,10 +105,10 @@ def test_prices_of_long_prompts_are_taken_over() -> None:
     asked, answered = tiers("1", (200, "2"), (400, "4")), tiers("10", (200, "20"))
     stated = SimpleNamespace(input_mtok=asked, output_mtok=answered, cache_read_mtok=Decimal("0.1"))
     long = LongPrompts(2.0, 20.0, 0.1, above=200), LongPrompts(4.0, 20.0, 0.1, above=400)
-    assert price_from(stated, "s") == Price(1.0, 10.0, 0.1, "s", long)
+    assert prices.price_from(stated, "s") == Price(1.0, 10.0, 0.1, "s", long)
 
 
 def test_what_is_not_paid_for_by_the_token_has_no_price() -> None:
     asked, answered, request = {"input_mtok": Decimal(1)}, {"output_mtok": Decimal(1)}, {"requests_kcount": Decimal(5)}
     for stated in (asked, answered, {}, {**asked, **answered, **request}):
-        assert price_from(SimpleNamespace(**stated), "s") is None
+        assert prices.price_from(SimpleNamespace(**stated), "s") is None

@@ -12,17 +12,9 @@ import pytest
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.model_files import deployment_of
+from eval_factory.scoring import rubric
 from eval_factory.scoring.groups import Groups
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.rubric import (
-    JudgedCase,
-    RubricTally,
-    bounds_over_criteria,
-    clipped,
-    field_of,
-    report_of,
-    scores_by_tag,
-)
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric_case import Criterion
@@ -45,15 +37,15 @@ def key(name: str) -> InstanceKey:
     return name, 0, None
 
 
-def case(*votes: Mapping[str, bool | None]) -> JudgedCase:
-    return JudgedCase(CRITERIA, votes)
+def case(*votes: Mapping[str, bool | None]) -> rubric.JudgedCase:
+    return rubric.JudgedCase(CRITERIA, votes)
 
 
-def by_one(*met: bool | None) -> JudgedCase:
+def by_one(*met: bool | None) -> rubric.JudgedCase:
     return case(*({"a": one} for one in met))
 
 
-FAILED = JudgedCase(CRITERIA, None)
+FAILED = rubric.JudgedCase(CRITERIA, None)
 
 
 def test_the_score_is_the_majoritys_and_each_judge_has_its_own() -> None:
@@ -70,44 +62,44 @@ def score(value: float, low: float | None, high: float | None) -> Stats:
 
 
 def test_a_benchmarks_score_is_clipped() -> None:
-    found = clipped(METRIC.score(-0.2, score(-0.2, -0.5, 0.1)))
+    found = rubric.clipped(METRIC.score(-0.2, score(-0.2, -0.5, 0.1)))
     assert (found.value, found.stats.mean, found.stats.ci_low, found.stats.ci_high) == (0.0, 0.0, 0.0, 0.1)
-    found = clipped(METRIC.score(0.9, score(0.9, 0.8, 1.2)))
+    found = rubric.clipped(METRIC.score(0.9, score(0.9, 0.8, 1.2)))
     assert (found.value, found.stats.ci_low, found.stats.ci_high) == (0.9, 0.8, 1.0)
-    assert clipped(METRIC.score(0.5, score(0.5, None, None))).stats.ci_low is None
+    assert rubric.clipped(METRIC.score(0.5, score(0.5, None, None))).stats.ci_low is None
 
 
 def test_bounds_count_open_criteria_both_ways_and_are_clipped() -> None:
     cases = {key("x"): by_one(True, True, False), key("y"): by_one(True, None, None), key("z"): FAILED}
-    assert bounds_over_criteria(cases) == (near((1 + 0.3 - 0.5) / 3), 1.0)
-    assert bounds_over_criteria({key("z"): by_one(False, False, True)}) == (0.0, 0.0)
-    assert bounds_over_criteria({key("z"): JudgedCase((BAD,), None)}) is None
+    assert rubric.bounds_over_criteria(cases) == (near((1 + 0.3 - 0.5) / 3), 1.0)
+    assert rubric.bounds_over_criteria({key("z"): by_one(False, False, True)}) == (0.0, 0.0)
+    assert rubric.bounds_over_criteria({key("z"): rubric.JudgedCase((BAD,), None)}) is None
 
 
 def test_scores_by_tag_are_of_the_criteria_with_it() -> None:
     cases = {key("x"): by_one(True, None, False), key("y"): by_one(True, True, True), key("z"): FAILED}
-    found = scores_by_tag(METRIC, cases)
+    found = rubric.scores_by_tag(METRIC, cases)
     assert found.keys() == {"axis", "tag"}
     accuracy = found["axis"]["accuracy"]["rubric_score"]
     assert (accuracy.stats.count, accuracy.value) == (2, near((1 + 3 / 8) / 2))
     assert found["axis"]["completeness"]["rubric_score"].stats.count == 1
     assert found["tag"]["urgent"]["rubric_score"].value == 1.0
-    as_zero = scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"]["rubric_score"]
+    as_zero = rubric.scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"]["rubric_score"]
     assert (as_zero.stats.count, as_zero.value) == (3, near((1 + 3 / 8) / 3)), "the answer that did not come, too"
-    two = scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
+    two = rubric.scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
     assert two["axis"]["accuracy"]["rubric_score"].value == 0.0, "clipped"
     assert two["axis"]["completeness"]["rubric_score"].value == 1.0
 
 
 def test_the_least_score_of_a_case_and_of_its_criteria_with_a_tag() -> None:
     criteria = (Criterion("good", 4, ("a",)), Criterion("bad", -6, ("a", "b")), Criterion("fine", 2, ("c",)))
-    case = JudgedCase(criteria, None)
+    case = rubric.JudgedCase(criteria, None)
     assert (case.lowest(), *(case.lowest(tag) for tag in "abc")) == (-1.0, -1.5, 0.0, 0.0)
 
 
 def test_the_field_of_a_tag() -> None:
     tags = {"axis:x": ("axis", "x"), "x": ("tag", "x"), ":x": ("tag", ":x"), "x:": ("tag", "x:"), "a:b:c": ("a", "b:c")}
-    assert {tag: field_of(tag) for tag in tags} == tags
+    assert {tag: rubric.field_of(tag) for tag in tags} == tags
 
 
 def test_the_report_counts_what_judges_said() -> None:
@@ -115,7 +107,7 @@ def test_the_report_counts_what_judges_said() -> None:
         key("x"): case({"a": True, "b": True}, {"a": True, "b": False}, {"a": False, "b": False}),
         key("y"): case({"a": True, "b": None}, {"a": False, "b": False}, {"a": None, "b": None}), key("z"): FAILED,
     }  # fmt: skip
-    found = report_of(cases, ["a", "b"])
+    found = rubric.report_of(cases, ["a", "b"])
     whole = found.criteria
     assert (whole.asked, whole.met, whole.not_met, whole.tied, whole.unjudged, whole.score) == (6, 2, 2, 1, 1, None)
     one, two = found.judges["a"], found.judges["b"]
@@ -146,18 +138,18 @@ def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
     })  # fmt: skip
 
 
-def test_tags_of_a_case_are_fields_of_it(two: RubricTally) -> None:
+def test_tags_of_a_case_are_fields_of_it(two: rubric.RubricTally) -> None:
     assert two.fields_of(key("x")) == {"theme": "care", "tag": "urgent"}
     two.cases[key("x")] = replace(two.cases[key("x")], tags=("theme:care", "theme:fever", "one", "two"))
     assert two.fields_of(key("x")) == {"theme": "care, fever", "tag": "one, two"}
 
 
-def tally_of(*judges: str) -> RubricTally:
-    return RubricTally("rubric_score", judges, dict.fromkeys(judges))
+def tally_of(*judges: str) -> rubric.RubricTally:
+    return rubric.RubricTally("rubric_score", judges, dict.fromkeys(judges))
 
 
 @pytest.fixture
-def two() -> RubricTally:
+def two() -> rubric.RubricTally:
     """One case with a criterion that nobody judged, one with a tie, one that failed, one that is whole."""
     made = tally_of("a", "b")
     made.add(key("x"), state("x", {"a": MET, "b": BROKEN}, {"a": BROKEN, "b": {}}))
@@ -167,7 +159,7 @@ def two() -> RubricTally:
     return made
 
 
-def add_whole(to: RubricTally, *cases: str) -> None:
+def add_whole(to: rubric.RubricTally, *cases: str) -> None:
     for name in cases:
         to.add(key(name), state(name, {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
 
@@ -177,11 +169,11 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
     arguments = {"metric_name": "m", "judges": {"gpt": deployment_of(made.judges[0]), "other": "d"}}
     spec = {"class_name": names.RUBRIC_METRIC_CLASS, "args": arguments}
     run_spec = output.StoredRunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
-    found = there(RubricTally.of(made, output.HelmRun(tmp_path, run_spec, [])))
+    found = there(rubric.RubricTally.of(made, output.HelmRun(tmp_path, run_spec, [])))
     assert (found.metric, found.judges, found.families) == ("m", ("gpt", "other"), {"gpt": True, "other": None})
 
 
-def test_what_it_tells_the_tally(two: RubricTally) -> None:
+def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
     tally = Tally()
     metrics = [MetricValues(name, name, None, merged=True) for name in ("rubric_score", "other")]
     two.complete(draft(tally=tally, metrics=metrics))
@@ -196,7 +188,7 @@ def test_what_it_tells_the_tally(two: RubricTally) -> None:
     assert found.judgements == Judgements(16, 9)
 
 
-def test_the_published_score_takes_the_place_of_the_mean(two: RubricTally) -> None:
+def test_the_published_score_takes_the_place_of_the_mean(two: rubric.RubricTally) -> None:
     mean = Score(-0.25, Stats(2, -0.25, None, None, None, None, None), "rubric_score", scale=(0, 1))
     found, without = draft(scores={"rubric_score": mean}), draft()
     for one in (found, without):
@@ -208,7 +200,7 @@ def test_the_published_score_takes_the_place_of_the_mean(two: RubricTally) -> No
     assert without.scores == {}
 
 
-def test_notes(two: RubricTally) -> None:
+def test_notes(two: rubric.RubricTally) -> None:
     raw = Score(-0.25, Stats(2, -0.25, None, None, None, None, None))
     notes = list(two.notes({"rubric_score.unclipped": raw}))
     assert [note.importance for note in notes] == [Importance.INCOMPLETE, Importance.DOUBTFUL, Importance.DOUBTFUL]
@@ -220,20 +212,20 @@ def test_notes(two: RubricTally) -> None:
     assert list(whole.notes({"rubric_score.unclipped": replace(raw, value=0.0)})) == []
 
 
-def against(of: RubricTally, most: float) -> list[str]:
+def against(of: rubric.RubricTally, most: float) -> list[str]:
     found = draft(plan=plan({"config.params.extra.max_judge_failures": most}))
     of.report(found)
     return found.not_reportable
 
 
-def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: RubricTally) -> None:
+def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: rubric.RubricTally) -> None:
     (said,) = against(two, 0.2)
     assert said.startswith("judge b gave no usable judgement of 2 of 6 criteria, and max_judge_failures is 0.2")
     assert against(two, 2 / 6) == against(tally_of("a"), 0.0) == []
     assert len(against(two, 0.1)) == 2
 
 
-def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> None:
+def test_groups_of_criteria_stand_beside_those_of_cases(two: rubric.RubricTally) -> None:
     add_whole(two, *"0123456")
     low = Score(-0.5, Stats(2, -0.5, None, None, None, None, None))
     found = two.with_tags(Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]}), METRIC)
@@ -247,7 +239,7 @@ def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> Non
     assert as_zero.stats.count == 11, "one failed"
 
 
-def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(two: RubricTally) -> None:
+def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(two: rubric.RubricTally) -> None:
     add_whole(two, *"012345")
     found = two.with_tags(Groups(), METRIC)
     assert (found.scores, found.hidden) == ({}, {"axis": [9]})
@@ -257,7 +249,7 @@ def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(tw
     assert beside.hidden == {"axis": [3], "criterion_axis": [9]}
 
 
-def test_the_line_of_a_case(two: RubricTally) -> None:
+def test_the_line_of_a_case(two: rubric.RubricTally) -> None:
     one, other = two.criteria_in(state("y", {"a": MET, "b": NOT}, {"a": NOT, "b": NOT}))
     assert one == {**RUBRICS[0], "verdict": "tied", "judges": {"a": MET, "b": NOT}, "agreement": 0.0}
     assert (other["verdict"], other["agreement"]) == ("not met", 1.0)
@@ -265,4 +257,4 @@ def test_the_line_of_a_case(two: RubricTally) -> None:
     assert one == {**RUBRICS[0], "verdict": "met", "judges": {"a": MET, "b": BROKEN}}
     assert other["verdict"] == "unjudged"
     assert [two.scores_by_judge(key(name)) for name in "yx"] == [{"a": 1.0, "b": 0.0}, {}]
-    assert report_of(two.cases, two.judges).criteria.unjudged == 1
+    assert rubric.report_of(two.cases, two.judges).criteria.unjudged == 1
