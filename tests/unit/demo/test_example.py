@@ -28,24 +28,21 @@ def test_it_is_sound(tmp_path: Path, kind: str, notes: list[str]) -> None:
     found = written(tmp_path / "new" / "deep", kind)
     assert (found.instances, found.has_jury) == (8, kind == "jury")
     assert [note.partition(":")[0] for note in found.notes] == notes
+    rubric = written(tmp_path / "rubric", "rubric")
+    assert (rubric.instances, rubric.is_rubric, rubric.has_clusters) == (12, True, True)
+    assert set(rubric.sha256) == {"benchmark.yaml", "cases.jsonl"}
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     kept = tmp_path / "notes.txt"
     kept.write_text("mine")
-    with pytest.raises(ConfigError, match="is not empty, and nothing is overwritten"):
-        write_example(tmp_path)
+    for folder, error, told in (
+        (tmp_path, ConfigError, "is not empty, and nothing is overwritten"), (kept, ConfigError, "is a file"),
+        (kept / "below", PrerequisiteError, "cannot be written to"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=told):
+            write_example(folder)
     assert list(tmp_path.iterdir()) == [kept]
-    with pytest.raises(ConfigError, match="is a file"):
-        write_example(kept)
-    with pytest.raises(PrerequisiteError, match="cannot be written to"):
-        write_example(kept / "below")
-
-
-def test_the_rubric_is_sound(tmp_path: Path) -> None:
-    found = written(tmp_path / "new", "rubric")
-    assert (found.instances, found.is_rubric, found.has_clusters) == (12, True, True)
-    assert set(found.sha256) == {"benchmark.yaml", "cases.jsonl"}
 
 
 def test_the_samples_questions_are_named_with_their_hash() -> None:

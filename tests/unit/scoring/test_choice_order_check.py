@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def check_of(folder: Path, *others: MetricValues, pattern: str | None = None) ->
 
 
 def completed(
-    check: ChoiceOrderCheck, main: MetricValues | None, missing: Collection[InstanceKey] = (), *, as_zero: bool = False
+    check: ChoiceOrderCheck, main: MetricValues | None, *missing: InstanceKey, as_zero: bool = False
 ) -> Draft:
     found = draft(main_values=main, missing=set(missing), as_zero=as_zero)
     check.complete(found)
@@ -142,13 +141,11 @@ def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("as_zero", "value"), [(False, 1.0), (True, 0.75)])
 def test_an_order_without_an_answer(tmp_path: Path, *, as_zero: bool, value: float) -> None:
     check = check_of(tmp_path, metric({"a": 0.0, "b": 1.0}, order=2))
-    missing: set[InstanceKey] = {("a", 0, name_of(2)), ("z", 0, None)}
-    found = completed(check, metric({"a": 1.0, "b": 1.0}), missing, as_zero=as_zero)
+    found = completed(check, metric({"a": 1.0, "b": 1.0}), ("a", 0, name_of(2)), ("z", 0, None), as_zero=as_zero)
     assert found.scores[f"exact_match{ALL_ORDERS}"].value == value
     assert found.bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)
 
 
 def test_without_any_answer_there_is_no_score(tmp_path: Path) -> None:
     check = check_of(tmp_path)
-    assert completed(check, metric({"a": 0.0}), {("a", 0, None)}).scores == {}
-    assert completed(check, None).scores == {}
+    assert completed(check, metric({"a": 0.0}), ("a", 0, None)).scores == completed(check, None).scores == {}

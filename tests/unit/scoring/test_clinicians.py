@@ -81,12 +81,8 @@ def test_the_score_is_corrected_by_the_strata_of_the_sample() -> None:
     ratings = rated(sample, "1", stricter) + rated(sample, "2", lambda place, _: right(place) if place % 10 else 0.0)
     found = clinicians_of(made, Annotations((sample,), tuple(ratings)))
     people = {place: (stricter(place) + (right(place) if place % 10 else 0.0)) / 2 for place in range(DRAWN)}
-    strata = [
-        Stratum(
-            [right(one) for one in range(half, COUNT, 2)], [(people[one], right(one)) for one in range(half, DRAWN, 2)]
-        )
-        for half in (0, 1)
-    ]
+    pairs = [(people[one], right(one)) for one in range(DRAWN)]
+    strata = [Stratum([right(one) for one in range(half, COUNT, 2)], pairs[half::2]) for half in (0, 1)]
     expected = corrected_mean(strata, (0.0, 1.0))
     score = there(found.corrected)
     assert (score.value, score.ci_low, score.ci_high) == pytest.approx((expected.value, expected.low, expected.high))
@@ -106,9 +102,8 @@ def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
     sample = sample_of(made, 10)
     found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
     assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 20), None)
-    judge = found.judges["exact_match"]
-    assert judge.bias == pytest.approx(sum(right(one) - stricter(one) for one in range(10)) / 10)
-    assert judge.bias_low is None
+    judge, bias = found.judges["exact_match"], sum(right(one) - stricter(one) for one in range(10)) / 10
+    assert (judge.bias, judge.bias_low) == (pytest.approx(bias), None)
 
 
 def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_told() -> None:
@@ -237,12 +232,9 @@ def test_another_main_metric_uses_none_of_them() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
     other = of([instance("q1", 1.0, "other")], "other", (0.0, 1.0))
-    expected = Clinicians(
-        0, 0, 0, 0, too_few=TooFewRated(0, 20),
-        notes=("40 ratings are of answers, or questions, that are other ones now: they are not used",),
-    )  # fmt: skip
-    assert clinicians_of(other, annotations) == expected
-    assert clinicians_of(replace(made, scores={}), annotations) == expected
+    note = "40 ratings are of answers, or questions, that are other ones now: they are not used"
+    expected = Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, 20), notes=(note,))
+    assert clinicians_of(other, annotations) == clinicians_of(replace(made, scores={}), annotations) == expected
 
 
 def test_a_folders_ratings_are_read(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def state(**changes: Any) -> output.RequestState:
     ({"success": False, "error": openai_api.FILTERED_MESSAGE}, False, True),
     ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
 ])  # fmt: skip
-def test_an_answer_that_a_filter_withheld_is_no_failure(
+def test_what_a_filter_withheld_is_no_failure(
     result: dict[str, Any] | None, has_no_answer: bool, withheld: bool
 ) -> None:
     assert request_states.has_failed(state(result=result)) is has_no_answer

@@ -241,10 +241,11 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
 def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> None:
     """Three trials of two instances: their scores are 1, 0.5 and 0."""
     values = {key(0, 0): 1.0, key(1, 0): 1.0, key(0, 1): 1.0, key(1, 1): 0.0, key(0, 2): 0.0, key(1, 2): 0.0}
-    score = there(score_of(context(values), set(), failed_as_zero=False))
-    assert (score.stats.count, score.stats.trials, score.stats.trial_stddev) == (2, 3, pytest.approx(0.5))
-    once = there(score_of(context({key(0): 1.0, key(1): 0.0}), set(), failed_as_zero=False))
-    assert (once.stats.trials, once.stats.trial_stddev) == (None, None)
+    several, once = (
+        there(score_of(context(one), set(), failed_as_zero=False)).stats for one in (values, {key(0): 1.0, key(1): 0.0})
+    )
+    assert (several.count, several.trials, several.trial_stddev) == (2, 3, pytest.approx(0.5))
+    assert (once.trials, once.trial_stddev) == (None, None)
 
 
 @pytest.mark.parametrize("missing", [set(), {key(7)}])

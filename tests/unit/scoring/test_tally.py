@@ -220,12 +220,9 @@ def seen_by_jury(folder: Path, here: Plan, *entries: Entry) -> Tally:
 TYPOS = {"perturbation": {"name": "typos"}}
 
 
-def test_an_instance_counts_once_for_each_trial_and_perturbation(tmp_path: Path) -> None:
-    seen = seen_of(tmp_path, entry(0), entry(0, train_trial_index=1), entry(0, instance=TYPOS), entry(1))
-    assert seen.requested == {key(0), key(0, 1), key(0, 0, "typos"), key(1)}
-
-
-def test_repeated_rows_are_counted_within_their_split(tmp_path: Path) -> None:
+def test_an_instance_counts_once_for_each_trial_and_perturbation_and_repeated_rows_within_their_split(
+    tmp_path: Path,
+) -> None:
     def row(number: int, gold: str, **instance: Any) -> Entry:
         references = [{"output": {"text": gold}, "tags": ["correct"]}]
         return entry(number, instance={"input": {"text": "the same"}, "references": references, **instance})
@@ -234,6 +231,7 @@ def test_repeated_rows_are_counted_within_their_split(tmp_path: Path) -> None:
         tmp_path, row(0, "a"), row(1, "a"), row(1, "a") | {"train_trial_index": 1}, row(2, "a", split="valid"),
         row(3, "b"), row(4, "a", **TYPOS),
     )  # fmt: skip
+    assert seen.requested == {*(key(number) for number in range(4)), key(1, 1), key(4, 0, "typos")}
     assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
 
 
@@ -312,27 +310,26 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "judge", "same"), [
-    ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
-    ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
-])  # fmt: skip
-def test_a_judge_may_be_of_the_models_family(tmp_path: Path, model: str, judge: str, same: bool | None) -> None:
-    assert seen_by_jury(tmp_path, judged_plan(model, a=judge), judged(0, a=4)).judges["a"].same_family is same
+def test_a_judge_may_be_of_the_models_family(tmp_path: Path) -> None:
+    for model, judge, same in (
+        ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
+        ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
+    ):  # fmt: skip
+        assert seen_by_jury(tmp_path, judged_plan(model, a=judge), judged(0, a=4)).judges["a"].same_family is same
 
 
 # What remains to ask
 
 
-@pytest.mark.parametrize(("failures", "unscorable", "unheard", "expected"), [
-    (set(), {}, (0, 0), False), ({key(0)}, {}, (0, 0), True), ({key(0)}, {key(0): "why"}, (0, 0), False),
-    ({key(0), key(1)}, {key(0): "why"}, (0, 0), True), (set(), {}, (0, 1), True),
-    ({key(0)}, {key(0): "why"}, (1, 0), True),
-])  # fmt: skip
-def test_what_can_still_be_answered_is_asked_again(
-    failures: set[InstanceKey], unscorable: dict[InstanceKey, str], unheard: tuple[int, int], expected: bool
-) -> None:
-    judges = {name: JudgeCounts(9, 9 - count, count) for name, count in zip("ab", unheard, strict=True)}
-    assert Tally(judges=judges, failed=failures, unscorable=unscorable).something_to_ask is expected
+def test_what_can_still_be_answered_is_asked_again() -> None:
+    for failures, unscorable, unheard, expected in (
+        (0, 0, (0, 0), False), (1, 0, (0, 0), True), (1, 1, (0, 0), False), (2, 1, (0, 0), True), (0, 0, (0, 1), True),
+        (1, 1, (1, 0), True),
+    ):  # fmt: skip
+        judges = {name: JudgeCounts(9, 9 - count, count) for name, count in zip("ab", unheard, strict=True)}
+        tally = Tally(judges=judges, failed=set(map(key, range(failures))))
+        tally.unscorable = dict.fromkeys(map(key, range(unscorable)), "why")
+        assert tally.something_to_ask is expected
 
 
 def test_the_source_of_an_instance_is_that_of_its_unperturbed_text(tmp_path: Path) -> None:
