@@ -55,8 +55,8 @@ def test_when_a_run_began_and_ended(tmp_path: Path) -> None:
     lines = [json.dumps({"time": time, "run_id": run, "event": "phase", "of": "mine"}) for run, time in told]
     events.write_text("\n".join([*lines, '{"run_id": "mine"}', '["mine"]', '{"run_id": "mine", "time": 1']))
     assert provenance.began_and_ended(events, "mine") == ("2001-09-09T01:46:40Z", "2001-09-09T01:47:10Z")
-    assert provenance.began_and_ended(events, "nobody") == (None, None)
-    assert provenance.began_and_ended(tmp_path / "none", "mine") == (None, None)
+    for file, run in ((events, "nobody"), (tmp_path / "none", "mine")):
+        assert provenance.began_and_ended(file, run) == (None, None)
 
 
 def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) -> None:
@@ -68,23 +68,22 @@ def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) ->
     found = provenance.run_files(rundir, [run])
     of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
     files = [*(run / f"{name}.json" for name in of_the_run), *kept, rundir.cache_db]
-    assert found == {
-        str(file.relative_to(rundir.root)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
-    }
+    hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    assert found == dict(zip((str(file.relative_to(rundir.root)) for file in files), hashes, strict=True))
     assert provenance.with_run_files(result, rundir, [run]).provenance.run_files == found
     assert result.provenance.run_files == {}
 
 
-@pytest.mark.parametrize(
-    ("task", "expected"), [("medec", ("always", "of_medec")), ("pubmed_qa", ("always",)), (None, None)]
-)
-def test_the_patches_that_its_run_spec_met(tmp_path: Path, task: str | None, expected: tuple[str, ...] | None) -> None:
-    made = plan({"config.type": task or "medec", "config.output_dir": str(tmp_path)})
-    made.rundir.helm.mkdir(parents=True)
-    if task is not None:
-        applied = [{"name": "always", "run_specs": None}, {"name": "of_medec", "run_specs": ["medec"]}]
-        (made.rundir.helm / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {}}))
-    assert provenance.provenance_of(made, "scenario", "0" * 64, None, None).patches == expected
+def test_the_patches_that_its_run_spec_met(tmp_path: Path) -> None:
+    def patches(task: str) -> tuple[str, ...] | None:
+        made = plan({"config.type": task, "config.output_dir": str(tmp_path)})
+        return provenance.provenance_of(made, "scenario", "0" * 64, None, None).patches
+
+    assert patches("medec") is None
+    (tmp_path / "helm").mkdir()
+    applied = [{"name": "always", "run_specs": None}, {"name": "of_medec", "run_specs": ["medec"]}]
+    (tmp_path / "helm" / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {}}))
+    assert (patches("medec"), patches("pubmed_qa")) == (("always", "of_medec"), ("always",))
 
 
 def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:

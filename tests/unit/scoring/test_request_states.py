@@ -17,17 +17,19 @@ def state(**changes: Any) -> output.RequestState:
     return output.RequestState.model_validate(entry(0, **changes))
 
 
+FILTERED = {"success": False, "error": openai_api.FILTERED_MESSAGE}
+
+
 @pytest.mark.parametrize(("result", "has_no_answer", "withheld"), [
     (None, True, False), ({"success": True, "completions": [{"text": "x"}]}, False, False),
-    ({"success": True, "error": openai_api.FILTERED_MESSAGE}, False, False),
-    ({"success": False, "error": openai_api.FILTERED_MESSAGE}, False, True),
+    ({**FILTERED, "success": True}, False, False), (FILTERED, False, True),
     ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
 ])  # fmt: skip
 def test_what_a_filter_withheld_is_no_failure(
-    result: dict[str, Any] | None, has_no_answer: bool, withheld: bool
+    result: dict[str, Any] | None, *, has_no_answer: bool, withheld: bool
 ) -> None:
-    assert request_states.has_failed(state(result=result)) is has_no_answer
-    assert request_states.was_filtered(state(result=result)) is withheld
+    one = state(result=result)
+    assert (request_states.has_failed(one), request_states.was_filtered(one)) == (has_no_answer, withheld)
 
 
 def test_why_an_answer_ended() -> None:
@@ -36,12 +38,9 @@ def test_why_an_answer_ended() -> None:
         return request_states.finish_reason_of(state(result={"success": True, "completions": completions}))
 
     assert reason({"reason": "length"}, {"reason": "stop"}) == "length"
-    assert (
-        reason(None) is reason({"other": 1}) is request_states.finish_reason_of(state(result={"success": True})) is None
-    )
-    filtered = {"success": False, "error": openai_api.FILTERED_MESSAGE}
-    assert request_states.finish_reason_of(state(result=filtered)) == openai_api.FILTERED
-    assert request_states.finish_reason_of(state(result=None)) is None
+    assert reason(None) is reason({"other": 1}) is None
+    others = [request_states.finish_reason_of(state(result=one)) for one in ({"success": True}, FILTERED, None)]
+    assert others == [None, openai_api.FILTERED, None]
 
 
 def test_categories_are_short_texts_and_numbers() -> None:
@@ -62,16 +61,14 @@ ROWS = [
 def test_a_row_is_repeated_where_question_and_gold_answer_are_there_already() -> None:
     rows = request_states.RepeatedRows()
     assert [rows.add(*row) for row in ROWS] == [False, False, True, False, True, False, False]
-    assert rows.repeated == {"id2", "id4"}
-    assert rows.with_another_gold == {"id3", "id5"}
+    assert (rows.repeated, rows.with_another_gold) == ({"id2", "id4"}, {"id3", "id5"})
 
 
 def test_the_answers_to_choose_from_are_a_part_of_the_question() -> None:
     rows = request_states.RepeatedRows()
-    assert not rows.add("id0", "Which?", "all", ["x", "all"])
-    assert not rows.add("id1", "Which?", "all", ["y", "all"])
-    assert rows.add("id2", "Which?", "all", ["all", "x"])
-    assert rows.with_another_gold == set()
+    choices = ["x", "all"], ["y", "all"], ["all", "x"]
+    repeated = [rows.add(f"id{number}", "Which?", "all", one) for number, one in enumerate(choices)]
+    assert (repeated, rows.with_another_gold) == ([False, False, True], set())
     assert not rows.add("id3", "Which?", "x", ["all", "x"])
     assert rows.with_another_gold == {"id3"}
 
