@@ -91,13 +91,10 @@ def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() ->
     assert (equal.variance, equal.design_effect) == (0.0, None)
 
 
-def test_the_sample_variance_and_students_t_are_scipys() -> None:
+def test_students_t_is_scipys_and_on_a_scale_it_has_a_pseudo_value_at_each_end() -> None:
     values = [1.0, 2.0, 4.0, 8.5]
     assert variance_of(values) == pytest.approx(stats.tvar(values))
     assert student_t(values) == pytest.approx(DescrStatsW(values).tconfint_mean())
-
-
-def test_on_a_scale_is_t_of_the_values_and_a_pseudo_value_at_each_end() -> None:
     values = [5.0, 5.0, 4.0, 5.0, 3.0, 5.0]
     with_ends = DescrStatsW([*values, 1.0, 9.0])
     half = stats.t.ppf(0.975, 5) * with_ends.std_mean

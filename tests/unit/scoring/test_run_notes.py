@@ -175,10 +175,6 @@ def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_p
     assert all(note.importance == Importance.NO_RESULT for note in notes_on_data(made))
 
 
-def write(made: Plan, **limits: object) -> None:
-    (made.rundir.helm / LIMITED_RECORDS_FILE).write_text(json.dumps(limits))
-
-
 @pytest.mark.parametrize(("limits", "beginnings"), [
     ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
     ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
@@ -195,8 +191,12 @@ def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], t
         notes_on_data(made)
 
 
+def write(made: Plan, name: str = LIMITED_RECORDS_FILE, **known: object) -> None:
+    (made.rundir.helm / name).write_text(json.dumps(known))
+
+
 def executed(made: Plan, **known: object) -> None:
-    (made.rundir.helm / CODE_EXECUTION_FILE).write_text(json.dumps(known))
+    write(made, CODE_EXECUTION_FILE, **known)
 
 
 def test_how_answers_were_executed(tmp_path: Path) -> None:
@@ -217,12 +217,8 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     ]
     executed(made, run_specs=["bird_sql"], by=["a process"], still_can=["use the network"])
     assert notes_on_data(made) == []
-
-
-def test_queries_that_had_less_time_are_counted(tmp_path: Path) -> None:
-    made = here(tmp_path, "ehr_sql")
-    executed(made, shortened=7)
-    (note,) = notes_on_data(made)
+    executed(here(tmp_path, "ehr_sql"), shortened=7)
+    (note,) = notes_on_data(here(tmp_path, "ehr_sql"))
     assert note.importance == Importance.INCOMPLETE
     assert note.text.startswith("7 queries of the model were ended after 1 s, because its slow ones had taken 600 s")
 

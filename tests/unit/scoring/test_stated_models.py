@@ -97,6 +97,7 @@ def test_each_endpoint_is_described_by_its_own_answers() -> None:
         stated_models={"gpt-4o-2024-08-06": 2, "gpt-4o": 1}, other_model=0, prompt_sha256=("a" * 64,), **at,
     )  # fmt: skip
     assert (found["model"].main_model, found["gpt"].main_model) == ("m", "gpt-4o-2024-08-06")
+    assert (host_in("demo://baseline"), host_in("https://a@b:c@h:1/v1")) == ("baseline", "h:1")
 
 
 def test_an_endpoint_that_was_asked_days_apart_is_noted() -> None:
@@ -129,10 +130,6 @@ def test_what_an_endpoint_states_is_cut_and_on_one_line() -> None:
     assert all(len(stated) <= MAX_MODEL and "\x1b" not in stated for stated in found.stated_models)
 
 
-def test_a_host_is_without_whom_it_signs_in_as() -> None:
-    assert (host_in("demo://baseline"), host_in("https://a@b:c@h:1/v1")) == ("baseline", "h:1")
-
-
 def described(model: str, answers: int = 10, /, **stated: int) -> AskedEndpoint:
     other = sum(count for name, count in stated.items() if not same_model(model, name))
     return AskedEndpoint(model, "h", (), answers, stated, other, None)
@@ -156,10 +153,8 @@ def test_judges_that_are_one_model_are_told() -> None:
         "c": described("c", x=10), "d": described("b-0613"), "e": described("e"), "f": described("f", X=10),
     }  # fmt: skip
     told = [note.text for note in notes_on_models(endpoints, "abcdef") if " are one model" in note.text]
-    assert told == [
-        "judges a, c and f are one model, x: their agreement says nothing",
-        "judges b and d are one model, B-latest: their agreement says nothing",
-    ]
+    same = "judges a, c and f are one model, x", "judges b and d are one model, B-latest"
+    assert told == [f"{one}: their agreement says nothing" for one in same]
     assert not [note for note in notes_on_models(endpoints, "ae") if "one model" in note.text]
 
 

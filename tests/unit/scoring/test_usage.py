@@ -135,18 +135,15 @@ def test_tokens_are_unknown_where_the_endpoint_never_counted(journal: list[dict[
 def test_this_run_is_told_apart_from_all_runs(journal: list[dict[str, Any]]) -> None:
     journal[:] = [attempt("answered", run_id="first"), attempt("answered", run_id="second"), attempt("cached")]
     usage, _ = usage_of(Path("cache.db"), "this", 1.0)
-    assert usage.runs == 3
-    assert (usage.this_run.total.requests, usage.all_runs.total.requests) == (0, 2)
-    assert (usage.this_run.total.cached, usage.all_runs.total.cached) == (1, 1)
+    here, every = usage.this_run.total, usage.all_runs.total
+    assert (usage.runs, here.requests, every.requests, here.cached, every.cached) == (3, 0, 2, 1, 1)
 
 
 def test_roles_are_the_model_and_then_the_judges_by_name(journal: list[dict[str, Any]]) -> None:
     journal[:] = [attempt("answered", role=role) for role in ("zeta", "alpha", "model", "alpha")]
     usage, _ = usage_of(Path("cache.db"), "this", 1.0)
-    assert [(role, spent.requests) for role, spent in usage.this_run.roles.items()] == [
-        ("model", 1), ("alpha", 2), ("zeta", 1),
-    ]  # fmt: skip
-    assert usage.this_run.total.requests == 4
+    requests = [(role, spent.requests) for role, spent in usage.this_run.roles.items()]
+    assert (requests, usage.this_run.total.requests) == ([("model", 1), ("alpha", 2), ("zeta", 1)], 4)
 
 
 def test_changes_of_requests_are_told_of_those_that_this_run_used(journal: list[dict[str, Any]]) -> None:
@@ -177,15 +174,12 @@ def journalled(
 
 def test_responses_are_what_came_back_and_answers_are_successful(cache: ResponseCache) -> None:
     for one in (
-        journalled(tokens=(10, 2), latency_s=1.0),
-        journalled(tokens=(20, 6), latency_s=2.0),
+        journalled(tokens=(10, 2), latency_s=1.0), journalled(tokens=(20, 6), latency_s=2.0),
         journalled("retried", 429, tokens=(None, None), latency_s=6.0),
         journalled("retried", None, tokens=(None, None), latency_s=90.0),  # nobody answered
-        journalled("failed", 500, tokens=(None, None), latency_s=3.0),
-        journalled("cached", None, latency_s=70.0),
-        journalled("unusable", None, latency_s=70.0),
-        journalled(role="gpt", tokens=(500, 500), latency_s=80.0),
-    ):
+        journalled("failed", 500, tokens=(None, None), latency_s=3.0), journalled("cached", None, latency_s=70.0),
+        journalled("unusable", None, latency_s=70.0), journalled(role="gpt", tokens=(500, 500), latency_s=80.0),
+    ):  # fmt: skip
         cache.journal(one)
     found = response_statistics(cache.path)
     assert (found.responses, found.successful, found.status_codes) == (4, 2, {200: 2, 429: 1, 500: 1})
@@ -194,8 +188,8 @@ def test_responses_are_what_came_back_and_answers_are_successful(cache: Response
 
 
 def test_tokens_that_nobody_counted_are_no_zeros(cache: ResponseCache) -> None:
-    cache.journal(journalled(tokens=(10, None)))
-    cache.journal(journalled(tokens=(None, 4)))
+    for tokens in ((10, None), (None, 4)):
+        cache.journal(journalled(tokens=tokens))
     found = response_statistics(cache.path)
     assert (found.prompt_tokens, found.completion_tokens) == (Figures(10.0, 10), Figures(4.0, 4))
     assert (found.total_tokens, found.successful) == (Figures(None, None), 2)
@@ -214,8 +208,7 @@ def test_a_run_lasts_from_its_first_request_to_its_last_response(cache: Response
 
 
 def test_finish_reasons_are_of_the_models_answers(cache: ResponseCache) -> None:
-    reasons = ("stop", "length", "stop", None)
-    bodies: list[Any] = [{"choices": [{"finish_reason": reason}]} for reason in reasons]
+    bodies: list[Any] = [{"choices": [{"finish_reason": one}]} for one in ("stop", "length", "stop", None)]
     for number, body in enumerate([*bodies, {"choices": []}, "no JSON {"]):
         cache.save(Answer(f"k{number}", "model", "m", {}, body, 1.0, 1.0), journalled())
     cache.save(Answer("judge", "gpt", "m", {}, bodies[0], 1.0, 1.0), journalled(role="gpt"))
