@@ -49,11 +49,9 @@ def test_a_perfect_order_of_few_answers_is_no_certainty(sign: int) -> None:
     assert min(sign * many.ci_low, sign * many.ci_high) > 0.99
 
 
-@pytest.mark.parametrize(
-    ("marks", "lengths"), [([1, 2, 3], [1, 2, 3]), ([3] * 9, list(range(9))), (list(range(9)), [7] * 9), ([], [])]
-)
-def test_equal_marks_and_equal_lengths_have_no_correlation(marks: list[int], lengths: list[int]) -> None:
-    assert of_lengths(marks, lengths) is None
+def test_equal_marks_and_equal_lengths_have_no_correlation() -> None:
+    assert of_lengths([1, 2, 3], [1, 2, 3]) is of_lengths([3] * 9, list(range(9))) is None
+    assert of_lengths(list(range(9)), [7] * 9) is of_lengths([], []) is None
 
 
 def test_means_and_leave_one_out() -> None:

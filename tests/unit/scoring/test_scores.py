@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,10 +113,12 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbat
     assert (("a", 0, "typos.original") in before) is (perturbation is None)
 
 
-def test_a_worst_case_of_values_that_were_counted_otherwise_has_no_values(tmp_path: Path) -> None:
+def test_what_helm_counted_other_than_once_is_known_and_a_worst_case_of_it_has_no_values(tmp_path: Path) -> None:
     perturbed_run(tmp_path / "run")
-    worst = rewritten(tmp_path / "run", lambda entries: entries[0]["stats"][0].update(count=4))["em@test+typos.worst"]
+    found = rewritten(tmp_path / "run", lambda entries: entries[0]["stats"][0].update(count=4))
+    worst = found["em@test+typos.worst"]
     assert (worst.values, worst.helm_mean) == ({}, 0.625)
+    assert (found["em"].counts, found["em"].clusters) == ({("a", 0, None): 4}, None)
 
 
 def rewritten(folder: Path, change: Callable[[list[dict[str, Any]]], None]) -> dict[str, MetricValues]:
@@ -137,12 +140,6 @@ def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -
     assert (metric.merged, metric.helm_mean, metric.values) == (True, None, {key(0): 1.0, key(1): 0.0})
 
 
-def test_what_helm_counted_other_than_once_is_known(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", [state(number, "yes") for number in range(3)], {"em": [1.0, 0.5, 0.0]})
-    metric = rewritten(tmp_path / "run", lambda entries: entries[1]["stats"][0].update(count=4, sum=2.0))["em"]
-    assert (metric.counts, metric.clusters) == ({key(1): 4}, None)
-
-
 def test_a_value_of_no_known_score_or_without_a_mean_is_left_out(tmp_path: Path) -> None:
     def without_split_and_mean(entries: list[dict[str, Any]]) -> None:
         names = "em", "other"
@@ -162,35 +159,30 @@ def context(values: dict[InstanceKey, float], *, scale: tuple[float, float] | No
     return MetricValues("m", "m", helm_mean(values), merged=False, scale=scale, values=values)
 
 
-def test_trials_of_an_instance_are_one_value_of_the_sample() -> None:
-    """Two trials of three instances are no six instances: the interval would be too narrow."""
+def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_trials_means() -> None:
+    """Two trials of three instances are no six instances: the interval would be too narrow.
+
+    A trial that lost instances weighs as much as a whole one, as in HELM.
+    """
     values = {key(number, trial): float(number == 0) for number in range(3) for trial in range(2)}
     score = there(score_of(context(values), set(), failed_as_zero=False))
     assert (score.value, score.stats.count) == (pytest.approx(1 / 3), 3)
-
-
-def test_bounds_are_on_the_scale_of_the_metric() -> None:
-    rated = context({key(0): 4.0, key(1): 2.0}, scale=(1.0, 5.0))
-    assert bounds_of(rated, {key(1)}) == (2.5, 4.5)
-    assert bounds_of(context({key(0): 4.0, key(1): 2.0}), {key(1)}) is None
-
-
-def test_the_mean_is_of_trials_means_and_not_of_all_values() -> None:
-    """A trial that lost instances weighs as much as a whole one, as in HELM."""
-    values = {key(0, 0): 1.0, key(1, 0): 1.0, key(2, 0): 1.0, key(0, 1): 0.0}
-    assert helm_mean(values) == 0.5
+    assert helm_mean({key(0, 0): 1.0, key(1, 0): 1.0, key(2, 0): 1.0, key(0, 1): 0.0}) == 0.5
 
 
 POOLED = MetricValues("f1", "f1", 0.75, merged=False, values={("id0", 0, None): 1.0, ("id1", 0, None): 0.0})
 
 
-def test_a_metric_that_is_no_mean_has_its_value_without_an_interval() -> None:
+def test_bounds_are_on_the_scale_of_the_metric_and_of_a_whole_run_helms_value_itself() -> None:
+    rated = context({key(0): 4.0, key(1): 2.0}, scale=(1.0, 5.0))
+    assert (bounds_of(rated, {key(1)}), bounds_of(replace(rated, scale=None), {key(1)})) == ((2.5, 4.5), None)
+    assert bounds_of(POOLED, set()) == bounds_of(POOLED, {key(9)}) == (0.75, 0.75)
+
+
+def test_a_metric_that_is_no_mean_has_no_interval_and_is_absent_where_an_instance_is_missing() -> None:
     """F1 over all instances at once: its instances' values say nothing of how sure it is."""
     score = there(score_of(POOLED, set(), failed_as_zero=False))
     assert (score.value, score.stats) == (0.75, Stats(2, 0.75, None, None, None, None, None))
-
-
-def test_a_metric_that_is_no_mean_is_absent_where_an_instance_is_missing() -> None:
     assert score_of(POOLED, {key(1)}, failed_as_zero=False) is score_of(POOLED, {key(1)}, failed_as_zero=True) is None
     unseen = MetricValues("corpus", "corpus", 0.4, merged=False)
     assert score_of(unseen, {key(1)}, failed_as_zero=False) is None
@@ -209,10 +201,6 @@ def test_a_missing_instance_leaves_the_score_or_counts_as_zero() -> None:
     assert (excluded.value, excluded.stats.count) == (1.0, 2)
     assert (zeroed.value, zeroed.stats.count) == (pytest.approx(2 / 3), 3)
     assert score_of(context(values), set(values), failed_as_zero=False) is None
-
-
-def test_bounds_of_a_whole_run_are_helms_value_itself() -> None:
-    assert bounds_of(POOLED, set()) == bounds_of(POOLED, {key(9)}) == (0.75, 0.75)
 
 
 _VALUES = st.dictionaries(
