@@ -62,7 +62,7 @@ def test_a_judges_own_sampling_is_added_to_its_requests_only() -> None:
 
 
 def test_where_keys_go() -> None:
-    judges = [
+    judges: list[dict[str, Any]] = [
         {"name": "a", "model_id": "m", "api_key": "A_KEY"}, {"name": "b", "model_id": "m", "oauth": "anthropic"},
         {"name": "c", "model_id": "m", "url": "https://other:81/v1"}, {"name": "d", "model_id": "m", "api_key": None},
     ]  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -21,3 +23,8 @@ def there(found: T | None) -> T:
 
 def ends(of: _Interval) -> tuple[float, float]:
     return there(of.ci_low), there(of.ci_high)
+
+
+def near(expected: Any, **within: float) -> Any:
+    """But for rounding; it may stand beside other values in a tuple."""
+    return pytest.approx(expected, **within)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import krippendorff
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from eval_factory.scoring import agreement
+from unit.scoring.known import near
 
 Table = list[list[int | None]]
 """A row a rater, a column a unit; None where the rater gave none."""
@@ -41,7 +41,7 @@ def test_it_is_the_packages_on_any_table_and_none_where_it_is_not_defined(table:
     if len({rating for unit in rated for rating in unit}) < 2:
         assert alpha is None
     else:
-        assert alpha == pytest.approx(by_the_package(table), rel=1e-9, abs=1e-9)
+        assert alpha == near(by_the_package(table), rel=1e-9, abs=1e-9)
 
 
 def test_krippendorffs_example() -> None:
@@ -51,7 +51,7 @@ def test_krippendorffs_example() -> None:
         [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None], [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
     ]  # fmt: skip
     alpha = agreement.ordinal_alpha(units_of(table))
-    assert (type(alpha), alpha) == (float, pytest.approx(0.815, abs=0.0005))
+    assert (type(alpha), alpha) == (float, near(0.815, abs=0.0005))
 
 
 SHROUT_FLEISS = ((9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5, 6, 9), (6, 2, 4, 7))
@@ -59,9 +59,9 @@ SHROUT_FLEISS = ((9, 2, 5, 8), (6, 1, 3, 2), (8, 4, 6, 8), (7, 1, 2, 6), (10, 5,
 
 
 def test_icc_as_published_of_perfect_agreement_of_a_bias_and_of_nothing() -> None:
-    assert agreement.icc_agreement(SHROUT_FLEISS) == pytest.approx(0.2897638, abs=1e-7)
-    assert agreement.icc_agreement([(1, 1), (2, 2), (5, 5)]) == pytest.approx(1.0)
-    assert agreement.icc_agreement([(1, 2), (2, 3), (5, 6)]) == pytest.approx(0.896551724)  # 13/3 / (13/3 + 1/2)
+    assert agreement.icc_agreement(SHROUT_FLEISS) == near(0.2897638, abs=1e-7)
+    assert agreement.icc_agreement([(1, 1), (2, 2), (5, 5)]) == near(1.0)
+    assert agreement.icc_agreement([(1, 2), (2, 3), (5, 6)]) == near(0.896551724)  # 13/3 / (13/3 + 1/2)
     for nothing in ([(3, 3), (3, 3)], [(3, 4)], [(3,), (4,)], list[tuple[int, ...]]()):
         assert agreement.icc_agreement(nothing) is None
 
@@ -74,14 +74,14 @@ def test_weighted_kappa_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) ->
         assert found is None
     else:
         expected = cohen_kappa_score(first, second, weights="quadratic", labels=[1, 2, 3, 4, 5])
-        assert found == pytest.approx(expected, abs=1e-9)
+        assert found == near(expected, abs=1e-9)
 
 
 def test_ac1_by_hand() -> None:
     """Two raters, 10 things: both yes 8 times, one yes and one no twice. p_a = .8, pi_yes = .9, p_e = 2 x .9 x .1."""
     units = [(1, 1)] * 8 + [(1, 0)] * 2
-    assert agreement.gwet_ac1(units, 2) == pytest.approx((0.8 - 0.18) / (1 - 0.18))
-    assert agreement.weighted_kappa(units) == pytest.approx(0.0)  # the paradox that AC1 was made for
+    assert agreement.gwet_ac1(units, 2) == near((0.8 - 0.18) / (1 - 0.18))
+    assert agreement.weighted_kappa(units) == near(0.0)  # the paradox that AC1 was made for
 
 
 def test_ac1_with_missing_ratings_and_three_raters() -> None:
@@ -89,8 +89,8 @@ def test_ac1_with_missing_ratings_and_three_raters() -> None:
     observed = (1 / 3 + 1 + 1) / 3
     shares = ((2 / 3 + 0 + 0 + 1) / 4, (1 / 3 + 1) / 4, 1 / 4)
     chance = sum(share * (1 - share) for share in shares) / 2
-    assert agreement.gwet_ac1(units, 3) == pytest.approx((observed - chance) / (1 - chance))
-    assert agreement.gwet_ac1(units, 5) != pytest.approx((observed - chance) / (1 - chance))
+    assert agreement.gwet_ac1(units, 3) == near((observed - chance) / (1 - chance))
+    assert agreement.gwet_ac1(units, 5) != near((observed - chance) / (1 - chance))
     assert agreement.gwet_ac1([(1,), (2,)], 2) is agreement.gwet_ac1([], 2) is agreement.gwet_ac1([(1, 1)], 1) is None
 
 
@@ -104,7 +104,7 @@ def test_raters_who_rated_different_parts() -> None:
     assert found.icc == agreement.icc_agreement([[1, 2, 2], [4, 5, 3]])
     pairs = [(1, 2), (4, 5), (3, 3)], [(1, 2), (4, 3)], [(2, 2), (5, 3)]
     kappas = [agreement.weighted_kappa(one) for one in pairs]
-    assert found.weighted_kappa == pytest.approx(sum(one or 0 for one in kappas) / 3)
+    assert found.weighted_kappa == near(sum(one or 0 for one in kappas) / 3)
     assert found.alpha == agreement.ordinal_alpha([[0, 1, 1], [3, 4, 2], [2, 2]])
     assert found.ac1 == agreement.gwet_ac1([[0, 1, 1], [3, 4, 2], [2, 2]], 5)
 

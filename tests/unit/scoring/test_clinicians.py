@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eval_factory.core.annotations import (
     YES_NO,
     Annotations,
@@ -26,7 +24,7 @@ from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_c
 from eval_factory.scoring.prediction_powered import Stratum, corrected_mean
 from stored_results import instance, result
 from unit.core.test_rated_answers import of_rubric
-from unit.scoring.known import there
+from unit.scoring.known import near, there
 
 COUNT, DRAWN = 100, 40
 
@@ -85,14 +83,14 @@ def test_the_score_is_corrected_by_the_strata_of_the_sample() -> None:
     strata = [Stratum([right(one) for one in range(half, COUNT, 2)], pairs[half::2]) for half in (0, 1)]
     expected = corrected_mean(strata, (0.0, 1.0))
     score = there(found.corrected)
-    assert (score.value, score.ci_low, score.ci_high) == pytest.approx((expected.value, expected.low, expected.high))
-    assert (score.judge_value, score.power) == pytest.approx((0.75, expected.power))
+    assert (score.value, score.ci_low, score.ci_high) == near((expected.value, expected.low, expected.high))
+    assert (score.judge_value, score.power) == near((0.75, expected.power))
     assert (score.metric, score.ci_method) == ("exact_match", "ppi++-stratified")
     assert (found.rated, found.answers, found.raters, found.ratings) == (DRAWN, COUNT, 2, 2 * DRAWN)
     assert (found.too_few, found.notes, there(found.agreement).n) == (None, (), DRAWN)
     judge = found.judges["exact_match"]
     halves = [sum(right(one) - people[one] for one in range(half, DRAWN, 2)) / (DRAWN / 2) for half in (0, 1)]
-    assert judge.bias == pytest.approx(sum(halves) / 2)
+    assert judge.bias == near(sum(halves) / 2)
     assert there(judge.bias_low) < sum(halves) / 2 < there(judge.bias_high)
     assert judge.n == DRAWN - sum(people[one] == 0.5 for one in people)
 
@@ -103,7 +101,7 @@ def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
     found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
     assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 20), None)
     judge, bias = found.judges["exact_match"], sum(right(one) - stricter(one) for one in range(10)) / 10
-    assert (judge.bias, judge.bias_low) == (pytest.approx(bias), None)
+    assert (judge.bias, judge.bias_low) == (near(bias), None)
 
 
 def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_told() -> None:
@@ -178,7 +176,7 @@ def test_an_answer_that_no_judge_was_asked_about_makes_no_judge_of_the_metric() 
         rated(replace(sample, answers=answers), "1", lambda _place, _number: 4.0)
     )))  # fmt: skip
     assert set(found.judges) == {"kind", "silent"}
-    assert found.judges["kind"].bias == pytest.approx(0.5)
+    assert found.judges["kind"].bias == near(0.5)
 
 
 def jury(number: int) -> InstanceRecord:
@@ -197,8 +195,8 @@ def test_a_jurys_criteria_are_averaged_and_parts_count_for_agreement_alone() -> 
     assert list(found.judges) == list(judges)
     assert (found.judges["kind"].n, found.judges["silent"].n) == (2 * DRAWN - 1, 0)
     score = there(found.corrected)
-    assert (score.judge_value, score.value) == (4.5, pytest.approx(3.5, abs=0.1))
-    assert found.judges["kind"].bias == pytest.approx(1.0, abs=0.1)
+    assert (score.judge_value, score.value) == (4.5, near(3.5, abs=0.1))
+    assert found.judges["kind"].bias == near(1.0, abs=0.1)
 
 
 def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
@@ -219,13 +217,13 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
         return clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", says))))
 
     harmful = there(by_people(lambda _place, number: float(number)).corrected)  # -2 in every case
-    assert (harmful.value, harmful.ci_low, harmful.judge_value) == (0.0, 0.0, pytest.approx(1 / 3))
+    assert (harmful.value, harmful.ci_low, harmful.judge_value) == (0.0, 0.0, near(1 / 3))
     helpful = by_people(lambda _place, number: 1.0 - number)
     assert there(helpful.corrected).value == 1.0
-    assert (helpful.judges["one"].bias, helpful.judges["one"].n) == (pytest.approx(-2 / 3, abs=0.05), 2 * DRAWN)
+    assert (helpful.judges["one"].bias, helpful.judges["one"].n) == (near(-2 / 3, abs=0.05), 2 * DRAWN)
     # a point less in every case: it is below 0, and no scale ends there
     follows = there(by_people(lambda place, number: float(number and place % 3 == 0)).corrected)
-    assert (follows.value, follows.power) == (0.0, pytest.approx(1.0))
+    assert (follows.value, follows.power) == (0.0, near(1.0))
 
 
 def test_another_main_metric_uses_none_of_them() -> None:

@@ -16,7 +16,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.scores import helm_mean
 from unit.builders import plan
-from unit.scoring.known import there
+from unit.scoring.known import near, there
 
 TEST, VALID = "test", "valid"
 
@@ -125,7 +125,7 @@ def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
     stats = result.scores["exact_match"].stats
     assert (stats.count, stats.clusters, stats.ci_method) == (20, 4, "wilson-clustered")
     # distances' sums are 2.5 in each of four clusters: 4 / 3 * 25 / 400 over 0.25 / 19
-    assert stats.design_effect == pytest.approx(4 / 3 * 25 / 400 / (0.25 / 19))
+    assert stats.design_effect == near(4 / 3 * 25 / 400 / (0.25 / 19))
     assert [record.cluster for record in result.instances][::5] == ["a?", "b?", "c?", "d?"]
     few, shared, large = [note for note in result.validity.notes if "(question)" in note]
     assert few.startswith("few sources decide the interval: 4 sources say as much as 4.0 of equal size")
@@ -188,13 +188,13 @@ def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path)
     states = [state(number, "text", annotations=one) for number, one in enumerate((judged, silent, judged))]
     result = by_jury(tmp_path, states, [4.0, 1.0, 4.0], {"exact_match": [0.0, 1.0, 0.0]})
     values = {label: (score.value, score.stats.count) for label, score in result.scores.items()}
-    assert (values["aci_bench_accuracy"], values["exact_match"]) == ((4.0, 2), (pytest.approx(1 / 3), 3))
+    assert (values["aci_bench_accuracy"], values["exact_match"]) == ((4.0, 2), (near(1 / 3), 3))
     assert "aci_bench_accuracy.all_judges" not in values
     validity = result.validity
     assert validity.judges == {"a": JudgeCounts(3, 2, 1, None), "b": JudgeCounts(3, 0, 3, None)}
     # each of the two that judge a rated lacks b's judgement, the third lacks both
-    assert validity.bounds["aci_bench_accuracy"] == pytest.approx(((2.5 + 1 + 2.5) / 3, (4.5 + 5 + 4.5) / 3))
-    assert (validity.judgements, validity.coverage) == (Judgements(due=6, given=2), pytest.approx(1 / 3))
+    assert validity.bounds["aci_bench_accuracy"] == near(((2.5 + 1 + 2.5) / 3, (4.5 + 5 + 4.5) / 3))
+    assert (validity.judgements, validity.coverage) == (Judgements(due=6, given=2), near(1 / 3))
     assert (validity.instances.unjudged, result.reportable) == (1, False)
     assert [reason.partition(" gave")[0] for reason in validity.not_reportable] == ["judge a", "judge b"]
     both = {"aci_bench_accuracy": 4.0, "exact_match": 0.0}
@@ -242,7 +242,7 @@ def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> N
     assert (result.reportable, result.status, result.validity.not_reportable) == (True, "partial", ())
     assert result.validity.judgements == Judgements(20, 19)
     assert {label: (score.value, score.stats.count, score.metric) for label, score in result.scores.items()} == {
-        "aci_bench_accuracy": (pytest.approx(3.8), 10, "aci_bench_accuracy"),
+        "aci_bench_accuracy": (near(3.8), 10, "aci_bench_accuracy"),
         "aci_bench_accuracy.all_judges": (4.0, 9, "aci_bench_accuracy"),
     }
 

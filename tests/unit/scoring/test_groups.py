@@ -15,7 +15,7 @@ from eval_factory.scoring.groups import _MAX_GROUPS, SMALLEST_GROUP, Groups, p_v
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from unit.scoring.known import ends
+from unit.scoring.known import ends, near
 from unit.scoring.test_scores import context, key
 
 ONES = [1.0] * 9 + [0.0], [1.0] * 5 + [0.0] * 15
@@ -24,14 +24,14 @@ RATED = [3.0, 4.5, 5.0, 2.0], [1.0, 2.0, 2.5, 1.5, 4.0, 1.0]
 
 def test_zeros_and_ones_are_fishers() -> None:
     expected = stats.fisher_exact([[9, 1], [5, 15]]).pvalue
-    assert p_value_of_difference((ONES[0], None), (ONES[1], None)) == pytest.approx(expected)
-    assert p_value_of_difference((ONES[0], list(range(10))), (ONES[1], list(range(10, 30)))) == pytest.approx(expected)
+    assert p_value_of_difference((ONES[0], None), (ONES[1], None)) == near(expected)
+    assert p_value_of_difference((ONES[0], list(range(10))), (ONES[1], list(range(10, 30)))) == near(expected)
 
 
 def test_others_are_welchs() -> None:
     expected = stats.ttest_ind(*RATED, equal_var=False).pvalue
     for one, other in (RATED, RATED[::-1]):
-        assert p_value_of_difference((one, None), (other, None)) == pytest.approx(expected)
+        assert p_value_of_difference((one, None), (other, None)) == near(expected)
 
 
 @pytest.mark.parametrize(("group", "rest"), [
@@ -57,7 +57,7 @@ def test_clustered_values_are_a_regression_on_the_group(
     fitted = OLS([*SIX, *rest], design).fit(cov_type="cluster", cov_kwds={"groups": [*in_group, *others]})
     count = 6 + len(rest)
     statistic = fitted.params[1] / (fitted.bse[1] / ((count - 1) / (count - 2)) ** 0.5)
-    expected = pytest.approx(2 * stats.t.sf(statistic, degrees))
+    expected = near(2 * stats.t.sf(statistic, degrees))
     assert p_value_of_difference((SIX, in_group), (rest, others)) == expected
     assert p_value_of_difference((rest, others), (SIX, in_group)) == expected
     assert p_value_of_difference((SIX, [0, 0, 0, 0, 0, 1]), (rest, others)) is None
@@ -74,7 +74,7 @@ def test_a_side_without_sources_beside_one_with_them() -> None:
 def test_holm_is_statsmodels(p_values: list[float]) -> None:
     with patch("gc.collect"):  # statsmodels calls it each time, which takes as long as all of the rest
         expected = list(multipletests(p_values, method="holm")[1])
-    assert holm(p_values) == pytest.approx(expected)
+    assert holm(p_values) == near(expected)
 
 
 def keys(first: int, end: int) -> list[InstanceKey]:
@@ -128,7 +128,7 @@ def test_groups_show_the_corrected_value_beside_helms() -> None:
         for ward, scores in found.scores["ward"].items()
     }
     helms = {"m": ("m", 0.0, 10)}
-    both = {**helms, "m.corrected": ("m.corrected", pytest.approx(2 / 3), 3)}
+    both = {**helms, "m.corrected": ("m.corrected", near(2 / 3), 3)}
     assert shown == {"a": both, "b": both, "c": helms}
     assert (list(found.scores), found.hidden) == (["ward"], {"ward": [9]})
 
@@ -158,7 +158,7 @@ def test_each_group_is_tested_against_the_rest_the_hidden_ones_among_it() -> Non
     p_a, p_b = (stats.fisher_exact(table).pvalue for table in ([[9, 1], [6, 12]], [[3, 7], [12, 6]]))
     assert p_a < p_b
     a, b = (found[name]["m"].stats for name in "ab")
-    assert (a.p_value, b.p_value, a.p_holm, b.p_holm) == pytest.approx((p_a, p_b, 2 * p_a, p_b))
+    assert (a.p_value, b.p_value, a.p_holm, b.p_holm) == near((p_a, p_b, 2 * p_a, p_b))
 
 
 def test_two_groups_are_one_test() -> None:
@@ -166,7 +166,7 @@ def test_two_groups_are_one_test() -> None:
     members = {"ward": {"a": keys(0, 10), "b": keys(10, 24)}}
     found = scores_by_group(context(values), members, set(), failed_as_zero=False).scores["ward"]
     (tested,) = {p for scores in found.values() for p in (scores["m"].stats.p_value, scores["m"].stats.p_holm)}
-    assert tested == pytest.approx(stats.fisher_exact([[10, 0], [2, 12]]).pvalue)
+    assert tested == near(stats.fisher_exact([[10, 0], [2, 12]]).pvalue)
 
 
 def test_an_instance_of_several_groups_is_in_the_rest_of_none_of_them() -> None:
@@ -180,10 +180,10 @@ def test_an_instance_of_several_groups_is_in_the_rest_of_none_of_them() -> None:
         for group, rest in ((of_a, of_b[10:]), (of_b, of_a[:15]))
     )
     a, b = (found[name]["m"].stats for name in "ab")
-    assert (a.count, b.count, a.p_value, b.p_value) == (25, 25, pytest.approx(p_a), pytest.approx(p_b))
-    assert p_a != pytest.approx(p_b), "two tests"
+    assert (a.count, b.count, a.p_value, b.p_value) == (25, 25, near(p_a), near(p_b))
+    assert p_a != near(p_b), "two tests"
     least, most = 2 * min(p_a, p_b), max(2 * min(p_a, p_b), p_a, p_b)
-    assert sorted([a.p_holm or 0, b.p_holm or 0]) == pytest.approx([least, most])
+    assert sorted([a.p_holm or 0, b.p_holm or 0]) == near([least, most])
 
 
 def test_groups_of_clustered_instances_have_clustered_intervals_and_tests() -> None:
@@ -195,4 +195,4 @@ def test_groups_of_clustered_instances_have_clustered_intervals_and_tests() -> N
     found = scores_by_group(metric, members, set(), failed_as_zero=False).scores["ward"]["a"]["m"]
     assert (found.stats.clusters, found.stats.ci_method) == (5, "wilson-clustered")
     assert ends(found.stats)[0] < ends(plain.stats)[0]
-    assert found.stats.p_value == pytest.approx(1.0)
+    assert found.stats.p_value == near(1.0)

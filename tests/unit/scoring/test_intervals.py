@@ -37,7 +37,7 @@ from eval_factory.scoring.intervals import (
     wilson,
     wilson_clustered,
 )
-from unit.scoring.known import ends, there
+from unit.scoring.known import ends, near, there
 
 
 def of_a_mean(values: list[float], clusters: list[int]) -> float:
@@ -61,10 +61,10 @@ def drawn(clusters: int, seed: int) -> tuple[list[float], list[int]]:
 def test_wilson_is_statsmodels_and_takes_a_number_that_is_not_whole_and_another_quantile() -> None:
     for right, count in ((1, 5), (8, 10), (3, 100), (500, 1000), (0, 10), (10, 10)):
         expected = proportion_confint(right, count, method="wilson")
-        assert wilson(right / count, count) == pytest.approx(expected, abs=1e-12)
+        assert wilson(right / count, count) == near(expected, abs=1e-12)
     low, high = wilson(0.3, 12.5, 2.5)
     for end in (low, high):  # both ends solve Wilson's equation
-        assert (0.3 - end) ** 2 == pytest.approx(2.5**2 * end * (1 - end) / 12.5)
+        assert (0.3 - end) ** 2 == near(2.5**2 * end * (1 - end) / 12.5)
     assert low < 0.3 < high
 
 
@@ -74,18 +74,18 @@ def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees
     stderr, effective = of_a_mean(values, labels), effective_clusters(labels)
     assert 2 < effective < clusters
     found = there(clustered(values, labels))
-    assert (found.clusters, math.sqrt(found.variance)) == (effective, pytest.approx(stderr))
-    assert found.design_effect == pytest.approx(stderr**2 / (stats.sem(values) ** 2))
+    assert (found.clusters, math.sqrt(found.variance)) == (effective, near(stderr))
+    assert found.design_effect == near(stderr**2 / (stats.sem(values) ** 2))
     half, mean = stats.t.ppf(0.975, effective - 1) * stderr, sum(values) / len(values)
-    assert cluster_robust(values, labels) == pytest.approx((mean - half, mean + half))
+    assert cluster_robust(values, labels) == near((mean - half, mean + half))
 
 
 def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() -> None:
     assert [effective_clusters(one) for one in ("aabbcc", "aaaaaabcd", "abc", "aa")] == [3, 81 / 39, 3, 1]
     values = [1.0, 0.0, 1.0]
     for few in ("aaa", "aab"):
-        assert clustered(values, few) is cluster_robust(values, few) is wilson_clustered(values, few) is None
-        assert on_a_scale(values, (0, 1), few) is None
+        assert clustered(values, few) is None
+        assert cluster_robust(values, few) is wilson_clustered(values, few) is on_a_scale(values, (0, 1), few) is None
     assert on_a_scale([0.5], (0, 1)) is None
     equal = there(clustered([2.0, 2.0, 2.0], "abc"))
     assert (equal.variance, equal.design_effect) == (0.0, None)
@@ -93,12 +93,12 @@ def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() ->
 
 def test_students_t_is_scipys_and_on_a_scale_it_has_a_pseudo_value_at_each_end() -> None:
     values = [1.0, 2.0, 4.0, 8.5]
-    assert variance_of(values) == pytest.approx(stats.tvar(values))
-    assert student_t(values) == pytest.approx(DescrStatsW(values).tconfint_mean())
+    assert variance_of(values) == near(stats.tvar(values))
+    assert student_t(values) == near(DescrStatsW(values).tconfint_mean())
     values = [5.0, 5.0, 4.0, 5.0, 3.0, 5.0]
     with_ends = DescrStatsW([*values, 1.0, 9.0])
     half = stats.t.ppf(0.975, 5) * with_ends.std_mean
-    assert on_a_scale(values, (1, 9)) == pytest.approx((with_ends.mean - half, with_ends.mean + half))
+    assert on_a_scale(values, (1, 9)) == near((with_ends.mean - half, with_ends.mean + half))
     low, high = there(on_a_scale([5.0, 5.0, 5.0, 4.9], (1, 5)))
     assert 1.0 < low < 4.9 < high == 5.0
     assert there(on_a_scale([1.0, 1.0, 1.0, 1.1], (1, 5)))[0] == 1.0
@@ -110,7 +110,7 @@ def test_on_a_scale_of_clusters_has_a_pseudo_cluster_at_each_end() -> None:
     stderr = of_a_mean([*values, 0, 0, 1, 1], [*labels, 5, 5, 6, 6])
     mean = (sum(values) + 2) / 14
     half = stats.t.ppf(0.975, 4) * stderr
-    assert on_a_scale(values, (0, 1), labels) == pytest.approx((max(0, mean - half), min(1, mean + half)))
+    assert on_a_scale(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
 
 
 def test_clustered_proportions_are_wilsons_on_the_effective_number() -> None:
@@ -120,12 +120,12 @@ def test_clustered_proportions_are_wilsons_on_the_effective_number() -> None:
     with_halves = [*values, 0.0, 0.0, 1.0, 1.0]
     effect = (of_a_mean(with_halves, [*labels, 4, 4, 5, 5]) / stats.sem(with_halves)) ** 2
     assert effect > 1.5
-    assert design_effect(values, (0.0, 1.0), labels) == pytest.approx(effect)
+    assert design_effect(values, (0.0, 1.0), labels) == near(effect)
     quantile = stats.t.ppf(0.975, 3)
     low, high = there(wilson_clustered(values, labels))
     assert low < 11 / 16 < high
     for end in (low, high):
-        assert (11 / 16 - end) ** 2 == pytest.approx(quantile**2 * end * (1 - end) / (16 / effect))
+        assert (11 / 16 - end) ** 2 == near(quantile**2 * end * (1 - end) / (16 / effect))
 
 
 def test_pseudo_clusters_are_larger_where_few_clusters_are_large() -> None:
@@ -138,11 +138,11 @@ def test_pseudo_clusters_are_larger_where_few_clusters_are_large() -> None:
     totals = [10 - 6 * mean, 9 - 2 * mean, 10 - 2 * mean, 9 - 2 * mean, *ends]
     variance = 6 / 5 * sum(one**2 for one in totals) / 17**2
     squares = sum((one - mean) ** 2 for one in values) + 2.5 * ((1 - mean) ** 2 + (5 - mean) ** 2)
-    assert design_effect(values, (1.0, 5.0), labels) == pytest.approx(variance / (squares / 17 / 16))
-    assert design_effect([1.0, 0.0] * 6, (0.0, 1.0), labels) == pytest.approx(1.0, abs=0.6)
+    assert design_effect(values, (1.0, 5.0), labels) == near(variance / (squares / 17 / 16))
+    assert design_effect([1.0, 0.0] * 6, (0.0, 1.0), labels) == near(1.0, abs=0.6)
     ones = [float(value > 3) for value in values]
     count = 12 / design_effect(ones, (0.0, 1.0), labels)
-    assert wilson_clustered(ones, labels) == pytest.approx(wilson(0.5, count, t_quantile(2.0)))
+    assert wilson_clustered(ones, labels) == near(wilson(0.5, count, t_quantile(2.0)))
 
 
 def test_pseudo_clusters_on_a_scale_are_at_least_of_the_mean_size() -> None:
@@ -154,9 +154,9 @@ def test_pseudo_clusters_on_a_scale_are_at_least_of_the_mean_size() -> None:
     totals = [6 - 10 * mean, *(value - mean for value in values[10:]), -size * mean, size * (1 - mean)]
     half = stats.t.ppf(0.975, effective - 1) * math.sqrt(9 / 8 * sum(one**2 for one in totals)) / total
     assert size > 16 / 7
-    assert on_a_scale(values, (0, 1), labels) == pytest.approx((max(0, mean - half), min(1, mean + half)))
+    assert on_a_scale(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
     equal = [number // 4 for number in range(16)]
-    assert on_a_scale(values, (0, 1), equal) == pytest.approx(on_a_scale([0.6] * 16, (0, 1), equal), abs=1e-9)
+    assert on_a_scale(values, (0, 1), equal) == near(on_a_scale([0.6] * 16, (0, 1), equal), abs=1e-9)
 
 
 def test_a_scale_of_cases_begins_at_their_mean_lowest_or_at_the_lowest_of_all() -> None:
@@ -170,9 +170,9 @@ def test_a_scale_of_cases_begins_at_their_mean_lowest_or_at_the_lowest_of_all() 
 def test_equal_values_leave_room_for_what_was_not_seen() -> None:
     """SciPy's exact interval of 12 of 12."""
     exact = stats.binomtest(12, 12).proportion_ci(method="exact")
-    assert of_equal_values(1.0, 12, (0, 1)) == pytest.approx((exact.low, exact.high))
-    assert of_equal_values(0.0, 12, (0, 1)) == pytest.approx((0.0, 1 - exact.low))
-    assert of_equal_values(4.0, 12, (1, 5)) == pytest.approx((4 - 3 * (1 - exact.low), 4 + (1 - exact.low)))
+    assert of_equal_values(1.0, 12, (0, 1)) == near((exact.low, exact.high))
+    assert of_equal_values(0.0, 12, (0, 1)) == near((0.0, 1 - exact.low))
+    assert of_equal_values(4.0, 12, (1, 5)) == near((4 - 3 * (1 - exact.low), 4 + (1 - exact.low)))
 
 
 _SAMPLES = st.lists(
@@ -197,19 +197,19 @@ def test_ten_of_ten_are_an_exact_bound() -> None:
     """scipy.stats.binomtest(10, 10).proportion_ci(method="exact") begins at 0.6915029."""
     for value, exact in ((1.0, (0.6915029, 1.0)), (0.0, (0.0, 0.3084971))):
         found = describe([value] * 10)
-        assert (found.ci_method, found.stderr, ends(found)) == ("exact-one-sided", 0.0, pytest.approx(exact, abs=1e-7))
+        assert (found.ci_method, found.stderr, ends(found)) == ("exact-one-sided", 0.0, near(exact, abs=1e-7))
         assert value in ends(found)
 
 
 def test_a_mean_that_was_computed_elsewhere_is_reported_and_is_the_middle() -> None:
     stats = describe([2.0, 4.0, 6.0], mean=5.0)
     half = 4.302653 * 2 / math.sqrt(3)  # t(0.975, 2)
-    assert (stats.mean, *ends(stats)) == pytest.approx((5.0, 5 - half, 5 + half), abs=1e-5)
+    assert (stats.mean, *ends(stats)) == near((5.0, 5 - half, 5 + half), abs=1e-5)
     assert describe([2.0, 4.0], mean=0.0).mean == 0.0
     assert describe([2.0], mean=3.0).mean == 3.0
     assert describe([2.0, 2.0], mean=3.0) == Stats(2, 3.0, 0.0, 0.0, None, None, None)
     rated, moved = (describe([2.0, 4.0, 5.0], mean=mean, scale=(1, 9)) for mean in (None, 4.0))
-    assert moved.ci_low == pytest.approx(ends(rated)[0] + 1 / 3)
+    assert moved.ci_low == near(ends(rated)[0] + 1 / 3)
     assert describe([1.0, 0.0], mean=0.25).mean == 0.25
 
 
@@ -243,7 +243,7 @@ def test_cases_with_a_lowest_value_of_their_own() -> None:
     as_on_a_scale = describe([1.0] * 29 + [0.5], scale=(-3.0, 1.0))
     assert (ends(found), found.ci_method) == (ends(as_on_a_scale), "student-t-pseudo-values")
     equal = describe([1.0] * 30, lowest=lowest)
-    assert (equal.ci_method, equal.ci_low) == ("exact-one-sided", pytest.approx(1 - 4 * (1 - 0.025 ** (1 / 30))))
+    assert (equal.ci_method, equal.ci_low) == ("exact-one-sided", near(1 - 4 * (1 - 0.025 ** (1 / 30))))
     assert describe([1.0, 0.0, 1.0], lowest=[0.0] * 3).ci_method == "wilson"
     assert ends(describe([1.0] * 29 + [-3.0], lowest=lowest))[0] < 0.6
 
@@ -269,7 +269,7 @@ def test_clustered_values_say_so() -> None:
     variance is 2 / 1 * 8 / 64 = 0.25; of independent values it were 2 / 7 / 8 = 0.0357."""
     stats = describe([1.0] * 4 + [0.0] * 4, clusters=["a"] * 4 + ["b"] * 4)
     assert (stats.clusters, stats.stderr) == (2, 0.5)
-    assert (stats.design_effect, stats.effective_n) == pytest.approx((7.0, 8 / 7))
+    assert (stats.design_effect, stats.effective_n) == near((7.0, 8 / 7))
     assert stats.ci_method == "wilson-clustered"
     assert ends(stats)[0] < 0.02
 
@@ -278,7 +278,7 @@ def test_each_instance_a_source_of_its_own_is_no_clustering() -> None:
     alone, clustered = describe([1.0, 0.0, 1.0]), describe([1.0, 0.0, 1.0], clusters="abc")
     assert (alone.clusters, alone.design_effect, alone.effective_n) == (None, None, None)
     assert (clustered.clusters, clustered.ci_method, ends(clustered)) == (3, "wilson", ends(alone))
-    assert clustered.design_effect == pytest.approx(1.0)
+    assert clustered.design_effect == near(1.0)
 
 
 def test_instances_of_one_source_and_equal_values_of_an_unknown_scale_have_no_interval() -> None:
@@ -304,7 +304,7 @@ def test_it_is_scipys_with_a_fixed_seed() -> None:
         rng=np.random.default_rng(SEED),
     ).confidence_interval  # fmt: skip
     found = bca_of_ratio(SUMS, COUNTS)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert (found.low, found.high) == near((expected.low, expected.high))
     assert (found, found.method) == (bca_of_ratio(SUMS, COUNTS), "bca-bootstrap")
     assert there(found.low) < 13 / 23 < there(found.high)
 
@@ -313,7 +313,7 @@ def test_clusters_are_drawn_whole() -> None:
     repeated = [value for value in SUMS for _ in range(3)], [count for count in COUNTS for _ in range(3)]
     labels = [number // 3 for number in range(24)]
     clustered, alone = bca_of_ratio(*repeated, labels), bca_of_ratio(SUMS, COUNTS)
-    assert (clustered.low, clustered.high) == pytest.approx((alone.low, alone.high))
+    assert (clustered.low, clustered.high) == near((alone.low, alone.high))
     assert clustered.method == "bca-bootstrap-clustered"
 
 
@@ -334,12 +334,12 @@ def test_methods_of_clustered_values() -> None:
     assert describe([2.0, 4.0, 9.0, 3.0], clusters=labels).ci_method == "student-t-clustered"
     equal = describe([1.0] * 4, clusters=labels)
     assert (equal.ci_method, equal.design_effect, equal.effective_n) == ("exact-one-sided-clustered", None, None)
-    assert equal.ci_low == pytest.approx(0.025**0.5)  # of two clusters, not of four values
+    assert equal.ci_low == near(0.025**0.5)  # of two clusters, not of four values
 
 
 def test_clusters_that_balance_out_do_not_make_more_of_the_sample() -> None:
     """One right and one wrong in each pair: the effective number stays the number."""
     values, labels = [1.0, 0.0] * 20, [number // 2 for number in range(40)]
-    assert wilson_clustered(values, labels) == pytest.approx(wilson(0.5, 40, t_quantile(19)))
+    assert wilson_clustered(values, labels) == near(wilson(0.5, 40, t_quantile(19)))
     stats = describe(values, clusters=labels)
     assert (stats.design_effect, stats.effective_n) == (0.0, 40.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from eval_factory.scoring import jury
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import family_of
-from unit.scoring.known import there
+from unit.scoring.known import near, there
 
 
 def ratings(**by_judge: list[int | None]) -> Ratings:
@@ -34,18 +35,18 @@ def of_lengths(marks: list[int], lengths: list[int]) -> RankCorrelation | None:
 def test_how_far_marks_follow_the_length_of_answers() -> None:
     """rho by hand: 1 - 6 * 8 / (10 * 99); the interval by Bonett and Wright's formula."""
     found = there(of_lengths([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [20, 10, 40, 30, 60, 50, 80, 70, 90, 100]))
-    assert (found.rho, found.count) == (pytest.approx(1 - 48 / 990), 10)
+    assert (found.rho, found.count) == (near(1 - 48 / 990), 10)
     half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 7)
     both = math.atanh(found.rho) - half, math.atanh(found.rho) + half
-    assert (math.atanh(found.ci_low), math.atanh(found.ci_high)) == pytest.approx(both, abs=1e-5)
+    assert (math.atanh(found.ci_low), math.atanh(found.ci_high)) == near(both, abs=1e-5)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_perfect_order_of_few_answers_is_no_certainty(sign: int) -> None:
     few, many = (there(of_lengths(list(range(n)), [100 + sign * one for one in range(n)])) for n in (4, 40))
-    assert [few.rho, many.rho] == pytest.approx([sign, sign])
+    assert [few.rho, many.rho] == near([sign, sign])
     ends = sorted([sign * few.ci_low, sign * few.ci_high])
-    assert ends == pytest.approx([math.tanh(math.atanh(0.8) - 1.959964 * math.sqrt(1.32)), 1.0])
+    assert ends == near([math.tanh(math.atanh(0.8) - 1.959964 * math.sqrt(1.32)), 1.0])
     assert min(sign * many.ci_low, sign * many.ci_high) > 0.99
 
 
@@ -66,7 +67,7 @@ def test_a_form_of_the_benchmarks_own() -> None:
     made.form = JuryForm((0, 1, 4), {"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"}, own_scale=True)
     report = made.report()
     expected = sum((x - y) ** 2 for x in (0, 1, 4) for y in (0, 4, 4)) / 9
-    assert report.weighted_kappa["a/b"] == pytest.approx(1 - (9 / 3) / expected)
+    assert report.weighted_kappa["a/b"] == near(1 - (9 / 3) / expected)
     assert (report.labels, report.criteria) == ({"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"})
     made.rate_lowest(("silent", 0, None))
     assert made.of_instances()["silent", 0, None] == 0.0
@@ -151,7 +152,7 @@ def test_criteria_are_rated_apart() -> None:
         made.add("a", key(number), {"accuracy": 5, "clarity": 1})
         made.add("b", key(number), {"accuracy": 1, "clarity": 5})
     report = made.report()
-    assert report.weighted_kappa == {"a/b": pytest.approx(-1.0)}
+    assert report.weighted_kappa == {"a/b": near(-1.0)}
     assert there(report.krippendorff_alpha) < -0.5
 
 
@@ -159,7 +160,7 @@ def test_kappa_weighs_by_the_whole_scale() -> None:
     """From 2 to 5 are three steps although nobody gave a 3 or a 4: observed 18/4, expected over all 16 pairs."""
     report = ratings(a=[1, 2, 5, 5], b=[1, 5, 2, 5]).report()
     expected = 1 - (18 / 4) / (sum((x - y) ** 2 for x in (1, 2, 5, 5) for y in (1, 5, 2, 5)) / 16)
-    assert report.weighted_kappa["a/b"] == pytest.approx(expected)
+    assert report.weighted_kappa["a/b"] == near(expected)
     assert type(report.weighted_kappa["a/b"]) is float
 
 
@@ -182,14 +183,14 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
     """As HELM computes it, with its default of 1 for the unjudged, which come last."""
     values = said.of_instances()
     values |= {key(len(values) + number): 1.0 for number in range(unjudged)}
-    merged, place = helm_mean is None, {"scale": (1.0, 5.0), "split": "test"}
-    return MetricValues("jury", "jury", helm_mean, merged=merged, values=values, **place)  # type: ignore[arg-type]
+    place: dict[str, Any] = {"scale": (1.0, 5.0), "split": "test"}
+    return MetricValues("jury", "jury", helm_mean, merged=helm_mean is None, values=values, **place)
 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:
     said = judged({"a": 4, "b": 2, "c": 3}, {"a": 4}, None)
     found = jury.judgements_of(said, JUDGES, {key(0), key(1), key(2), key(7)})  # the last one failed
-    assert (found, found.coverage) == (Judgements(due=9, given=4), pytest.approx(4 / 9))
+    assert (found, found.coverage) == (Judgements(due=9, given=4), near(4 / 9))
     assert jury.judgements_of(said, ("a", "d"), {key(0), key(1)}) == Judgements(due=4, given=2)
     assert jury.judgements_of(said, JUDGES, {key(1)}) == Judgements(due=3, given=1)
     none = jury.judgements_of(judged(None), JUDGES, {key(0)})
@@ -198,8 +199,8 @@ def test_each_judge_owes_a_judgement_of_each_answer() -> None:
 
 def test_the_score_of_all_judges_is_over_what_each_of_them_rated() -> None:
     """An answer with nothing in it needs no judge: without it, saying nothing would make this score better."""
-    for last, value in (({"a": 2, "b": 2}, 3.0), (None, 2.5)):
-        said = judged({"a": 5, "b": 3}, {"a": 1}, last)
+    begin: list[dict[str, int | tuple[int, ...]]] = [{"a": 5, "b": 3}, {"a": 1}]
+    for said, value in ((judged(*begin, {"a": 2, "b": 2}), 3.0), (judged(*begin, None), 2.5)):
         score = there(jury.score_of_all_judges(metric(said), said, ("a", "b")))
         assert (score.value, score.stats.count, score.split) == (value, 2, "test")
 
@@ -208,7 +209,7 @@ def test_bounds_fill_in_each_missing_judgement() -> None:
     """(5, 3, ?), (?, ?, 2), and one that nobody judged."""
     said = judged({"a": 5, "b": 3, "c": 4}, {"a": 5, "b": 3}, {"c": 2})
     low, high = (4 + (5 + 3 + 1) / 3 + (1 + 1 + 2) / 3 + 1) / 4, (4 + (5 + 3 + 5) / 3 + (5 + 5 + 2) / 3 + 5) / 4
-    assert jury.bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) == pytest.approx((low, high))
+    assert jury.bounds_over_judgements(metric(said, unjudged=1), said, JUDGES) == near((low, high))
 
 
 def test_bounds_are_on_the_benchmarks_own_scale() -> None:

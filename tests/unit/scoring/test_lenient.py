@@ -141,7 +141,8 @@ def test_the_metric_stands_beside_each_split_of_what_is_not_perturbed() -> None:
         MetricValues("exact_match@train", "exact_match", 0.5, merged=False),
     ]  # fmt: skip
     found = lenient_metrics(metrics, {("b", 0, None): 1.0})
-    name, values = "exact_match.lenient", {("a", 0, None): 0.0, ("b", 0, None): 1.0}
+    name = "exact_match.lenient"
+    values: dict[InstanceKey, float] = {("a", 0, None): 0.0, ("b", 0, None): 1.0}
     assert found == [
         MetricValues(label, name, None, merged=True, scale=found[0].scale, values=values, split=split)
         for label, split in ((name, "test"), (f"{name}@valid", "valid"))

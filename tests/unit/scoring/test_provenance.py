@@ -122,7 +122,7 @@ def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
     then = replace(PROVENANCE, dataset_files={name: digest}, started_at="s", ended_at="e")
     found, now = provenance.Remembered(then), replace(PROVENANCE, dataset_files={})
     made = found.completed(here, now)
-    assert (made.dataset_files, made.dataset_revisions.keys()) == ({name: digest}, {name})
+    assert (made.dataset_files, set(made.dataset_revisions)) == ({name: digest}, {name})
     assert (made.started_at, made.ended_at, found.unread) == ("s", "e", 1)
     told = provenance.Remembered(then).completed(
         here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"})

@@ -19,18 +19,13 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft, plan
-from unit.scoring.known import there
+from unit.scoring.known import near, there
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))
 SMALL = Criterion("small", 2, ("axis:completeness",))
 BAD = Criterion("bad", -5, ("axis:accuracy",))
 CRITERIA = (GOOD, SMALL, BAD)
 METRIC = MetricValues("rubric_score", "rubric_score", None, merged=True)
-
-
-def near(value: float) -> Any:
-    """Equal but for rounding."""
-    return pytest.approx(value)
 
 
 def key(name: str) -> InstanceKey:

@@ -17,7 +17,7 @@ from eval_factory.core.results import Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.scoring.jury import missing_judgements
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, metric_values_of, score_of
-from unit.scoring.known import ends, there
+from unit.scoring.known import ends, near, there
 from unit.scoring.test_collect import state, write_run
 
 
@@ -166,7 +166,7 @@ def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_tr
     """
     values = {key(number, trial): float(number == 0) for number in range(3) for trial in range(2)}
     score = there(score_of(context(values), set(), failed_as_zero=False))
-    assert (score.value, score.stats.count) == (pytest.approx(1 / 3), 3)
+    assert (score.value, score.stats.count) == (near(1 / 3), 3)
     assert helm_mean({key(0, 0): 1.0, key(1, 0): 1.0, key(2, 0): 1.0, key(0, 1): 0.0}) == 0.5
 
 
@@ -199,7 +199,7 @@ def test_a_missing_instance_leaves_the_score_or_counts_as_zero() -> None:
     values = {key(0): 1.0, key(1): 1.0, key(2): 1.0}
     excluded, zeroed = (there(score_of(context(values), {key(2)}, failed_as_zero=zero)) for zero in (False, True))
     assert (excluded.value, excluded.stats.count) == (1.0, 2)
-    assert (zeroed.value, zeroed.stats.count) == (pytest.approx(2 / 3), 3)
+    assert (zeroed.value, zeroed.stats.count) == (near(2 / 3), 3)
     assert score_of(context(values), set(values), failed_as_zero=False) is None
 
 
@@ -221,7 +221,7 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
     true_value = helm_mean(values)  # what the missing ones would have been, had they been answered
     assert low - 1e-9 <= true_value <= high + 1e-9
     zeroed = there(score_of(context(values), missing, failed_as_zero=True))
-    assert zeroed.value == pytest.approx(low)
+    assert zeroed.value == near(low)
     if not missing:
         assert low == high == true_value
 
@@ -232,7 +232,7 @@ def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> Non
     several, once = (
         there(score_of(context(one), set(), failed_as_zero=False)).stats for one in (values, {key(0): 1.0, key(1): 0.0})
     )
-    assert (several.count, several.trials, several.trial_stddev) == (2, 3, pytest.approx(0.5))
+    assert (several.count, several.trials, several.trial_stddev) == (2, 3, near(0.5))
     assert (once.trials, once.trial_stddev) == (None, None)
 
 

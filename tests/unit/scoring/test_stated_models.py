@@ -87,7 +87,7 @@ def test_each_endpoint_is_described_by_its_own_answers() -> None:
     ]  # fmt: skip
     found = endpoints_of(*answers, gpt=("a" * 64,))
     assert list(found) == ["model", "gpt"]
-    at = {"first_answer": "1970-01-01T00:00:01Z", "last_answer": "1970-01-01T00:00:01Z"}
+    at: dict[str, Any] = {"first_answer": "1970-01-01T00:00:01Z", "last_answer": "1970-01-01T00:00:01Z"}
     assert found["model"] == AskedEndpoint(
         model="org/m", host="Host.example:8443", sampling=({"temperature": 0.0},), answers=7,
         stated_models={"m": 2, "fallback": 1, "M": 1}, other_model=1, prompt_sha256=None, **at,
