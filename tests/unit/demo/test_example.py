@@ -11,40 +11,38 @@ from eval_factory import demo
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.demo.example import packaged_data, write_example
+from eval_factory.tasks.custom_benchmark import Benchmark
 from eval_factory.tasks.framework import load_framework
 
 
-@pytest.mark.parametrize("jury", [False, True])
-def test_it_is_sound(tmp_path: Path, jury: bool) -> None:
-    written = write_example(tmp_path / "new" / "deep", "jury" if jury else "choice")
-    assert all(path.read_text("utf-8").strip() for path in written)
-    config = tmp_path / "new" / "deep" / "run_config.yml"
-    found = build_evaluation(Request(run_config=config), load_framework(), {})
-    assert found.benchmark is not None
-    assert found.benchmark.instances == 8
-    about_letters = [] if jury else ["2 of 8 rows of data.csv (first"]
-    assert [note.partition(":")[0] for note in found.benchmark.notes] == about_letters
-    assert found.benchmark.has_jury is jury
+def written(folder: Path, kind: str) -> Benchmark:
+    files = write_example(folder, kind)
+    assert all(path.read_text("utf-8").strip() for path in files)
+    found = build_evaluation(Request(run_config=folder / "run_config.yml"), load_framework(), {}).benchmark
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("kind", "notes"), [("choice", ["2 of 8 rows of data.csv (first"]), ("jury", [])])
+def test_it_is_sound(tmp_path: Path, kind: str, notes: list[str]) -> None:
+    found = written(tmp_path / "new" / "deep", kind)
+    assert (found.instances, found.has_jury) == (8, kind == "jury")
+    assert [note.partition(":")[0] for note in found.notes] == notes
+    rubric = written(tmp_path / "rubric", "rubric")
+    assert (rubric.instances, rubric.is_rubric, rubric.has_clusters) == (12, True, True)
+    assert set(rubric.sha256) == {"benchmark.yaml", "cases.jsonl"}
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     kept = tmp_path / "notes.txt"
     kept.write_text("mine")
-    with pytest.raises(ConfigError, match="is not empty, and nothing is overwritten"):
-        write_example(tmp_path)
+    for folder, error, told in (
+        (tmp_path, ConfigError, "is not empty, and nothing is overwritten"), (kept, ConfigError, "is a file"),
+        (kept / "below", PrerequisiteError, "cannot be written to"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=told):
+            write_example(folder)
     assert list(tmp_path.iterdir()) == [kept]
-    with pytest.raises(ConfigError, match="is a file"):
-        write_example(kept)
-    with pytest.raises(PrerequisiteError, match="cannot be written to"):
-        write_example(kept / "below")
-
-
-def test_the_rubric_is_sound(tmp_path: Path) -> None:
-    write_example(tmp_path / "new", "rubric")
-    found = build_evaluation(Request(run_config=tmp_path / "new" / "run_config.yml"), load_framework(), {})
-    assert found.benchmark is not None
-    assert (found.benchmark.instances, found.benchmark.is_rubric, found.benchmark.has_clusters) == (12, True, True)
-    assert set(found.benchmark.sha256) == {"benchmark.yaml", "cases.jsonl"}
 
 
 def test_the_samples_questions_are_named_with_their_hash() -> None:

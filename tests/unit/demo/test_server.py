@@ -1,5 +1,3 @@
-""""""
-
 from __future__ import annotations
 
 import csv
@@ -38,73 +36,54 @@ def test_the_rule() -> None:
 def test_both_endpoints(server: DemoServer) -> None:
     with requests.Session() as session:
         chat: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": QUESTION}]}
-        first = session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json()
-        assert first["choices"][0]["message"]["content"] == "B"
+        first, again = (session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json() for _ in "12")
+        assert (first["choices"][0]["message"]["content"], again["id"]) == ("B", first["id"])
         assert first["usage"] == {"prompt_tokens": 12, "completion_tokens": 1, "total_tokens": 13}
-        again = session.post(f"{server.base_url}/chat/completions", json=chat, timeout=10).json()
-        assert again["id"] == first["id"]
         body = {"prompt": "one two three", "max_tokens": 2}
         cut = session.post(f"{server.base_url}/completions", json=body, timeout=10).json()["choices"][0]
         assert (cut["text"], cut["finish_reason"]) == ("one two", "length")
         assert session.get(f"{server.base_url}/models", timeout=10).json()["data"]
 
 
-@pytest.mark.parametrize(
-    ("path", "data", "status"),
-    [
-        ("chat/completions", "not json", 400),
-        ("chat/completions", "{}", 400),
-        ("chat/completions", '{"messages": []}', 400),
-        ("completions", '{"prompt": 1}', 400),
-        ("nowhere", "{}", 404),
-    ],
-)
-def test_errors(path: str, data: str, status: int, server: DemoServer) -> None:
-    answer = requests.post(f"{server.base_url}/{path}", data=data, timeout=10)
-    assert answer.status_code == status
-    assert answer.json()["error"]["message"]
+def test_errors(server: DemoServer) -> None:
+    chat = "chat/completions"
+    for path, data, status in (
+        (chat, "not json", 400), (chat, "{}", 400), (chat, '{"messages": []}', 400),
+        ("completions", '{"prompt": 1}', 400), ("nowhere", "{}", 404),
+    ):  # fmt: skip
+        answer = requests.post(f"{server.base_url}/{path}", data=data, timeout=10)
+        assert (answer.status_code, bool(answer.json()["error"]["message"])) == (status, True)
 
 
 def test_the_questions() -> None:
     text = (resources.files("eval_factory.demo") / "sample" / "data.csv").read_text("utf-8")
     questions = list(csv.DictReader(text.splitlines()))
     assert len(questions) == len({question["id"] for question in questions}) == 40
-    for question in questions:
-        assert len({question[f"option_{letter}"] for letter in "abcd"}) == 4
-    answers = Counter(question["correct_answer"] for question in questions)
-    assert answers == dict.fromkeys("ABCD", 10)
-    longest = [
-        max("abcd", key=lambda letter, q=q: len(q[f"option_{letter}"])).upper() == q["correct_answer"]  # type: ignore[misc]
-        for q in questions
-    ]
+    assert {len({question[f"option_{letter}"] for letter in "abcd"}) for question in questions} == {4}
+    assert Counter(question["correct_answer"] for question in questions) == dict.fromkeys("ABCD", 10)
+    lengths = [{letter.upper(): len(question[f"option_{letter}"]) for letter in "abcd"} for question in questions]
+    longest = [max(of, key=of.__getitem__) == one["correct_answer"] for of, one in zip(lengths, questions, strict=True)]
     assert 0.15 <= sum(longest) / 40 <= 0.5
 
 
-MESSAGES = [
-    {"role": "user", "content": "Aspirin?"},
-    {"role": "assistant", "content": "Fever?"},
-    {"role": "user", "content": "No"},
-]
+SPOKEN = ("user", "Aspirin?"), ("assistant", "Fever?"), ("user", "No")
+MESSAGES = [{"role": role, "content": content} for role, content in SPOKEN]
 HALF, NONE = Criterion("Names aspirin", 5), Criterion("Recommends paracetamol instead", -3)
 
 
 def test_half_of_the_longer_words_are_enough() -> None:
-    told = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "It is ASPIRIN.", [HALF]))))
-    assert told == {"explanation": "1 of its 2 longer words stand in the answer", "criteria_met": True}
-    told = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "Paracetamol.", [NONE]))))
-    assert told["criteria_met"] is False, "1 of 3"
-    assert json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "x", [HALF]))))["criteria_met"] is False
-    assert (
-        json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, "a", [Criterion("a b", 1)]))))["criteria_met"]
-        is False
-    )
+    def told(answer: str, criterion: Criterion) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(str(embedded_judgement(criterion_prompt(MESSAGES, answer, [criterion]))))
+        return found
+
+    half = {"explanation": "1 of its 2 longer words stand in the answer", "criteria_met": True}
+    assert told("It is ASPIRIN.", HALF) == half
+    for answer, criterion in (("Paracetamol.", NONE), ("x", HALF), ("a", Criterion("a b", 1))):  # 1 of 3, 0 of 2, none
+        assert told(answer, criterion)["criteria_met"] is False
 
 
-def test_several_criteria() -> None:
+def test_several_criteria_and_prompts_that_have_none() -> None:
     said = embedded_judgement(criterion_prompt(MESSAGES, "Aspirin names", [NONE, HALF]))
     assert [one.met for one in parse_decisions(str(said), 2, "Aspirin names")] == [False, True]
-
-
-def test_other_prompts_are_answered_as_before() -> None:
-    assert embedded_judgement("A. one\nB. another") is None
-    assert embedded_judgement("<conversation>\nx\n</conversation>\n") is None
+    for other in ("A. one\nB. another", "<conversation>\nx\n</conversation>\n"):
+        assert embedded_judgement(other) is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,49 +15,49 @@ MAIN = {"OPENAI_API_KEY": "main-key-0123456789-MAIN"}
 JURY = {"config.type": "aci_bench"}
 
 
-def test_the_order_and_the_lines_that_people_grep_for() -> None:
+def test_the_lines_that_people_grep_for() -> None:
     lines = credentials_report(plan(JURY), {**MAIN, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTX", "OTHER": "x"}).lines
-    assert "Using GPT judge API key from environment variable for model: gpt-4o-2024-05-13" in lines
-    assert "LLAMA_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
-    assert "CLAUDE_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in lines
-    assert "Using API key OPENAI_API_KEY for model, ends with MAIN" in lines
-    assert "Using API key GPT_JUDGE_API_KEY for gpt, ends with GPTX" in lines
+    assert {
+        "Using GPT judge API key from environment variable for model: gpt-4o-2024-05-13",
+        "LLAMA_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY",
+        "CLAUDE_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY",
+        "Using API key OPENAI_API_KEY for model, ends with MAIN",
+        "Using API key GPT_JUDGE_API_KEY for gpt, ends with GPTX",
+    } <= set(lines)
     assert not any("0123456789" in line for line in lines)
 
 
-def test_the_default_variable_need_not_be_set() -> None:
+def test_the_default_variable_need_not_be_set_and_a_local_jury_needs_no_key() -> None:
     assert "OPENAI_API_KEY is not set" in credentials_report(plan(), {}).lines[0]
-
-
-def test_a_local_jury_needs_no_key() -> None:
     assert credentials_report(plan(JURY), {}).lines[1].startswith("GPT_JUDGE_API_KEY is not set: asking ")
 
 
-CREDENTIALS = """
-openaiApiKey: "general-key-0123456789-GENE"
-deployments: {
-  "gpt-4o-2024-05-13": "gpt-key-0123456789-GPTC"
-}
-"""
+OF_THE_JUDGE = 'deployments: {"gpt-4o-2024-05-13": "gpt-key-0123456789-GPTC"}'
+CREDENTIALS = f'openaiApiKey: "general-key-0123456789-GENE"\n{OF_THE_JUDGE}\n'
+Kept = Callable[[str], int]
 
 
-def test_credentials_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    """Writes HELM's file of credentials to the working directory."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "credentials.conf").write_text(CREDENTIALS)
+    return partial((tmp_path / "credentials.conf").write_text, encoding="utf-8")
+
+
+def test_credentials_come_last_and_helms_variable_beats_its_file(kept: Kept) -> None:
+    kept(CREDENTIALS)
+    instead = credentials_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
+    assert instead.found == {"OPENAI_API_KEY": "from-the-variable"}
     report = credentials_report(plan(JURY), {"LLAMA_JUDGE_API_KEY": "llama-key-0123456789-LLAM"})
-    assert report.found == {
-        "OPENAI_API_KEY": "general-key-0123456789-GENE",
-        "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC",
-        "CLAUDE_JUDGE_API_KEY": "general-key-0123456789-GENE",
-    }
+    general = dict.fromkeys(("OPENAI_API_KEY", "CLAUDE_JUDGE_API_KEY"), "general-key-0123456789-GENE")
+    assert report.found == {**general, "GPT_JUDGE_API_KEY": "gpt-key-0123456789-GPTC"}
     assert "GPT_JUDGE_API_KEY is not set, setting to the key of credentials.conf" in report.lines
     assert not any("0123456789" in line for line in report.lines)
 
 
-def test_credentials_of_another_host_than_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_another_host_than_the_models(kept: Kept) -> None:
     """Only the key that is written for the judge's very model is sent there."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "credentials.conf").write_text(CREDENTIALS)
+    kept(CREDENTIALS)
     judges = [
         {"name": "a", "model_id": "gpt-4o-2024-05-13", "api_key": "A_KEY", "url": "https://other/v1"},
         {"name": "b", "model_id": "openai/x", "api_key": "B_KEY", "url": "http://host.example/v1"},  # in plain text
@@ -66,26 +68,21 @@ def test_credentials_of_another_host_than_the_models(tmp_path: Path, monkeypatch
     assert credentials_report(plan(flags), {**MAIN, "B_KEY": "b-key"}).found == {"A_KEY": "gpt-key-0123456789-GPTC"}
 
 
-def test_helms_variable_beats_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "credentials.conf").write_text(CREDENTIALS)
-    report = credentials_report(plan(), {"HELM_CREDENTIALS": "openaiApiKey: from-the-variable"})
-    assert report.found == {"OPENAI_API_KEY": "from-the-variable"}
-
-
-def test_credentials_that_cannot_be_read_are_not_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "credentials.conf").write_text("openaiApiKey: { sk-canary-0123456789")
-    with pytest.raises(ConfigError, match=r"credentials\.conf: is no HOCON") as caught:
-        credentials_report(plan(), {})
-    assert "canary" not in str(caught.value)
+def test_credentials_that_cannot_be_read_or_sent_are_not_quoted(kept: Kept) -> None:
+    for text, error, told in (
+        ("openaiApiKey: { sk-canary-0123456789", ConfigError, r"credentials\.conf: is no HOCON"),
+        ('openaiApiKey: "clé-canary-0123456789"', PrerequisiteError, r"credentials\.conf holds a character"),
+    ):
+        kept(text)
+        with pytest.raises(error, match=told) as caught:
+            credentials_report(plan(), {})
+        assert "canary" not in str(caught.value)
 
 
 def test_white_space_around_a_key_is_not_sent() -> None:
-    report = credentials_report(
-        plan(JURY), {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"}
-    )
-    assert report.found == {"OPENAI_API_KEY": "main-key-0123456789-MAIN", "GPT_JUDGE_API_KEY": ""}
+    env = {"OPENAI_API_KEY": "main-key-0123456789-MAIN\r\n", "GPT_JUDGE_API_KEY": " \r"}
+    report = credentials_report(plan(JURY), env)
+    assert report.found == {**MAIN, "GPT_JUDGE_API_KEY": ""}
     assert "GPT_JUDGE_API_KEY is not set, setting to OPENAI_API_KEY" in report.lines
     assert "Using API key OPENAI_API_KEY for model, ends with MAIN" in report.lines
 
@@ -94,13 +91,10 @@ OAUTH = {"target.api_endpoint.oauth": "openai"}
 CLIENT = {"OPENAI_CLIENT_ID": "id", "OPENAI_CLIENT_SECRET": "secret-of-client-01234\r"}
 
 
-@pytest.mark.parametrize(
-    ("flags", "variable"),
-    [
-        ({}, "OPENAI_API_KEY"), (JURY, "CLAUDE_JUDGE_API_KEY"), (OAUTH, "OPENAI_CLIENT_SECRET"),
-        ({"target.api_endpoint.url": "http://h/v1?key=${GATEWAY_KEY}"}, "GATEWAY_KEY"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "variable"), [
+    ({}, "OPENAI_API_KEY"), (JURY, "CLAUDE_JUDGE_API_KEY"), (OAUTH, "OPENAI_CLIENT_SECRET"),
+    ({"target.api_endpoint.url": "http://h/v1?key=${GATEWAY_KEY}"}, "GATEWAY_KEY"),
+])  # fmt: skip
 def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None:
     env = {**MAIN, **CLIENT, variable: "clé-0123456789"}
     with pytest.raises(PrerequisiteError, match=f"{variable} holds a character") as caught:
@@ -108,25 +102,11 @@ def test_a_key_that_cannot_be_sent(flags: dict[str, str], variable: str) -> None
     assert "0123456789" not in str(caught.value)
 
 
-def test_a_credential_that_cannot_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "credentials.conf").write_text('openaiApiKey: "clé-0123456789"', encoding="utf-8")
-    with pytest.raises(PrerequisiteError, match=r"credentials\.conf holds a character"):
-        credentials_report(plan(), {})
-
-
-@pytest.mark.parametrize("key", ["ollama", "secret", "x" * 11])
-def test_a_placeholder_is_said_not_to_be_redacted(key: str) -> None:
-    lines = credentials_report(plan(), {"OPENAI_API_KEY": key}).lines
-    assert any(line.startswith("OPENAI_API_KEY holds a placeholder") for line in lines)
-    assert not any("placeholder" in line for line in credentials_report(plan(), MAIN).lines)
-
-
-JUDGES = [
-    {"name": "local", "model_id": "m", "url": "https://judge.example/v1"},
-    {"name": "own", "model_id": "m", "url": "https://judge.example/v1", "api_key": "OWN_KEY"},
-    {"name": "near", "model_id": "m"},
-]
+def test_a_placeholder_is_said_not_to_be_redacted() -> None:
+    for key, said in (("ollama", True), ("secret", True), ("x" * 11, True), (MAIN["OPENAI_API_KEY"], False)):
+        lines = credentials_report(plan(), {"OPENAI_API_KEY": key}).lines
+        assert any(line.startswith("OPENAI_API_KEY holds a placeholder") for line in lines) is said
+        assert any("placeholder" in line for line in lines) is said
 
 
 def test_judges_of_a_target_with_tokens_fall_back_to_the_main_key() -> None:
@@ -141,16 +121,16 @@ def test_a_judge_without_a_key_is_told_what_to_set() -> None:
     flags = {**JURY, **OAUTH, "config.params.extra.gpt_judge_api_key": "MY_GPT_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
         credentials_report(plan(flags), CLIENT)
-    assert str(raised.value) == (
-        "no API key for judge gpt: of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY"
-        " is set\n"
-        "  set it (export MY_GPT_KEY=...), or name another one as config.params.extra.gpt_judge_api_key,"
-        " or as api_key in the entry gpt of config.params.extra.judges"
-    )
+    neither = "of its environment variables, neither MY_GPT_KEY nor the main key's OPENAI_API_KEY is set"
+    another = "config.params.extra.gpt_judge_api_key, or as api_key in the entry gpt of config.params.extra.judges"
+    told = f"no API key for judge gpt: {neither}\n  set it (export MY_GPT_KEY=...), or name another one as {another}"
+    assert str(raised.value) == told
 
 
 def test_each_key_that_is_not_there_is_told_with_its_role() -> None:
-    flags = {**JURY, "config.params.extra.judges": JUDGES, "target.api_endpoint.api_key": "MY_KEY"}
+    local = {"name": "local", "model_id": "m", "url": "https://judge.example/v1"}
+    judges = [local, {**local, "name": "own", "api_key": "OWN_KEY"}, {"name": "near", "model_id": "m"}]
+    flags = {**JURY, "config.params.extra.judges": judges, "target.api_endpoint.api_key": "MY_KEY"}
     with pytest.raises(PrerequisiteError) as raised:
         credentials_report(plan(flags), {})
     told = str(raised.value)
@@ -164,6 +144,5 @@ def test_client_credentials_that_nobody_uses_are_a_warning() -> None:
     report = credentials_report(plan(), {**MAIN, **CLIENT})
     (warning,) = report.warnings
     assert warning.startswith("OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`")
-    assert "target.api_endpoint.oauth=openai" in warning
-    assert warning in report.lines
+    assert ("target.api_endpoint.oauth=openai" in warning, warning in report.lines) == (True, True)
     assert credentials_report(plan(OAUTH), {**MAIN, **CLIENT}).warnings == []

@@ -14,18 +14,9 @@ from eval_factory.config.model import DEMO_URLS
 from eval_factory.core.budget import LongPrompts, Price
 from eval_factory.core.errors import ConfigError
 from eval_factory.plan import prices
-from eval_factory.plan.prices import (
-    FREE,
-    hosted_roles,
-    is_hosted,
-    library_price,
-    price_from,
-    prices_of,
-    prices_to_keep,
-    refuse_what_cannot_be_held,
-    table_prices,
-)
+from eval_factory.plan.prices import library_price
 from unit.builders import plan
+from unit.scoring.known import there
 
 EXTRA = "config.params.extra"
 TABLE = {f"{EXTRA}.prices": [{"model_id": "org/model", "input_per_million": 2, "output_per_million": 10}]}
@@ -51,63 +42,49 @@ def jury(**flags: Any) -> Any:
 
 
 def test_the_users_table_goes_before_the_library(library: list[tuple[str, str]]) -> None:
-    here = jury(**TABLE)
-    found = prices_of(here)
+    found = prices.prices_of(jury(**TABLE))
     assert found.known == {"model": Price(2.0, 10.0, None, "table"), "gpt": LIBRARY}
     assert "org/model" not in [model for _, model in library]
-    assert set(found.unknown) == {"llama", "claude"}
-    assert found.unknown["claude"] == "no price is known of claude-3-7-sonnet-20250219 at host.example"
+    judges = {"llama": "meta/llama-3.3-70b-instruct", "claude": "claude-3-7-sonnet-20250219"}
+    assert found.unknown == {role: f"no price is known of {name} at host.example" for role, name in judges.items()}
 
 
 def test_the_table_is_by_model_whatever_the_role() -> None:
-    row = {
-        "model_id": "gpt-4o-2024-05-13",
-        "input_per_million": 1,
-        "output_per_million": 2,
-        "cached_input_per_million": 0.5,
-    }
-    assert table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {"gpt": Price(1.0, 2.0, 0.5, "table")}
-    assert table_prices(plan()) == {}
+    per_million = {"input_per_million": 1, "output_per_million": 2, "cached_input_per_million": 0.5}
+    row = {"model_id": "gpt-4o-2024-05-13", **per_million}
+    assert prices.table_prices(jury(**{f"{EXTRA}.prices": [row]})) == {"gpt": Price(1.0, 2.0, 0.5, "table")}
+    assert prices.table_prices(plan()) == {}
 
 
 def test_the_embedded_endpoint_is_free_and_says_so_only_to_a_limit(library: list[tuple[str, str]]) -> None:
     demo = {"target.api_endpoint.url": DEMO_URLS[0]}
-    assert prices_of(plan(demo)).known == {"model": FREE}
-    assert prices_to_keep(plan(demo)) == {}
-    assert prices_to_keep(plan({**demo, f"{EXTRA}.max_cost": 1.0})) == {"model": FREE}
-    assert library == []
-    refuse_what_cannot_be_held(plan({**demo, f"{EXTRA}.max_cost": 1.0}))
+    limited = plan({**demo, f"{EXTRA}.max_cost": 1.0})
+    assert prices.prices_of(plan(demo)).known == prices.prices_to_keep(limited) == {"model": prices.FREE}
+    assert (prices.prices_to_keep(plan(demo)), library) == ({}, [])
+    prices.refuse_what_cannot_be_held(limited)
 
 
 def test_a_limit_of_cost_needs_every_price() -> None:
-    refuse_what_cannot_be_held(plan())
-    refuse_what_cannot_be_held(plan({f"{EXTRA}.max_requests": 1}))
-    refuse_what_cannot_be_held(plan({**TABLE, f"{EXTRA}.max_cost": 0.5}))
+    for flags in ({}, {f"{EXTRA}.max_requests": 1}, {**TABLE, f"{EXTRA}.max_cost": 0.5}):
+        prices.refuse_what_cannot_be_held(plan(flags))
     with pytest.raises(ConfigError) as refused:
-        refuse_what_cannot_be_held(jury(**{**TABLE, f"{EXTRA}.max_cost": 0.5}))
+        prices.refuse_what_cannot_be_held(jury(**{**TABLE, f"{EXTRA}.max_cost": 0.5}))
     assert len(refused.value.problems) == 2
     assert "max_cost: cannot be held: no price is known of meta/llama-3.3-70b-instruct" in refused.value.problems[0]
     assert "prices: [{model_id: meta/llama-3.3-70b-instruct, input_per_million:" in refused.value.problems[0]
 
 
-def test_an_endpoint_of_this_machine_is_nobodys_bill() -> None:
-    assert set(hosted_roles(plan())) == {"model"}
-    assert hosted_roles(plan({"target.api_endpoint.url": "http://127.0.0.1:8000/v1"})) == {}
-
-
 DAY = datetime(2025, 6, 1, tzinfo=timezone.utc)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "demo://baseline", "http://127.0.0.1:8000/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1", "http://[::1]/v1",
-        "http://192.168.0.5/v1", "http://vllm:8000/v1", "http://gpu.lan/v1", "http://a.internal/v1", "file://a.b/c",
-    ],
+OURS = (
+    "demo://baseline", "http://127.0.0.1:8000/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1", "http://[::1]/v1",
+    "http://192.168.0.5/v1", "http://vllm:8000/v1", "http://gpu.lan/v1", "http://a.internal/v1", "file://a.b/c",
 )  # fmt: skip
-def test_what_is_ours_has_no_providers_price(url: str) -> None:
-    assert not is_hosted(url)
-    assert library_price(url, "gpt-4o", DAY) is None
+
+
+def test_what_is_ours_is_nobodys_bill_and_has_no_providers_price() -> None:
+    assert [url for url in OURS if prices.is_hosted(url) or library_price(url, "gpt-4o", DAY)] == []
+    assert set(prices.hosted_roles(plan())) == {"model"}
+    assert prices.hosted_roles(plan({"target.api_endpoint.url": OURS[1]})) == {}
 
 
 def test_a_provider_is_known_by_its_url() -> None:
@@ -115,8 +92,7 @@ def test_a_provider_is_known_by_its_url() -> None:
     assert price == Price(5.0, 15.0, source=f"genai-prices {genai_prices.__version__}")
     assert library_price("https://api.example.org/v1", "gpt-4o-2024-05-13", DAY) is None
     assert library_price("https://api.openai.com/v1", "no-such-model", DAY) is None
-    gateway = library_price("https://openrouter.ai/api/v1", "openai/gpt-4o", DAY)
-    assert gateway is not None
+    gateway = there(library_price("https://openrouter.ai/api/v1", "openai/gpt-4o", DAY))
     assert gateway.output_per_million == 10.0
 
 
@@ -126,22 +102,13 @@ def tiers(base: str, *above: tuple[int, str]) -> Any:
 
 
 def test_prices_of_long_prompts_are_taken_over() -> None:
-    stated = SimpleNamespace(
-        input_mtok=tiers("1", (200, "2"), (400, "4")),
-        output_mtok=tiers("10", (200, "20")),
-        cache_read_mtok=Decimal("0.1"),
-    )
-    assert price_from(stated, "s") == Price(
-        1.0, 10.0, 0.1, "s", (LongPrompts(2.0, 20.0, 0.1, above=200), LongPrompts(4.0, 20.0, 0.1, above=400))
-    )
+    asked, answered = tiers("1", (200, "2"), (400, "4")), tiers("10", (200, "20"))
+    stated = SimpleNamespace(input_mtok=asked, output_mtok=answered, cache_read_mtok=Decimal("0.1"))
+    long = LongPrompts(2.0, 20.0, 0.1, above=200), LongPrompts(4.0, 20.0, 0.1, above=400)
+    assert prices.price_from(stated, "s") == Price(1.0, 10.0, 0.1, "s", long)
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"input_mtok": Decimal(1)}, {"output_mtok": Decimal(1)}, {},
-        {"input_mtok": Decimal(1), "output_mtok": Decimal(1), "requests_kcount": Decimal(5)},
-    ],
-)  # fmt: skip
-def test_what_is_not_paid_for_by_the_token_has_no_price(stated: dict[str, Any]) -> None:
-    assert price_from(SimpleNamespace(**stated), "s") is None
+def test_what_is_not_paid_for_by_the_token_has_no_price() -> None:
+    asked, answered, request = {"input_mtok": Decimal(1)}, {"output_mtok": Decimal(1)}, {"requests_kcount": Decimal(5)}
+    for stated in (asked, answered, {}, {**asked, **answered, **request}):
+        assert prices.price_from(SimpleNamespace(**stated), "s") is None

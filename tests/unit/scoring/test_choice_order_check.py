@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from eval_factory.scoring.parts import Draft
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import name_of
 from unit.builders import draft, plan
+from unit.scoring.known import ends, near, there
 
 SHUFFLED = {"config.type": "sample_medical_qa", "config.params.extra.shuffle_choices": 3}
 CHOICES = ["heart", "liver"]
@@ -55,7 +55,7 @@ def check_of(folder: Path, *others: MetricValues, pattern: str | None = None) ->
 
 
 def completed(
-    check: ChoiceOrderCheck, main: MetricValues | None, missing: Collection[InstanceKey] = (), *, as_zero: bool = False
+    check: ChoiceOrderCheck, main: MetricValues | None, *missing: InstanceKey, as_zero: bool = False
 ) -> Draft:
     found = draft(main_values=main, missing=set(missing), as_zero=as_zero)
     check.complete(found)
@@ -93,33 +93,25 @@ def test_answers_are_compared_by_their_text(tmp_path: Path) -> None:
         check.add(*one)
     check.add(("a", 0, "robustness"), state("a", "A")[1])
     main = metric({"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 0.0})
-    found = check.report(main, {("d", 0, name_of(2))})
-    assert found is not None
+    found = there(check.report(main, {("d", 0, name_of(2))}))
     assert (found.orders, found.questions) == (3, 4)
     assert found.kept == {"a choice refers to others": 1}
     assert found.letters == {"A": 4, "B": 2, "C": 1, NO_OPTION: 1}
-    assert found.changed is not None
-    assert found.changed.value == pytest.approx(2 / 3)
-    assert found.right_in_all is not None
-    assert found.right_in_all.value == pytest.approx(1 / 3)
-    assert found.changed.count == found.right_in_all.count == 3
-    assert found.by_order == {"1": 0.75, "2": pytest.approx(1 / 3)}
-    low, high = found.changed.ci_low, found.changed.ci_high
-    assert low is not None
-    assert high is not None
+    changed, right = there(found.changed), there(found.right_in_all)
+    assert (changed.value, changed.count) == (near(2 / 3), 3)
+    assert (right.value, right.count) == (near(1 / 3), 3)
+    assert found.by_order == {"1": 0.75, "2": near(1 / 3)}
+    low, high = ends(changed)
     assert low < 2 / 3 < high
 
 
 def test_a_label_is_found_as_helm_finds_it(tmp_path: Path) -> None:
     check = check_of(tmp_path, pattern="answer is ([A-D])")
-    check.add(*state("a", "The answer is A."))
-    check.add(*state("a", "The answer is B.", 2))
-    check.add(*state("b", "A"))
+    for one in (state("a", "The answer is A."), state("a", "The answer is B.", 2), state("b", "A")):
+        check.add(*one)
     assert check.letters == {"A": 1, "B": 1, NO_OPTION: 1}
-    found = check.report(None, set())
-    assert found is not None
-    assert found.changed is not None
-    assert (found.changed.value, found.by_order, found.right_in_all) == (0.0, {}, None)
+    found = there(check.report(None, set()))
+    assert (there(found.changed).value, found.by_order, found.right_in_all) == (0.0, {}, None)
 
 
 def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(tmp_path: Path) -> None:
@@ -129,47 +121,31 @@ def test_questions_that_share_a_source_and_trials_do_not_count_as_independent(tm
             check.add(*state(f"q{number}", "A" if number < 4 else "AB"[order - 1], order))
     alone, shared = metric({}), metric({})
     shared.clusters = {f"q{number}": f"source {number // 4}" for number in range(8)}
-    one, other = check.report(alone, set()), check.report(shared, set())
-    assert one is not None
-    assert one.changed is not None
-    assert one.changed.ci_low is not None
-    assert other is not None
-    assert other.changed is not None
-    assert one.changed.value == other.changed.value == 0.5
-    assert other.changed.ci_low is not None
-    assert other.changed.ci_low < one.changed.ci_low
+    one, other = (there(there(check.report(main, set())).changed) for main in (alone, shared))
+    assert one.value == other.value == 0.5
+    assert ends(other)[0] < ends(one)[0]
 
 
 def test_the_score_over_all_orders_weighs_questions_alike(tmp_path: Path) -> None:
     check = check_of(tmp_path, metric({"a": 0.0}, order=2), metric({"a": 0.0}, order=3))
-    main = metric({"a": 1.0, "b": 1.0})
-    found = completed(check, main)
-    score = found.scores[f"exact_match{ALL_ORDERS}"]
-    assert score.value == pytest.approx(2 / 3)
-    assert score.stats.count == 2
-    assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (
-        f"exact_match{ALL_ORDERS}", "test", None, True,
-    )  # fmt: skip
-    assert found.bounds[f"exact_match{ALL_ORDERS}"] == (score.value, score.value)
+    found, label = completed(check, metric({"a": 1.0, "b": 1.0})), f"exact_match{ALL_ORDERS}"
+    score = found.scores[label]
+    assert (score.value, score.stats.count) == (near(2 / 3), 2)
+    assert (score.metric, score.split, score.perturbation, score.higher_is_better) == (label, "test", None, True)
+    assert found.bounds[label] == (score.value, score.value)
+    main = metric({"a": 1.0})
+    main.label = "exact_match@valid"
+    assert list(completed(check, main).scores) == [f"{label}@valid"]
 
 
 @pytest.mark.parametrize(("as_zero", "value"), [(False, 1.0), (True, 0.75)])
 def test_an_order_without_an_answer(tmp_path: Path, *, as_zero: bool, value: float) -> None:
     check = check_of(tmp_path, metric({"a": 0.0, "b": 1.0}, order=2))
-    missing: set[InstanceKey] = {("a", 0, name_of(2)), ("z", 0, None)}
-    found = completed(check, metric({"a": 1.0, "b": 1.0}), missing, as_zero=as_zero)
+    found = completed(check, metric({"a": 1.0, "b": 1.0}), ("a", 0, name_of(2)), ("z", 0, None), as_zero=as_zero)
     assert found.scores[f"exact_match{ALL_ORDERS}"].value == value
     assert found.bounds[f"exact_match{ALL_ORDERS}"] == (0.75, 1.0)
 
 
 def test_without_any_answer_there_is_no_score(tmp_path: Path) -> None:
     check = check_of(tmp_path)
-    assert completed(check, metric({"a": 0.0}), {("a", 0, None)}).scores == {}
-    assert completed(check, None).scores == {}
-
-
-def test_the_label_keeps_the_split(tmp_path: Path) -> None:
-    check = check_of(tmp_path)
-    main = metric({"a": 1.0})
-    main.label = "exact_match@valid"
-    assert list(completed(check, main).scores) == [f"exact_match{ALL_ORDERS}@valid"]
+    assert completed(check, metric({"a": 0.0}), ("a", 0, None)).scores == completed(check, None).scores == {}

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eval_factory.core.annotations import (
     YES_NO,
     Annotations,
@@ -26,6 +24,7 @@ from eval_factory.scoring.clinicians import clinicians_of, people_scores, with_c
 from eval_factory.scoring.prediction_powered import Stratum, corrected_mean
 from stored_results import instance, result
 from unit.core.test_rated_answers import of_rubric
+from unit.scoring.known import near, there
 
 COUNT, DRAWN = 100, 40
 
@@ -80,29 +79,19 @@ def test_the_score_is_corrected_by_the_strata_of_the_sample() -> None:
     ratings = rated(sample, "1", stricter) + rated(sample, "2", lambda place, _: right(place) if place % 10 else 0.0)
     found = clinicians_of(made, Annotations((sample,), tuple(ratings)))
     people = {place: (stricter(place) + (right(place) if place % 10 else 0.0)) / 2 for place in range(DRAWN)}
-    strata = [
-        Stratum(
-            [right(one) for one in range(half, COUNT, 2)], [(people[one], right(one)) for one in range(half, DRAWN, 2)]
-        )
-        for half in (0, 1)
-    ]
+    pairs = [(people[one], right(one)) for one in range(DRAWN)]
+    strata = [Stratum([right(one) for one in range(half, COUNT, 2)], pairs[half::2]) for half in (0, 1)]
     expected = corrected_mean(strata, (0.0, 1.0))
-    assert found.corrected is not None
-    assert (found.corrected.value, found.corrected.ci_low, found.corrected.ci_high) == pytest.approx(
-        (expected.value, expected.low, expected.high)
-    )
-    assert (found.corrected.judge_value, found.corrected.power) == pytest.approx((0.75, expected.power))
-    assert (found.corrected.metric, found.corrected.ci_method) == ("exact_match", "ppi++-stratified")
+    score = there(found.corrected)
+    assert (score.value, score.ci_low, score.ci_high) == near((expected.value, expected.low, expected.high))
+    assert (score.judge_value, score.power) == near((0.75, expected.power))
+    assert (score.metric, score.ci_method) == ("exact_match", "ppi++-stratified")
     assert (found.rated, found.answers, found.raters, found.ratings) == (DRAWN, COUNT, 2, 2 * DRAWN)
-    assert (found.too_few, found.notes) == (None, ())
-    assert found.agreement is not None
-    assert found.agreement.n == DRAWN
+    assert (found.too_few, found.notes, there(found.agreement).n) == (None, (), DRAWN)
     judge = found.judges["exact_match"]
     halves = [sum(right(one) - people[one] for one in range(half, DRAWN, 2)) / (DRAWN / 2) for half in (0, 1)]
-    assert judge.bias == pytest.approx(sum(halves) / 2)
-    assert judge.bias_low is not None
-    assert judge.bias_high is not None
-    assert judge.bias_low < sum(halves) / 2 < judge.bias_high
+    assert judge.bias == near(sum(halves) / 2)
+    assert there(judge.bias_low) < sum(halves) / 2 < there(judge.bias_high)
     assert judge.n == DRAWN - sum(people[one] == 0.5 for one in people)
 
 
@@ -111,26 +100,21 @@ def test_too_few_are_counted_and_the_bias_has_no_interval() -> None:
     sample = sample_of(made, 10)
     found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
     assert (found.corrected, found.too_few, found.agreement) == (None, TooFewRated(10, 20), None)
-    judge = found.judges["exact_match"]
-    assert judge.bias == pytest.approx(sum(right(one) - stricter(one) for one in range(10)) / 10)
-    assert judge.bias_low is None
+    judge, bias = found.judges["exact_match"], sum(right(one) - stricter(one) for one in range(10)) / 10
+    assert (judge.bias, judge.bias_low) == (near(bias), None)
 
 
-def test_ratings_of_other_answers_are_not_used() -> None:
-    sample = sample_of(yes_no_result())
-    now = yes_no_result(frozenset(range(5)))
+def test_ratings_of_other_answers_are_not_used_and_answers_that_came_later_are_told() -> None:
+    made, now = yes_no_result(), yes_no_result(frozenset(range(5)))
     gone = replace(now, instances=[one for one in now.instances if one.id not in ("q7", "q50")])
-    found = clinicians_of(gone, Annotations((sample,), tuple(rated(sample, "1", stricter))))
-    assert (found.rated, found.answers) == (DRAWN - 6, COUNT - 2)
-    assert found.notes == ("6 ratings are of answers, or questions, that are other ones now: they are not used",)
-
-
-def test_answers_that_came_later_are_told() -> None:
-    made = yes_no_result()
-    sample = sample_of(replace(made, instances=list(made.instances)[:90]))
-    found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", stricter))))
-    assert found.answers == COUNT
-    assert found.notes == ("10 answers came after the sample was drawn: no one could rate them",)
+    fewer = replace(made, instances=list(made.instances)[:90])
+    for sample, now, counts, note in (
+        (sample_of(made), gone, (DRAWN - 6, COUNT - 2),
+         "6 ratings are of answers, or questions, that are other ones now: they are not used"),
+        (sample_of(fewer), made, (DRAWN, COUNT), "10 answers came after the sample was drawn: no one could rate them"),
+    ):  # fmt: skip
+        found = clinicians_of(now, Annotations((sample,), tuple(rated(sample, "1", stricter))))
+        assert (found.rated, found.answers, found.notes) == (*counts, (note,))
 
 
 def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
@@ -138,29 +122,24 @@ def test_the_ratings_of_an_answer_on_two_sheets_are_put_together() -> None:
     first, second = sample_of(made), sample_of(made, 35, sheet="second")
     ratings = rated(first, "1", stricter) + rated(second, "2", stricter, "second")
     found = clinicians_of(made, Annotations((first, second), tuple(ratings)))
-    assert (found.rated, found.raters, found.ratings) == (DRAWN, 2, 75)
-    assert found.agreement is not None
-    assert found.agreement.n == 35
+    assert (found.rated, found.raters, found.ratings, there(found.agreement).n) == (DRAWN, 2, 75, 35)
     other = replace(second, choices=(RatingChoice(1.0, "1"),))
     alone = clinicians_of(made, Annotations((first, other), tuple(ratings)))
     assert (alone.rated, alone.raters) == (DRAWN, 1)
     assert clinicians_of(made, Annotations((other, first), tuple(ratings))) == alone
-    assert alone.notes == (
-        "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used",
-    )
+    (note,) = alone.notes
+    assert note == "the ratings on 1 sheets are of another kind, scale or metric than most are: they are not used"
 
 
 def test_answers_of_one_source_widen_the_interval() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
     of_four = [replace(one, cluster=f"{number % 4}{number // 20}") for number, one in enumerate(made.instances)]
-    alone, clustered = (clinicians_of(one, annotations) for one in (made, replace(made, instances=of_four)))
-    assert alone.corrected is not None
-    assert clustered.corrected is not None
-    width = clustered.corrected.ci_high - clustered.corrected.ci_low
-    assert width > 1.5 * (alone.corrected.ci_high - alone.corrected.ci_low)
-    assert clustered.corrected.value == alone.corrected.value
-    assert clustered.notes == ()
+    both = [clinicians_of(one, annotations) for one in (made, replace(made, instances=of_four))]
+    alone, clustered = (there(one.corrected) for one in both)
+    assert clustered.ci_high - clustered.ci_low > 1.5 * (alone.ci_high - alone.ci_low)
+    assert clustered.value == alone.value
+    assert both[1].notes == ()
 
 
 def test_too_few_sources_give_no_interval_and_a_note_says_so() -> None:
@@ -174,19 +153,16 @@ def test_too_few_sources_give_no_interval_and_a_note_says_so() -> None:
         assert (found.corrected is not None) is has_score
         assert found.too_few is None
         judge = found.judges["exact_match"]
-        assert judge.bias is not None
-        assert (judge.bias_low is not None) is has_score
+        assert (judge.bias is not None, judge.bias_low is not None) == (True, has_score)
 
 
 def test_ratings_that_agree_with_a_judge_leave_room_for_a_bias() -> None:
     made = yes_no_result()
     sample = sample_of(made)
-    judge = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", lambda one, _: right(one))))).judges
-    assert judge["exact_match"].bias == 0.0
-    assert judge["exact_match"].bias_low is not None
-    assert judge["exact_match"].bias_high is not None
-    assert judge["exact_match"].bias_low < -0.05
-    assert judge["exact_match"].bias_high > 0.05
+    found = clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", lambda one, _: right(one)))))
+    judge = found.judges["exact_match"]
+    assert judge.bias == 0.0
+    assert there(judge.bias_low) < -0.05 < 0.05 < there(judge.bias_high)
 
 
 def test_an_answer_that_no_judge_was_asked_about_makes_no_judge_of_the_metric() -> None:
@@ -200,7 +176,7 @@ def test_an_answer_that_no_judge_was_asked_about_makes_no_judge_of_the_metric() 
         rated(replace(sample, answers=answers), "1", lambda _place, _number: 4.0)
     )))  # fmt: skip
     assert set(found.judges) == {"kind", "silent"}
-    assert found.judges["kind"].bias == pytest.approx(0.5)
+    assert found.judges["kind"].bias == near(0.5)
 
 
 def jury(number: int) -> InstanceRecord:
@@ -217,12 +193,10 @@ def test_a_jurys_criteria_are_averaged_and_parts_count_for_agreement_alone() -> 
     assert (found.rated, found.ratings) == (DRAWN - 1, 2 * DRAWN - 1)
     assert found.notes == ("1 answers are rated in part: they count for the agreement, not for the corrected score",)
     assert list(found.judges) == list(judges)
-    assert found.judges["kind"].n == 2 * DRAWN - 1
-    assert found.judges["silent"].n == 0
-    assert found.corrected is not None
-    assert found.corrected.judge_value == 4.5
-    assert found.corrected.value == pytest.approx(3.5, abs=0.1)
-    assert found.judges["kind"].bias == pytest.approx(1.0, abs=0.1)
+    assert (found.judges["kind"].n, found.judges["silent"].n) == (2 * DRAWN - 1, 0)
+    score = there(found.corrected)
+    assert (score.judge_value, score.value) == (4.5, near(3.5, abs=0.1))
+    assert found.judges["kind"].bias == near(1.0, abs=0.1)
 
 
 def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
@@ -230,46 +204,35 @@ def test_points_of_a_rubric_may_be_lost_and_the_score_is_clipped() -> None:
         met = {"judges": {"one": {"criteria_met": True}}}
         harm = {"judges": {"one": {"criteria_met": number % 3 == 0}}}
         value = 1.0 - 2.0 * (number % 3 == 0)
-        record = of_rubric(
-            f"q{number}", value, {"criterion": "helps", "points": 1, **met},
-            {"criterion": "harms", "points": -2, **harm},
-        )  # fmt: skip
+        record = of_rubric(f"q{number}", value, {"criterion": "helps", "points": 1, **met}, {
+            "criterion": "harms", "points": -2, **harm,
+        })  # fmt: skip
         return replace(record, judges={"one": value})
 
     made = of([case(one) for one in range(60)], "rubric_score", (0.0, 1.0))
     sample = sample_of(made)
     assert sample.kind == "criteria"
-    harmful = clinicians_of(
-        made, Annotations((sample,), tuple(rated(sample, "1", lambda _place, number: float(number))))
-    )
-    assert harmful.corrected is not None
-    assert (harmful.corrected.value, harmful.corrected.ci_low) == (0.0, 0.0)  # -2 in every case
-    assert harmful.corrected.judge_value == pytest.approx(1 / 3)
-    helpful = clinicians_of(
-        made, Annotations((sample,), tuple(rated(sample, "1", lambda _place, number: 1.0 - number)))
-    )
-    assert helpful.corrected is not None
-    assert helpful.corrected.value == 1.0
-    assert helpful.judges["one"].bias == pytest.approx(-2 / 3, abs=0.05)
-    assert helpful.judges["one"].n == 2 * DRAWN
-    worse = [Rating("sheet", f"c{place}", 1, "1", 0.0) for place in range(DRAWN)]
-    worse += [Rating("sheet", f"c{place}", 2, "1", float(place % 3 == 0)) for place in range(DRAWN)]
-    follows = clinicians_of(made, Annotations((sample,), tuple(worse))).corrected  # a point less in every case
-    assert follows is not None
-    assert follows.value == 0.0  # it is below 0, and no scale ends there
-    assert follows.power == pytest.approx(1.0)
+
+    def by_people(says: Callable[[int, int], float | None]) -> Clinicians:
+        return clinicians_of(made, Annotations((sample,), tuple(rated(sample, "1", says))))
+
+    harmful = there(by_people(lambda _place, number: float(number)).corrected)  # -2 in every case
+    assert (harmful.value, harmful.ci_low, harmful.judge_value) == (0.0, 0.0, near(1 / 3))
+    helpful = by_people(lambda _place, number: 1.0 - number)
+    assert there(helpful.corrected).value == 1.0
+    assert (helpful.judges["one"].bias, helpful.judges["one"].n) == (near(-2 / 3, abs=0.05), 2 * DRAWN)
+    # a point less in every case: it is below 0, and no scale ends there
+    follows = there(by_people(lambda place, number: float(number and place % 3 == 0)).corrected)
+    assert (follows.value, follows.power) == (0.0, near(1.0))
 
 
 def test_another_main_metric_uses_none_of_them() -> None:
     made = yes_no_result()
     annotations = Annotations((sample_of(made),), tuple(rated(sample_of(made), "1", stricter)))
     other = of([instance("q1", 1.0, "other")], "other", (0.0, 1.0))
-    expected = Clinicians(
-        0, 0, 0, 0, too_few=TooFewRated(0, 20),
-        notes=("40 ratings are of answers, or questions, that are other ones now: they are not used",),
-    )  # fmt: skip
-    assert clinicians_of(other, annotations) == expected
-    assert clinicians_of(replace(made, scores={}), annotations) == expected
+    note = "40 ratings are of answers, or questions, that are other ones now: they are not used"
+    expected = Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, 20), notes=(note,))
+    assert clinicians_of(other, annotations) == clinicians_of(replace(made, scores={}), annotations) == expected
 
 
 def test_a_folders_ratings_are_read(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.core.results import Judgements, TaskResult
+from eval_factory.core.results import JudgeCounts, Judgements, TaskResult
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
 from eval_factory.helm.names import NOT_JUDGED
@@ -18,6 +16,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.scores import helm_mean
 from unit.builders import plan
+from unit.scoring.known import near, there
 
 TEST, VALID = "test", "valid"
 
@@ -71,10 +70,9 @@ def write_run(
     folder.mkdir(parents=True)
     documents = {
         "run_spec.json": {"name": "r", "metric_specs": metric_specs or []},
-        "scenario_state.json": {"request_states": states},
-        "stats.json": aggregated,
+        "scenario_state.json": {"request_states": states}, "stats.json": aggregated,
         "per_instance_stats.json": per_instance,
-    }
+    }  # fmt: skip
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document, indent=2))
 
@@ -98,36 +96,36 @@ JURY: dict[str, Any] = {
 }  # fmt: skip
 
 
+def by_jury(
+    folder: Path, states: list[dict[str, Any]], marks: list[float], others: dict[str, list[float]] | None = None,
+    **flags: Any,
+) -> TaskResult:  # fmt: skip
+    """Of aci_bench; `others` are other metrics, `flags` extra ones."""
+    flags = {"config.type": "aci_bench", **{f"config.params.extra.{name}": value for name, value in flags.items()}}
+    values = {"aci_bench_accuracy": marks, **(others or {})}
+    return result_of(folder, flags, states=states, metric_specs=[JURY], values=values)
+
+
 def test_all_answered(tmp_path: Path) -> None:
     result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
-    assert set(result.scores) == {"exact_match"}
-    assert result.scores["exact_match"].value == 0.5
-    assert result.scores["exact_match"].stats.count == 4
-    assert result.validity.bounds["exact_match"] == (0.5, 0.5)
-    assert (result.status, result.reportable) == ("complete", True)
-    assert result.groups == {}
+    (score,) = result.scores.values()
+    assert (score.metric, score.value, score.stats.count) == ("exact_match", 0.5, 4)
+    assert result.validity.bounds == {"exact_match": (0.5, 0.5)}
+    assert (result.status, result.reportable, result.groups) == ("complete", True, {})
     hidden = "by category: 2 groups hold fewer than 10 instances (4 in all) and are not shown; results.jsonl has them"
     assert hidden in result.validity.notes
 
 
 def test_instances_of_one_question_are_one_source(tmp_path: Path) -> None:
     """race_based_med: its answers to one question stand and fall together."""
-    states = [
-        state(
-            number,
-            "no",
-            instance={"input": {"text": f"Rate it.\n Question: {'abcd'[number // 5]}?\nResponse: {number}"}},
-        )
-        for number in range(20)
-    ]
-    values = [float(number < 10) for number in range(20)]
-    result = result_of(
-        tmp_path, {"config.type": "race_based_med"}, states=states, values={"exact_match": values}
-    )  # fmt: skip
+    texts = [f"Rate it.\n Question: {'abcd'[number // 5]}?\nResponse: {number}" for number in range(20)]
+    states = [state(number, "no", instance={"input": {"text": text}}) for number, text in enumerate(texts)]
+    values = {"exact_match": [1.0] * 10 + [0.0] * 10}
+    result = result_of(tmp_path, {"config.type": "race_based_med"}, states=states, values=values)
     stats = result.scores["exact_match"].stats
     assert (stats.count, stats.clusters, stats.ci_method) == (20, 4, "wilson-clustered")
     # distances' sums are 2.5 in each of four clusters: 4 / 3 * 25 / 400 over 0.25 / 19
-    assert stats.design_effect == pytest.approx(4 / 3 * 25 / 400 / (0.25 / 19))
+    assert stats.design_effect == near(4 / 3 * 25 / 400 / (0.25 / 19))
     assert [record.cluster for record in result.instances][::5] == ["a?", "b?", "c?", "d?"]
     few, shared, large = [note for note in result.validity.notes if "(question)" in note]
     assert few.startswith("few sources decide the interval: 4 sources say as much as 4.0 of equal size")
@@ -144,17 +142,13 @@ def test_an_answer_that_helm_cannot_score_is_failed_and_not_asked_again(tmp_path
     states = [state(0, "yes"), state(1, None, **UNSCORABLE), state(2, "yes"), state(3, "no")]
     values: dict[str, list[float | None]] = {"exact_match": [1.0, 0.0, 1.0, 0.0], "raises": [1.0, None, 1.0, 0.0]}
     result = result_of(tmp_path / "exclude", states=states, values=values)
-    assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
-    assert not result.something_to_ask
-    notes = [note for note in result.validity.notes if "failed" in note]
-    assert len(notes) == 2
-    assert not any("the same command" in note for note in notes)
-    assert notes[1].startswith(
-        "1 of the failed were answered, and HELM cannot score the answer: ValueError in SomeMetric"
-    )
-    for name in values:
-        assert result.scores[name].stats.count == 3
-        assert result.validity.bounds[name] == (0.5, 0.75)
+    instances = result.validity.instances
+    assert (instances.failed, instances.scored, result.something_to_ask) == (1, 3, False)
+    first, second = [note for note in result.validity.notes if "failed" in note]
+    assert "the same command" not in first + second
+    assert second.startswith("1 of the failed were answered, and HELM cannot score the answer: ValueError in SomeMetr")
+    assert {result.scores[name].stats.count for name in values} == {3}
+    assert result.validity.bounds == dict.fromkeys(values, (0.5, 0.75))
     zero = result_of(tmp_path / "zero", {"config.params.extra.on_failure": "zero"}, states=states, values=values)
     assert [zero.scores[name].value for name in values] == [0.5, 0.5]
 
@@ -167,11 +161,9 @@ def test_the_place_of_an_unscorable_answer_is_kept_in_its_own_split_only(tmp_pat
 
 def test_a_failed_instance_is_left_out_and_bounded(tmp_path: Path) -> None:
     states = [state(0, "yes"), state(1, None), state(2, "yes"), state(3, "no")]
-    result = result_of(tmp_path, states=states, values={"exact_match": [1.0, 0.0, 1.0, 0.0]})
-    assert result.scores["exact_match"].value == helm_mean(
-        {("a", 0, None): 1.0, ("b", 0, None): 1.0, ("c", 0, None): 0.0}
-    )
-    assert result.scores["exact_match"].stats.count == 3
+    result = result_of(tmp_path, states=states, values={"exact_match": FOUR})
+    score = result.scores["exact_match"]
+    assert (score.value, score.stats.count) == (helm_mean({(name, 0, None): name != "c" for name in "abc"}), 3)
     assert result.validity.bounds["exact_match"] == (0.5, 0.75)
     assert (result.validity.instances.failed, result.validity.instances.scored) == (1, 3)
     assert (result.status, result.reportable) == ("partial", False)
@@ -185,43 +177,29 @@ def test_splits_and_perturbations_do_not_overwrite_each_other(tmp_path: Path) ->
         tmp_path, states=states, values={"exact_match": [1.0, 0.0]},
         perturbation={"name": "typos", "robustness": True, "computed_on": "perturbed"},
     )  # fmt: skip
-    values = {name: score.value for name, score in result.scores.items()}
-    assert values == {
-        "exact_match": 1.0, "exact_match@valid": 0.0, "exact_match@test+typos": 0.25,
-        "exact_match@test+robustness.worst": 0.0,
-    }  # fmt: skip
+    values = {"": 1.0, "@valid": 0.0, "@test+typos": 0.25, "@test+robustness.worst": 0.0}
+    assert {name.removeprefix("exact_match"): score.value for name, score in result.scores.items()} == values
 
 
 def test_an_instance_without_judgement_is_out_of_the_jurys_score(tmp_path: Path) -> None:
     """HELM gives it full marks: 13 of its run specs have a default score of 1."""
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": None}}
     silent = {"aci_bench": {"prompt_text": "p", "a": None}}
-    states = [
-        state(0, "text", annotations=judged),
-        state(1, "text", annotations=silent),
-        state(2, "t", annotations=judged),
-    ]
-    result = result_of(
-        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": [4.0, 1.0, 4.0], "exact_match": [0.0, 1.0, 0.0]},
-    )  # fmt: skip
-    assert result.scores["aci_bench_accuracy"].value == 4.0
-    assert result.scores["exact_match"].stats.count == 3
-    assert result.validity.instances.unjudged == 1
-    assert vars(result.validity.judges["a"]) == {"asked": 3, "scored": 2, "failed": 1, "same_family": None}
-    assert vars(result.validity.judges["b"]) == {"asked": 3, "scored": 0, "failed": 3, "same_family": None}
+    states = [state(number, "text", annotations=one) for number, one in enumerate((judged, silent, judged))]
+    result = by_jury(tmp_path, states, [4.0, 1.0, 4.0], {"exact_match": [0.0, 1.0, 0.0]})
+    values = {label: (score.value, score.stats.count) for label, score in result.scores.items()}
+    assert (values["aci_bench_accuracy"], values["exact_match"]) == ((4.0, 2), (near(1 / 3), 3))
+    assert "aci_bench_accuracy.all_judges" not in values
+    validity = result.validity
+    assert validity.judges == {"a": JudgeCounts(3, 2, 1, None), "b": JudgeCounts(3, 0, 3, None)}
     # each of the two that judge a rated lacks b's judgement, the third lacks both
-    assert result.validity.bounds["aci_bench_accuracy"] == pytest.approx(((2.5 + 1 + 2.5) / 3, (4.5 + 5 + 4.5) / 3))
-    assert result.reportable is False
-    assert result.validity.judgements == Judgements(due=6, given=2)
-    assert result.validity.coverage == pytest.approx(1 / 3)
-    assert [reason.partition(" gave")[0] for reason in result.validity.not_reportable] == ["judge a", "judge b"]
-    assert "aci_bench_accuracy.all_judges" not in result.scores
-    lines = list(result.instances)
-    assert [line.unjudged for line in lines] == [False, True, False]
-    assert [dict(line.metrics) for line in lines] == [
-        {"aci_bench_accuracy": 4.0, "exact_match": 0.0}, {"exact_match": 1.0},
-        {"aci_bench_accuracy": 4.0, "exact_match": 0.0},
+    assert validity.bounds["aci_bench_accuracy"] == near(((2.5 + 1 + 2.5) / 3, (4.5 + 5 + 4.5) / 3))
+    assert (validity.judgements, validity.coverage) == (Judgements(due=6, given=2), near(1 / 3))
+    assert (validity.instances.unjudged, result.reportable) == (1, False)
+    assert [reason.partition(" gave")[0] for reason in validity.not_reportable] == ["judge a", "judge b"]
+    both = {"aci_bench_accuracy": 4.0, "exact_match": 0.0}
+    assert [(line.unjudged, dict(line.metrics)) for line in result.instances] == [
+        (False, both), (True, {"exact_match": 1.0}), (False, both),
     ]  # fmt: skip
 
 
@@ -229,17 +207,12 @@ def test_an_answer_with_nothing_in_it_gets_the_lowest_mark(tmp_path: Path) -> No
     """No judge is asked about it; the mean without it would be better for saying nothing."""
     judged = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 4}}, "b": {"accuracy": {"score": 4}}}}
     states = [state(0, "text", annotations=judged), state(1, " ", annotations={"aci_bench": {"prompt_text": None}})]
-    result = result_of(
-        tmp_path, {"config.type": "aci_bench", "config.params.extra.max_unreadable": 0.5}, states=states,
-        metric_specs=[JURY], values={"aci_bench_accuracy": [4.0, 0.0]},
-    )  # fmt: skip
-    assert result.scores["aci_bench_accuracy"].value == 2.5
-    assert result.scores["aci_bench_accuracy.helm"].value == 2.0
+    result = by_jury(tmp_path, states, [4.0, 0.0], max_unreadable=0.5)
+    assert (result.scores["aci_bench_accuracy"].value, result.scores["aci_bench_accuracy.helm"].value) == (2.5, 2.0)
     assert (result.status, result.reportable, result.something_to_ask) == ("complete", True, False)
     assert (result.validity.instances.scored, result.validity.instances.unjudged) == (2, 0)
     assert result.validity.judges["a"].asked == 1
-    assert result.validity.jury is not None
-    assert result.validity.jury.leave_one_out == {"a": 2.5, "b": 2.5}
+    assert there(result.validity.jury).leave_one_out == {"a": 2.5, "b": 2.5}
     assert [line.metrics["aci_bench_accuracy"] for line in result.instances] == [4.0, 1.0]
 
 
@@ -247,14 +220,10 @@ HEARD = {"aci_bench": {"prompt_text": "p", **{name: {"accuracy": {"score": 4}} f
 HALF = {"aci_bench": {"prompt_text": "p", "a": {"accuracy": {"score": 2}}, "b": None}}
 
 
-def judged_by_both_but(tmp_path: Path, half: int, of: int, flags: dict[str, Any] | None = None) -> TaskResult:
+def judged_by_both_but(folder: Path, half: int, of: int, **flags: Any) -> TaskResult:
     """Judge b says nothing of `half` answers."""
     states = [state(number, "text", annotations=HALF if number < half else HEARD) for number in range(of)]
-    values = [2.0 if number < half else 4.0 for number in range(of)]
-    return result_of(
-        tmp_path, {"config.type": "aci_bench", **(flags or {})}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": values},
-    )  # fmt: skip
+    return by_jury(folder, states, [2.0] * half + [4.0] * (of - half), **flags)
 
 
 def test_a_judge_that_said_nothing_makes_it_another_jury(tmp_path: Path) -> None:
@@ -272,41 +241,36 @@ def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> N
     result = judged_by_both_but(tmp_path, 1, of=10)
     assert (result.reportable, result.status, result.validity.not_reportable) == (True, "partial", ())
     assert result.validity.judgements == Judgements(20, 19)
-    assert list(result.scores) == ["aci_bench_accuracy", "aci_bench_accuracy.all_judges"]
-    assert result.scores["aci_bench_accuracy"].value == pytest.approx(3.8)
-    whole = result.scores["aci_bench_accuracy.all_judges"]
-    assert (whole.value, whole.stats.count, whole.metric) == (4.0, 9, "aci_bench_accuracy")
+    assert {label: (score.value, score.stats.count, score.metric) for label, score in result.scores.items()} == {
+        "aci_bench_accuracy": (near(3.8), 10, "aci_bench_accuracy"),
+        "aci_bench_accuracy.all_judges": (4.0, 9, "aci_bench_accuracy"),
+    }
 
 
 def test_how_many_judgements_may_be_missing_is_the_users_choice(tmp_path: Path) -> None:
-    accepted = {"config.params.extra.max_judge_failures": 1.0}
-    assert judged_by_both_but(tmp_path, 20, of=20, flags=accepted).reportable
-    strict = {"config.params.extra.max_judge_failures": 0}
-    assert not judged_by_both_but(tmp_path / "b", 1, of=20, flags=strict).reportable
+    assert judged_by_both_but(tmp_path, 20, of=20, max_judge_failures=1.0).reportable
+    assert not judged_by_both_but(tmp_path / "b", 1, of=20, max_judge_failures=0).reportable
 
 
 def test_who_was_asked_and_what_answers_state_is_kept(tmp_path: Path) -> None:
     """Only of the answers of this run: others in the cache may be of another endpoint."""
     judges = [{"name": name, "model_id": "org/judge", "url": f"http://{name}.example/v1"} for name in "ab"]
-    flags = {"config.params.extra.judges": judges}
-    here = plan({"config.type": "aci_bench", "config.output_dir": str(tmp_path / "out"), **flags})
+    here = plan({"config.type": "aci_bench", "config.output_dir": str(tmp_path / "out")})
     here.rundir.helm.mkdir(parents=True)
     (here.rundir.helm / names.JUDGE_PROMPTS_FILE).write_text(json.dumps({"aci_bench": ["c" * 64], "other": []}))
     for run_id, stated in (("run", "fallback"), ("before", "org/model")):
         kept = response_cache.ResponseCache(here.rundir.cache_db, run_id)
         attempt = response_cache.Attempt(run_id, "model", 1, "answered", 200, None, 1.0, 0.1)
-        kept.save(
-            response_cache.Answer(run_id, "model", "org/model", {"top_p": 1}, {"model": stated}, 1.0, 0.1), attempt
-        )
+        answer = response_cache.Answer(run_id, "model", "org/model", {"top_p": 1}, {"model": stated}, 1.0, 0.1)
+        kept.save(answer, attempt)
         kept.close()
-    result = judged_by_both_but(tmp_path, 0, of=3, flags=flags)
+    result = judged_by_both_but(tmp_path, 0, of=3, judges=judges)
     endpoints = result.provenance.endpoints
     assert list(endpoints) == ["model", "a", "b"]
     assert (endpoints["model"].stated_models, endpoints["model"].sampling) == ({"fallback": 1}, ({"top_p": 1},))
-    assert [(one.model, one.host, one.prompt_sha256) for one in endpoints.values()] == [
-        ("org/model", "host.example", None), ("org/judge", "a.example", ("c" * 64,)),
-        ("org/judge", "b.example", ("c" * 64,)),
-    ]  # fmt: skip
+    judged = [("org/judge", f"{name}.example", ("c" * 64,)) for name in "ab"]
+    asked = [(one.model, one.host, one.prompt_sha256) for one in endpoints.values()]
+    assert asked == [("org/model", "host.example", None), *judged]
     (reason,) = result.validity.not_reportable
     assert reason.startswith("the model: 1 of 1 answers state another model than org/model")
     assert not result.reportable
@@ -321,35 +285,23 @@ def test_what_no_judge_scored_counts_where_the_main_metric_is_not_the_jurys(tmp_
         values={"medec_error_flag_accuracy": FOUR * 5, "aci_bench_accuracy": [1.0] * 20},
     )  # fmt: skip
     assert (result.main_metric, result.reportable) == ("medec_error_flag_accuracy", True)
-    assert result.validity.instances.scored == 20
+    assert (result.validity.instances.scored, result.something_to_ask) == (20, True)
     assert result.groups["category"]["odd"]["medec_error_flag_accuracy"].stats.count == 10
     corrected = result.groups["category"]["even"]["medec_error_flag_accuracy.corrected"]
     assert (corrected.value, corrected.stats.count) == (0.0, 10)  # "text" names no sentence
     assert "aci_bench_accuracy" not in result.scores
     assert "aci_bench_accuracy: absent, no judge scored any answer" in result.validity.notes
-    assert result.something_to_ask
-
-
-def test_a_main_split_that_was_not_asked_is_said(tmp_path: Path) -> None:
-    """boolq's is `valid`: a sample of few instances may hold none of it."""
-    flags = {"config.type": "helm:boolq"}
-    result = result_of(tmp_path, flags, states=[state(0, "yes")], values={"quasi_exact_match": [1.0]})
-    assert "no instance of the main split valid was asked: these scores are of test" in result.validity.notes
-
-
-def with_corpus_score(folder: Path, value: float) -> None:
-    """A statistic of all instances at once: HELM keeps no value of an instance."""
-    stats = json.loads((folder / "stats.json").read_text())
-    stats.append({"name": {"name": "macro_f1", "split": TEST}, "count": 1, "sum": value, "mean": value})
-    (folder / "stats.json").write_text(json.dumps(stats))
 
 
 @pytest.mark.parametrize(("second", "reported"), [("no", True), (None, False)])
 def test_a_score_of_all_answers_at_once_needs_all_of_them(tmp_path: Path, second: str | None, reported: bool) -> None:
+    """HELM keeps no value of an instance."""
     here = plan({"config.output_dir": str(tmp_path / "out")})
     folder = here.rundir.helm / "runs" / "s" / "r"
     write_run(folder, [state(0, "yes"), state(1, second)], {"exact_match": [1.0, 0.0]})
-    with_corpus_score(folder, 0.4)
+    stats = json.loads((folder / "stats.json").read_text())
+    stats.append({"name": {"name": "macro_f1", "split": TEST}, "count": 1, "sum": 0.4, "mean": 0.4})
+    (folder / "stats.json").write_text(json.dumps(stats))
     response_cache.create_or_check(here.rundir.cache_db)
     result = collect(here, [folder], run_id="run", wall_s=1.0, git_hash=None)
     assert ("macro_f1" in result.scores) is reported
@@ -357,13 +309,14 @@ def test_a_score_of_all_answers_at_once_needs_all_of_them(tmp_path: Path, second
 
 
 def test_a_run_spec_has_the_main_split_that_helm_names(tmp_path: Path) -> None:
-    """boolq's is `valid`; a task of ours keeps `test`."""
+    """boolq's is `valid`, of which a small sample may hold none; a task of ours keeps `test`."""
+    flags, metric = {"config.type": "helm:boolq"}, "quasi_exact_match"
     states = [state(0, "yes"), state(1, "yes", split=VALID)]
-    values: dict[str, list[float | None]] = {"quasi_exact_match": [1.0, 0.0]}
-    result = result_of(tmp_path, {"config.type": "helm:boolq"}, states=states, values=values)
-    assert result.task == "helm:boolq"
-    assert result.main_metric == "quasi_exact_match"
-    assert (result.scores["quasi_exact_match"].value, result.scores["quasi_exact_match@test"].value) == (0.0, 1.0)
+    result = result_of(tmp_path, flags, states=states, values={metric: [1.0, 0.0]})
+    assert (result.task, result.main_metric) == ("helm:boolq", metric)
+    assert (result.scores[metric].value, result.scores[f"{metric}@test"].value) == (0.0, 1.0)
+    without = result_of(tmp_path / "without", flags, states=states[:1], values={metric: [1.0]})
+    assert "no instance of the main split valid was asked: these scores are of test" in without.validity.notes
 
 
 def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:
@@ -371,8 +324,7 @@ def test_a_run_without_any_score_is_not_reportable(tmp_path: Path) -> None:
     result = result_of(tmp_path, {"config.type": "helm:simple_mcqa"}, states=states, values={"num_x": [1.0, 1.0]})
     assert (result.main_metric, result.reportable, dict(result.scores)) == ("none", False, {})
     first, second, *_ = result.validity.notes
-    assert "no score" in first
-    assert "instances failed" in second
+    assert ("no score" in first, "instances failed" in second) == (True, True)
 
 
 def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> None:
@@ -385,37 +337,9 @@ def test_why_judges_gave_no_judgement_is_grouped_by_judge(tmp_path: Path) -> Non
         {"prompt_text": None, "empty_output_equivalence_judgement": False},
     ]
     states = [state(i, "text" if i < 4 else "", annotations={"aci_bench": one}) for i, one in enumerate(annotations)]
-    result = result_of(
-        tmp_path, {"config.type": "aci_bench"}, states=states, metric_specs=[JURY],
-        values={"aci_bench_accuracy": [4.0, 4.0, 4.0, 4.0, 1.0]},
-    )  # fmt: skip
+    result = by_jury(tmp_path, states, [4.0, 4.0, 4.0, 4.0, 1.0])
     told = [(cause.role, cause.count, cause.cause) for cause in result.validity.failures]
     assert told == [("a", 1, "no error was recorded"), ("b", 2, "HTTP 500: boom ...")]
-
-
-def test_notes_come_by_importance(tmp_path: Path) -> None:
-    flags = {"config.type": "medec", "target.api_endpoint.url": "demo://baseline", "config.params.limit_samples": 2}
-    states = [state(0, "yes"), state(1, None)]
-    notes = result_of(tmp_path, flags, states=states, values={"medec_error_flag_accuracy": [1.0, 0.0]}).validity.notes
-    first, second, *_ = notes
-    assert "embedded demo baseline" in first
-    assert second.startswith("1 instances failed")
-    errata = [number for number, note in enumerate(notes) if "errata" in note]
-    assert errata == [] or min(errata) > 1
-
-
-Line = tuple[str, str, str, str, str | None, int | None]
-
-
-def journal(cache_db: Path, *lines: Line) -> None:
-    """(run, role, key, outcome, error, prompt tokens) of each attempt; the n-th took n seconds, 5 completion tokens."""
-    response_cache.create_or_check(cache_db)
-    with closing(sqlite3.connect(cache_db)) as connection, connection:
-        connection.executemany(
-            "INSERT INTO attempts (run_id, role, key, attempt, outcome, error, started, latency_s, prompt_tokens,"
-            " completion_tokens) VALUES (?, ?, ?, 1, ?, ?, 0, ?, ?, 5)",
-            [(*line[:5], float(number), line[5]) for number, line in enumerate(lines, start=1)],
-        )
 
 
 def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path) -> None:
@@ -431,22 +355,18 @@ def test_of_a_repeated_instance_one_counts_whichever_was_answered(tmp_path: Path
         values={"med_dialog_accuracy": [1.0, 4.0, 4.0]},
     )  # fmt: skip
     corrected = "med_dialog_accuracy.corrected"
-    assert result.scores[corrected].stats.count == 2
-    assert (result.scores[corrected].metric, result.scores[corrected].split) == (corrected, TEST)
-    assert result.validity.notes[-1].startswith(corrected)  # a known defect weighs least
+    score, last = result.scores[corrected], result.validity.notes[-1]  # a known defect weighs least
+    assert (score.stats.count, score.metric, score.split) == (2, corrected, TEST)
     assert result.validity.bounds[corrected] == (2.5, 4.5)  # judge b rated none
-    assert any(
-        note.startswith(corrected) and note.endswith("; 1 instance does not count in it")
-        for note in result.validity.notes
-    )
+    assert last.startswith(corrected)
+    assert last.endswith("; 1 instance does not count in it")
 
 
 def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_path: Path) -> None:
     met, not_met, broken = {"criteria_met": True}, {"criteria_met": False}, {"error": "HTTP 500"}
     rubrics = [
-        {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]},
-        {"criterion": "bad", "points": -4, "tags": []},
-    ]
+        {"criterion": "good", "points": 8, "tags": ["axis:accuracy"]}, {"criterion": "bad", "points": -4, "tags": []},
+    ]  # fmt: skip
     instance = {"extra_data": {"rubrics": rubrics, "tags": ["theme:care"]}}
     said, unheard = [{"a": not_met, "b": not_met}, {"a": met, "b": met}], [{"a": broken, "b": broken}] * 2
     states = [
@@ -457,12 +377,10 @@ def test_a_rubric_is_scored_as_published_and_says_what_its_judges_left_open(tmp_
     flags = {"config.type": "healthbench", "config.params.extra.max_judge_failures": 0.01}
     result = result_of(tmp_path, flags, states=states, metric_specs=[spec], values={RUBRIC: [-0.5] * 12})
     assert result.main_metric == RUBRIC
-    assert [(name, score.value) for name, score in result.scores.items()] == [
-        (RUBRIC, 0.0), (f"{RUBRIC}.unclipped", -0.5),
-    ]  # fmt: skip
+    assert {name: score.value for name, score in result.scores.items()} == {RUBRIC: 0.0, f"{RUBRIC}.unclipped": -0.5}
     assert result.validity.bounds[RUBRIC] == (0.0, 0.0)
-    assert result.validity.rubric is not None
-    assert (result.validity.rubric.criteria.asked, result.validity.rubric.criteria.unjudged) == (24, 2)
+    criteria = there(result.validity.rubric).criteria
+    assert (criteria.asked, criteria.unjudged) == (24, 2)
     assert result.validity.judgements == Judgements(due=48, given=44)
     assert result.groups["axis"]["accuracy"][RUBRIC].value == 0.0
     assert [reason.partition(" gave")[0] for reason in result.validity.not_reportable] == ["judge a", "judge b"]

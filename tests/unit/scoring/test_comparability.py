@@ -66,54 +66,39 @@ def deviations(*args: Any, **changes: Any) -> list[Deviation]:
     return list(found.deviations)
 
 
-def test_a_plain_run_has_the_leaderboards_settings() -> None:
-    assert told() == Comparability(medhelm_settings=True)
-
-
-@pytest.mark.parametrize(
-    ("sent", "here"),
-    [
-        ([{**PLAIN, "max_tokens": 16}], 16),
-        ([PLAIN, {**PLAIN, "max_tokens": 16}], "1, 16"),
-        ([{"temperature": 0.0, "top_p": 1}], "not sent"),
-        ([{"temperature": 0.0, "top_p": 1, "max_completion_tokens": 16}], 16),
-    ],
-)
+@pytest.mark.parametrize(("sent", "here"), [
+    ([{**PLAIN, "max_tokens": 16}], 16), ([PLAIN, {**PLAIN, "max_tokens": 16}], "1, 16"),
+    ([{"temperature": 0.0, "top_p": 1}], "not sent"),
+    ([{"temperature": 0.0, "top_p": 1, "max_completion_tokens": 16}], 16),
+])  # fmt: skip
 def test_another_number_of_tokens(sent: list[dict[str, Any]], here: str | int) -> None:
+    assert told() == Comparability(medhelm_settings=True)
     (found,) = deviations(None, *sent)
     assert found == Deviation("max_tokens", 1, here, f"answers are cut off at another length; {GRANTED_MORE}")
 
 
 def test_tokens_may_be_sent_under_another_name() -> None:
     others = {"temperature": 0.0, "top_p": 1}
-    assert deviations(None, {**others, "max_completion_tokens": 1}) == []
     renamed = {f"{CHANGES}.params_to_rename": {"max_tokens": "max_output_tokens"}}
+    assert deviations(None, {**others, "max_completion_tokens": 1}) == []
     assert deviations(renamed, {**others, "max_output_tokens": 1}) == []
     assert [one.setting for one in deviations(None, {**others, "max_output_tokens": 1})] == ["max_tokens"]
 
 
-@pytest.mark.parametrize(
-    ("task", "model", "granted"),
-    [
-        ("pubmed_qa", "deepseek-ai/deepseek-r1", 4000), ("pubmed_qa", "azure/o3-mini-2025-01-31", 4000),
-        ("pubmed_qa", "o3-mini", 4000), ("pubmed_qa", "openai/gpt-4o-2024-05-13", 1),
-        ("pubmed_qa", "deepseek-r1-distill", 1),
-    ],
-)  # fmt: skip
-def test_models_that_think_were_granted_more(task: str, model: str, granted: int) -> None:
-    flags = {"config.type": task, MODEL: model}
-    assert deviations(flags, {**PLAIN, "max_tokens": granted}) == []
-    (other,) = deviations(flags, {**PLAIN, "max_tokens": granted + 1})
-    assert (other.leaderboard, other.here) == (granted, granted + 1)
+def test_models_that_think_were_granted_more() -> None:
+    for model, granted in (
+        ("deepseek-ai/deepseek-r1", 4000), ("azure/o3-mini-2025-01-31", 4000), ("o3-mini", 4000),
+        ("openai/gpt-4o-2024-05-13", 1), ("deepseek-r1-distill", 1),
+    ):  # fmt: skip
+        assert deviations({MODEL: model}, {**PLAIN, "max_tokens": granted}) == []
+        (other,) = deviations({MODEL: model}, {**PLAIN, "max_tokens": granted + 1})
+        assert (other.leaderboard, other.here) == (granted, granted + 1)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "there", "effect"),
-    [
-        ("temperature", 0.7, 0.0, "answers vary from run to run"),
-        ("top_p", 0.5, 1.0, "answers are drawn from another set of tokens"),
-    ],
-)
+@pytest.mark.parametrize(("field", "value", "there", "effect"), [
+    ("temperature", 0.7, 0.0, "answers vary from run to run"),
+    ("top_p", 0.5, 1.0, "answers are drawn from another set of tokens"),
+])  # fmt: skip
 def test_sampling(field: str, value: float, there: float, effect: str) -> None:
     assert deviations(None, {**PLAIN, field: value}) == [Deviation(field, there, value, effect)]
     left_out = {name: given for name, given in PLAIN.items() if name != field}
@@ -121,23 +106,22 @@ def test_sampling(field: str, value: float, there: float, effect: str) -> None:
     assert (found.setting, found.leaderboard, found.here) == (field, there, "not sent")
     assert found.effect.startswith("the model's own default was used")
     assert ("reasoning models" in found.effect) is (field == "temperature")
-    (both,) = deviations(None, PLAIN, {**PLAIN, field: value})
-    assert both.here == f"{PLAIN[field]}, {value}"
+    assert [one.here for one in deviations(None, PLAIN, {**PLAIN, field: value})] == [f"{PLAIN[field]}, {value}"]
 
 
 def test_where_nothing_was_answered_what_was_to_be_sent_counts() -> None:
     def of(flags: dict[str, Any] | None = None, **adapter: Any) -> list[tuple[str, object]]:
         facts = facts_of(flags, adapter=adapter)
-        unanswered = endpoint("org/model")
-        for endpoints in ({}, {"model": unanswered}):
-            found = comparability_of(replace(facts, provenance=replace(facts.provenance, endpoints=endpoints)))
-        return [(one.setting, one.here) for one in found.deviations]
+        none, unanswered = (
+            comparability_of(replace(facts, provenance=replace(facts.provenance, endpoints=endpoints))).deviations
+            for endpoints in (dict[str, AskedEndpoint](), {"model": endpoint("org/model")})
+        )
+        assert none == unanswered
+        return [(one.setting, one.here) for one in none]
 
-    assert of() == []
-    assert of(max_tokens=5) == [("max_tokens", 5)]
-    assert of(temperature=1.0) == [("temperature", 1.0)]
+    assert of() == of({"config.params.top_p": 1.0}) == []
+    assert (of(max_tokens=5), of(temperature=1.0)) == ([("max_tokens", 5)], [("temperature", 1.0)])
     assert of({"config.params.top_p": 0.5}) == [("top_p", 0.5)]
-    assert of({"config.params.top_p": 1.0}) == []
     assert of(max_tokens=None, temperature=1.0) == of(max_tokens=5, temperature=None) == []  # not known
 
 
@@ -153,85 +137,67 @@ def test_fields_that_the_user_adds_or_renames() -> None:
     assert deviations(limit, {"temperature": 0.0, "top_p": 1, "max_new": 1}) == []
 
 
-def test_a_system_prompt() -> None:
-    prompt = {f"{CHANGES}.custom_system_prompt": "Be brief."}
-    effect = "the model is told more than the benchmark says"
-    assert deviations(prompt) == [Deviation("system prompt", "none", "custom_system_prompt", effect)]
-    completions = {**prompt, "target.api_endpoint.type": "completions"}  # which have none
-    effect = "the model sees the prompt without its chat format"
-    assert deviations(completions) == [Deviation("endpoint type", "chat", "completions", effect)]
+PROMPT = {f"{CHANGES}.custom_system_prompt": "Be brief."}
 
 
-def test_a_limit_on_prompts() -> None:
-    found = deviations({f"{EXTRA}.max_length": 2048}, prompt_truncated=4)
-    assert found == [Deviation("max_length", "none", 2048, "4 of 1000 prompts were cut")]
+@pytest.mark.parametrize(("flags", "changes", "deviation"), [
+    (PROMPT, {}, ("system prompt", "none", "custom_system_prompt", "the model is told more than the benchmark says")),
+    ({**PROMPT, "target.api_endpoint.type": "completions"}, {},  # which have none
+     ("endpoint type", "chat", "completions", "the model sees the prompt without its chat format")),
+    ({f"{EXTRA}.max_length": 2048}, {"prompt_truncated": 4}, ("max_length", "none", 2048, "4 of 1000 prompts were cut")),
+    ({}, {"failed": 3}, ("failed instances", 0, 3, "they are left out of the score")),
+    ({f"{EXTRA}.on_failure": "zero"}, {"failed": 3}, ("failed instances", 0, 3, "they count as 0")),
+    ({}, {"thinking_stripped": 7}, ("thinking", "scored", "taken out",
+     "bare HELM scores all of the text; thinking was taken out of 7 answers")),
+    ({}, {"unjudged": 2}, ("answers without a judgement", "rated 1", "left out of the score",
+     "2 answers without a judgement; HELM's own value stands beside, named .helm")),
+])  # fmt: skip
+def test_what_was_otherwise(flags: dict[str, Any], changes: dict[str, Any], deviation: tuple[Any, ...]) -> None:
+    assert deviations(flags, **changes) == [Deviation(*deviation)]
 
 
-@pytest.mark.parametrize(("given", "there"), [(None, True), (100_000, True), (5000, False)])
-def test_a_scenario_that_limits_records_itself(given: int | None, there: bool) -> None:
+def test_a_scenario_that_limits_records_itself() -> None:
     flags = {"config.type": "ehrshot", f"{EXTRA}.subject": "lab_anemia", f"{EXTRA}.data_path": "/data"}
-    found = [one for one in deviations({**flags, f"{EXTRA}.max_length": given}) if one.setting == "max_length"]
-    effect = "other records are left out, or shown in part"
-    assert found == ([] if there else [Deviation("max_length", 100_000, 5000, effect)])
+    other = Deviation("max_length", 100_000, 5000, "other records are left out, or shown in part")
+    for given, expected in ((None, []), (100_000, []), (5000, [other])):
+        found = deviations({**flags, f"{EXTRA}.max_length": given})
+        assert [one for one in found if one.setting == "max_length"] == expected
 
 
 def test_trials() -> None:
-    three = {f"{EXTRA}.num_train_trials": 3}
+    three, adapter = {f"{EXTRA}.num_train_trials": 3}, {"num_train_trials": 3, "max_train_instances": 5}
     effect = "each instance is asked with other examples, too"
-    assert deviations(three, adapter={"num_train_trials": 3, "max_train_instances": 5}) == [
-        Deviation("num_train_trials", 1, 3, effect)
-    ]
-    without_effect = told(three)
-    assert without_effect.medhelm_settings
-    assert without_effect.remarks == (
-        "num_train_trials: 3 has no effect: the prompts hold no examples, so HELM makes one trial",
-    )
+    assert deviations(three, adapter=adapter) == [Deviation("num_train_trials", 1, 3, effect)]
+    remark = "num_train_trials: 3 has no effect: the prompts hold no examples, so HELM makes one trial"
+    assert told(three) == Comparability(True, remarks=(remark,))
     assert told({f"{EXTRA}.num_train_trials": 1}).remarks == ()
     assert told(three, adapter={"max_train_instances": 5}).remarks == ()
 
 
-@pytest.mark.parametrize(
-    ("task", "limit", "asked", "there"),
-    [
-        ("medec", None, 597, None), ("medec", 1000, 597, None),
-        ("medec", 597, 597, None),  # all that there are
-        ("medec", 598, 597, None), ("medec", 596, 596, 1000), ("medec", 5000, 1001, 1000),
-        ("ehr_sql", None, 2909, 1000), ("ehr_sql", 1000, 1000, None), ("ehr_sql", 1001, 1001, 1000),
-        ("ehr_sql", 999, 999, 1000),
-        ("med_dialog", 999, 999, 1000),  # nobody has counted these
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("task", "limit", "asked", "there"), [
+    ("medec", None, 597, None), ("medec", 1000, 597, None), ("medec", 598, 597, None), ("medec", 596, 596, 1000),
+    ("medec", 597, 597, None),  # all that there are
+    ("medec", 5000, 1001, 1000), ("ehr_sql", None, 2909, 1000), ("ehr_sql", 1000, 1000, None),
+    ("ehr_sql", 1001, 1001, 1000), ("ehr_sql", 999, 999, 1000),
+    ("med_dialog", 999, 999, 1000),  # nobody has counted these
+])  # fmt: skip
 def test_the_sample(task: str, limit: int | None, asked: int, there: int | None) -> None:
     flags = {"config.type": task, "config.params.limit_samples": limit}
     found = [one for one in deviations(flags, asked=asked) if one.setting == "limit_samples"]
     assert [(one.leaderboard, one.here) for one in found] == ([] if there is None else [(there, limit or "none")])
 
 
-def test_failed_instances() -> None:
-    assert deviations(failed=3) == [Deviation("failed instances", 0, 3, "they are left out of the score")]
-    zero = {f"{EXTRA}.on_failure": "zero"}
-    assert deviations(zero, failed=3) == [Deviation("failed instances", 0, 3, "they count as 0")]
-
-
-def test_thinking_that_was_taken_out() -> None:
-    effect = "bare HELM scores all of the text; thinking was taken out of 7 answers"
-    assert deviations(thinking_stripped=7) == [Deviation("thinking", "scored", "taken out", effect)]
-
-
 def test_of_the_users_own_files_nobody_knows(tmp_path: Path) -> None:
     flags = {"config.type": "mimic_bhc", f"{EXTRA}.data_path": str(tmp_path)}
     (found, *_) = [one for one in deviations(flags) if one.setting == "data"]
-    assert (found.leaderboard, found.here) == ("unknown", "your own files (provenance.dataset_files)")
-    assert found.effect == "nobody can tell whether your files hold what the leaderboard's did"
+    effect = "nobody can tell whether your files hold what the leaderboard's did"
+    assert found == Deviation("data", "unknown", "your own files (provenance.dataset_files)", effect)
 
 
-@pytest.mark.parametrize(
-    ("revisions", "here"),
-    [({}, "unknown"), ({"hub:a": "2" * 40, "b": "1" * 40, "c": "2" * 40}, f"{'1' * 40}, {'2' * 40}")],
-)
-def test_equality_is_never_claimed_of_data_that_helm_reads_at_their_newest(
-    revisions: dict[str, str], here: str
-) -> None:
+@pytest.mark.parametrize(("revisions", "here"), [
+    ({}, "unknown"), ({"hub:a": "2" * 40, "b": "1" * 40, "c": "2" * 40}, f"{'1' * 40}, {'2' * 40}"),
+])  # fmt: skip
+def test_equality_is_never_claimed_of_data_at_their_newest(revisions: dict[str, str], here: str) -> None:
     tokens = {**PLAIN, "max_tokens": 10}
     (found,) = deviations({"config.type": "medcalc_bench"}, tokens, dataset_revisions=revisions)
     assert (found.setting, found.leaderboard, found.here) == ("data revision", "unknown", here)
@@ -239,14 +205,11 @@ def test_equality_is_never_claimed_of_data_that_helm_reads_at_their_newest(
 
 
 def test_files_that_are_not_the_pinned_ones() -> None:
-    name, pinned = (
-        "scenarios/pubmed_qa/data/test_set.json",
-        "8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d",
-    )
+    name = "scenarios/pubmed_qa/data/test_set.json"
+    pinned = "8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d"
     assert deviations(dataset_files={name: pinned}) == []
-    assert deviations(dataset_files={name: "f" * 64}) == [
-        Deviation(f"data: {name}", pinned, "f" * 64, "other questions or answers may have been asked")
-    ]
+    (found,) = deviations(dataset_files={name: "f" * 64})
+    assert found == Deviation(f"data: {name}", pinned, "f" * 64, "other questions or answers may have been asked")
 
 
 def test_a_data_set_at_another_revision(tmp_path: Path) -> None:
@@ -270,73 +233,50 @@ def judged(
     return deviations(flags, {**PLAIN, "max_tokens": 768}, judges=judges, asked=120)
 
 
-def test_the_leaderboards_jury() -> None:
-    assert judged() == []
-    assert judged({"a": "openai/gpt-4o-2024-05-13", "b": "llama-3.3-70b-instruct", "c": JURY["claude"]}) == []
-
-
-@pytest.mark.parametrize(
-    ("jury", "stated", "here"),
-    [
-        ({**JURY, "gpt": "gpt-4o-2024-08-06"}, {}, "gpt-4o-2024-08-06, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"),
-        ({"gpt": JURY["gpt"]}, {}, "gpt-4o-2024-05-13"),
-        ({**JURY, "other": "x"}, {}, "gpt-4o-2024-05-13, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219, x"),
-        (JURY, {"llama": "mistral"}, "gpt-4o-2024-05-13, mistral, claude-3-7-sonnet-20250219"),
-    ],
-)  # fmt: skip
-def test_another_jury(jury: dict[str, str], stated: dict[str, str], here: str) -> None:
-    there = "gpt-4o-2024-05-13, llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"
-    assert judged(jury, stated=stated) == [Deviation("judges", there, here, "another jury rates by another standard")]
+@pytest.mark.parametrize(("jury", "stated", "here"), [
+    (None, {}, None), ({"a": "openai/gpt-4o-2024-05-13", "b": "llama-3.3-70b-instruct", "c": JURY["claude"]}, {}, None),
+    ({**JURY, "gpt": "gpt-4o-2024-08-06"}, {}, "gpt-4o-2024-08-06, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219"),
+    ({"gpt": JURY["gpt"]}, {}, "gpt-4o-2024-05-13"),
+    ({**JURY, "other": "x"}, {}, "gpt-4o-2024-05-13, meta/llama-3.3-70b-instruct, claude-3-7-sonnet-20250219, x"),
+    (JURY, {"llama": "mistral"}, "gpt-4o-2024-05-13, mistral, claude-3-7-sonnet-20250219"),
+])  # fmt: skip
+def test_another_jury(jury: dict[str, str] | None, stated: dict[str, str], here: str | None) -> None:
+    there, effect = (
+        "gpt-4o-2024-05-13, llama-3.3-70b-instruct, claude-3-7-sonnet-20250219", "another jury rates by another standard",
+    )  # fmt: skip
+    assert judged(jury, stated=stated) == ([Deviation("judges", there, here, effect)] if here else [])
 
 
 @pytest.mark.parametrize(("field", "there"), [("temperature", 0.0), ("top_p", 1.0), ("max_tokens", 4096)])
 def test_judges_that_were_asked_otherwise(field: str, there: float) -> None:
-    found = judged(sampling={**JUDGE, field: 0.5})
-    assert [(one.setting, one.leaderboard, one.here) for one in found] == [
-        (f"judge {role}: {field}", there, 0.5) for role in JURY
+    assert judged(sampling={**JUDGE, field: 0.5}) == [
+        Deviation(f"judge {role}: {field}", there, 0.5, "its ratings may be others") for role in JURY
     ]
-    assert {one.effect for one in found} == {"its ratings may be others"}
-
-
-def test_answers_without_a_judgement() -> None:
-    effect = "2 answers without a judgement; HELM's own value stands beside, named .helm"
-    expected = Deviation("answers without a judgement", "rated 1", "left out of the score", effect)
-    assert deviations(unjudged=2) == [expected]
 
 
 def test_rows_that_helm_takes_for_one_are_said_and_no_deviation() -> None:
-    found = told({"config.type": "race_based_med"}, asked=167)
-    assert found.medhelm_settings
-    assert found.remarks == (
-        "of the data's 171 rows HELM keeps 167, on the leaderboard too: the same text counts once",
-    )
+    remark = "of the data's 171 rows HELM keeps 167, on the leaderboard too: the same text counts once"
+    assert told({"config.type": "race_based_med"}, asked=167) == Comparability(True, remarks=(remark,))
 
 
-@pytest.mark.parametrize(
-    ("flags", "what"),
-    [
-        ({"config.type": "medbullets_freetext"}, "medbullets_freetext"),
-        ({"config.type": "sample_medical_qa"}, "sample_medical_qa"),
-        ({"config.type": "head_qa", f"{EXTRA}.language": "es"}, "head_qa with language=es"),
-        ({"config.type": "head_qa", f"{EXTRA}.category": "biology"}, "head_qa with category=biology"),
-        ({"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ENGLISH", f"{EXTRA}.data_path": "/data"},
-         "n2c2_ct_matching with subject=ENGLISH"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "what"), [
+    ({"config.type": "medbullets_freetext"}, "medbullets_freetext"),
+    ({"config.type": "sample_medical_qa"}, "sample_medical_qa"),
+    ({"config.type": "head_qa", f"{EXTRA}.language": "es"}, "head_qa with language=es"),
+    ({"config.type": "head_qa", f"{EXTRA}.category": "biology"}, "head_qa with category=biology"),
+    ({"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ENGLISH", f"{EXTRA}.data_path": "/data"},
+     "n2c2_ct_matching with subject=ENGLISH"),
+])  # fmt: skip
 def test_of_what_the_leaderboard_did_not_run_there_is_nothing_to_compare_with(flags: dict[str, Any], what: str) -> None:
     reason = f"MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
     assert told(flags) == Comparability(None, reason)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        {"config.type": "head_qa", f"{EXTRA}.language": "en"},  # HELM's default
-        {"config.type": "medcalc_bench", f"{EXTRA}.version": "v1.0"},
-        {"config.type": "med_dialog_icliniq"},
-        {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagic"},
-        {"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ABDOMINAL", f"{EXTRA}.data_path": "/data"},
-    ],
-)
+@pytest.mark.parametrize("flags", [
+    {"config.type": "head_qa", f"{EXTRA}.language": "en"},  # HELM's default
+    {"config.type": "medcalc_bench", f"{EXTRA}.version": "v1.0"}, {"config.type": "med_dialog_icliniq"},
+    {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagic"},
+    {"config.type": "n2c2_ct_matching", f"{EXTRA}.subject": "ABDOMINAL", f"{EXTRA}.data_path": "/data"},
+])  # fmt: skip
 def test_arguments_with_which_the_leaderboard_has_a_result(flags: dict[str, Any]) -> None:
     assert told(flags).medhelm_settings is not None

@@ -15,11 +15,10 @@ from eval_factory.tasks.errata import Erratum, load_errata
 from unit.builders import plan
 
 MEDCALC = {"lower_limit": "9.5", "upper_limit": "10.5"}
+LAB, RISK = ({"category": category, **MEDCALC} for category in ("lab test", "risk"))
 DATES = {"category": "date", "lower_limit": "05/01/2020", "upper_limit": "05/03/2020"}
 WEEKS = {"category": "date", "lower_limit": "('14 weeks', '1 days')", "upper_limit": "('14 weeks', '3 days')"}
-BORDER = {
-    "category": "date", "lower_limit": "('13 weeks', '5 days')", "upper_limit": "('14 weeks', '2 days')",
-}  # fmt: skip
+BORDER = {"category": "date", "lower_limit": "('13 weeks', '5 days')", "upper_limit": "('14 weeks', '2 days')"}
 ZERO = {"category": "date", "lower_limit": "('0 weeks', '49 days')", "upper_limit": "('9 weeks', '0 days')"}
 
 
@@ -27,8 +26,8 @@ def listed(name: str) -> Erratum:
     return next(entry for entry in load_errata().errata if entry.id == name)
 
 
-def value(name: str, completion: str, gold: str, **more: object) -> float | None:
-    return rule_of(listed(name))(Case(prompt="p", completion=completion, gold=gold, helm=0.0, **more))  # type: ignore[arg-type]
+def value(name: str, completion: str, gold: str, **more: Any) -> float | None:
+    return rule_of(listed(name))(Case(**{"prompt": "p", "helm": 0.0, **more}, completion=completion, gold=gold))
 
 
 def assert_is(found: float | None, expected: float | None) -> None:
@@ -36,54 +35,36 @@ def assert_is(found: float | None, expected: float | None) -> None:
     assert (type(found), found) == (type(expected), expected)
 
 
-@pytest.mark.parametrize(
-    ("extra", "completion", "gold", "expected"),
-    [
-        ({"category": "lab test", **MEDCALC}, "10.4", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "11", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "ten", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "nan", "10", 0.0),
-        ({"category": "dosage", **MEDCALC}, "9.5", "10", 1.0),
-        ({"category": "physical", **MEDCALC}, "10", "10", 1.0),
-        ({"category": "risk", **MEDCALC}, "10.1", "10", 1.0),  # a score is rounded
-        ({"category": "risk", **MEDCALC}, "10.6", "10", 0.0), ({"category": "risk", **MEDCALC}, "10.0", "10", 1.0),
-        ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "9", "10", 0.0),  # and has no limits
-        ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "11", "10", 0.0),
-        ({"category": "risk"}, "10 points", "10", 1.0), ({"category": "risk", **MEDCALC}, "10", "none", 0.0),
-        ({"category": "risk", **MEDCALC}, "10", "10", 1.0), (DATES, "05/02/2020", "05/02/2020", 1.0),
-        (DATES, "05/03/2020", "05/02/2020", 1.0), (DATES, "05/04/2020", "05/02/2020", 0.0),
-        (DATES, "May 2nd", "05/02/2020", 0.0), (WEEKS, "('14 weeks', '3 days')", "('14 weeks', '2 days')", 1.0),
-        (WEEKS, "('15 weeks', '3 days')", "('14 weeks', '2 days')", 0.0),
-        *(({"category": category, **MEDCALC}, "9.4", "10", 0.0) for category in ("risk", "severity", "diagnosis")),
-        *(({"category": category, **MEDCALC}, " 10\n", "10 ", 1.0) for category in ("risk", "severity", "diagnosis")),
-        ({"category": "date", **MEDCALC}, "10.1", "10", 0.0),  # a date is no number
-        ({**DATES, "category": "lab test"}, "05/02/2020", "05/01/2020", 0.0),
-        ({"category": "lab test", **MEDCALC}, "9.5", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "9.49", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "10.5", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "10.51", "10", 0.0),
-        ({"category": "lab test", **MEDCALC}, "the answer is 10", "10", 1.0),
-        ({"category": "lab test", **MEDCALC}, "the answer is 11", "10", 0.0),
-        ({"category": "lab test", "upper_limit": "10.5"}, "10.1", "10", 0.0),
-        ({"category": "lab test", "lower_limit": 9.5, "upper_limit": 10.5}, "10.1", "10", 1.0),
-        ({"category": "lab test", "lower_limit": "9.5"}, "10.1", "10", 0.0),
-        ({"category": "date", "lower_limit": 5012020, "upper_limit": 5032020}, "05/01/2020", "05/02/2020", 0.0),
-        ({}, "10", "10", 1.0), ({}, "10.1", "10", 0.0),
-        (WEEKS, "('14 weeks', '1 days')", "('14 weeks', '2 days')", 1.0),
-        (WEEKS, "('14 weeks', '0 days')", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "('14 weeks', '4 days')", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "(14 weeks, 2 days)", "('14 weeks', '2 days')", 1.0),  # as the prompt writes it
-        (WEEKS, "14 weeks and 4 days", "('14 weeks', '2 days')", 0.0),
-        (WEEKS, "14.3 weeks", "('14 weeks', '2 days')", 0.0),
-        (BORDER, "('14 weeks', '0 days')", "('13 weeks', '6 days')", 1.0),
-        (BORDER, "('13 weeks', '11 days')", "('13 weeks', '6 days')", 0.0),  # a week has seven days
-        (BORDER, "('13 weeks', '8 days')", "('13 weeks', '6 days')", 1.0),
-        (ZERO, "('7 weeks', '0 days')", "('8 weeks', '0 days')", 1.0),
-        (ZERO, "('6 weeks', '6 days')", "('8 weeks', '0 days')", 0.0),
-    ],
-)  # fmt: skip
-def test_medcalc(extra: dict[str, str], completion: str, gold: str, expected: float) -> None:
-    assert_is(value("medcalc-categories", completion, gold, extra=extra), expected)
+def assert_values(name: str, gold: str, right: list[str], wrong: list[str], **more: Any) -> None:
+    for answers, expected in ((right, 1.0), (wrong, 0.0)):
+        for answer in answers:
+            assert_is(value(name, answer, gold, **more), expected)
+
+
+@pytest.mark.parametrize(("extra", "gold", "right", "wrong"), [
+    (LAB, "10", ["10.4", "9.5", "10.5", "the answer is 10"], ["11", "ten", "nan", "9.49", "10.51", "the answer is 11"]),
+    ({"category": "dosage", **MEDCALC}, "10", ["9.5"], []), ({"category": "physical", **MEDCALC}, "10", ["10"], []),
+    (RISK, "10", ["10.1", "10.0", "10"], ["10.6"]),  # a score is rounded
+    ({"category": "risk", "lower_limit": "9", "upper_limit": "11"}, "10", [], ["9", "11"]),  # and has no limits
+    ({"category": "risk"}, "10", ["10 points"], []), (RISK, "none", [], ["10"]),
+    *(({"category": one, **MEDCALC}, "10 ", [" 10\n"], ["9.4"]) for one in ("risk", "severity", "diagnosis")),
+    (DATES, "05/02/2020", ["05/02/2020", "05/03/2020"], ["05/04/2020", "May 2nd"]),
+    ({"category": "date", **MEDCALC}, "10", [], ["10.1"]),  # a date is no number
+    ({**DATES, "category": "lab test"}, "05/01/2020", [], ["05/02/2020"]),
+    ({"category": "lab test", "upper_limit": "10.5"}, "10", [], ["10.1"]),
+    ({"category": "lab test", "lower_limit": "9.5"}, "10", [], ["10.1"]),
+    ({"category": "lab test", "lower_limit": 9.5, "upper_limit": 10.5}, "10", ["10.1"], []),
+    ({"category": "date", "lower_limit": 5012020, "upper_limit": 5032020}, "05/02/2020", [], ["05/01/2020"]),
+    ({}, "10", ["10"], ["10.1"]),
+    (WEEKS, "('14 weeks', '2 days')",
+     ["('14 weeks', '3 days')", "('14 weeks', '1 days')", "(14 weeks, 2 days)"],  # the last as the prompt writes it
+     ["('15 weeks', '3 days')", "('14 weeks', '0 days')", "('14 weeks', '4 days')", "14 weeks and 4 days", "14.3 weeks"]),
+    (BORDER, "('13 weeks', '6 days')", ["('14 weeks', '0 days')", "('13 weeks', '8 days')"],
+     ["('13 weeks', '11 days')"]),  # a week has seven days
+    (ZERO, "('8 weeks', '0 days')", ["('7 weeks', '0 days')"], ["('6 weeks', '6 days')"]),
+])  # fmt: skip
+def test_medcalc(extra: dict[str, str], gold: str, right: list[str], wrong: list[str]) -> None:
+    assert_values("medcalc-categories", gold, right, wrong, extra=extra)
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
@@ -95,120 +76,87 @@ def test_medcalcs_weeks_and_days_are_compared_as_days(low: int, answer: int, hig
     assert value("medcalc-categories", written(answer), written(99), extra=extra) == float(low <= answer <= high)
 
 
-@pytest.mark.parametrize(
-    ("completion", "gold", "expected"),
-    [
-        ("3 The dose is 5 mg.", "3 The dose is 50 mg.", 1.0), ("3", "3 The dose is 50 mg.", 1.0),
-        ("13 The dose is 50 mg.", "3 The dose is 50 mg.", 0.0), ("CORRECT", "3 The dose is 50 mg.", 0.0),
-        ("CORRECT", "CORRECT", 1.0), ("CORRECT.", "CORRECT", 1.0), ("3 x", "CORRECT", 0.0),
-        ("no idea", "CORRECT", 0.0), ("7" * 5000, "3 The dose is 50 mg.", 0.0), ("7" * 5000, "CORRECT", 0.0),
-        ("7" * 5000, "7" * 5000, 1.0), ("7" * 5000, "no sentence", 0.0), ("7" * 5000, "8" * 5000, 0.0),
-        ("31 The dose", "32 The dose", 0.0), ("03", "3 The dose is 50 mg.", 1.0),
-        (" 3 The dose", "3 The dose is 50 mg.", 1.0), ("3 The dose", "\n3 The dose is 50 mg.", 1.0),
-        (" CORRECT . ", "CORRECT", 0.0), (" CORRECT. ", "CORRECT", 1.0), ("CORRECT", "\nCORRECT ", 1.0),
-        ("correct", "CORRECT", 0.0), ("CORRECT: no error", "CORRECT", 0.0),
-        ("Sentence 3", "3 The dose is 50 mg.", 0.0),  # the number stands first
-        ("The dose of 3", "3 The dose is 50 mg.", 0.0), ("-3", "3 The dose is 50 mg.", 0.0),
-        ("3.", "3 The dose is 50 mg.", 1.0), ("3rd", "3 The dose is 50 mg.", 1.0),
-    ],
-)  # fmt: skip
-def test_medec(completion: str, gold: str, expected: float) -> None:
-    assert_is(value("medec-sentence", completion, gold), expected)
+LONG = "7" * 5000
 
 
-NOTE = "0 A man of 70.\n1 The dose is 5 mg.\nper kg of weight\n 12 He goes home."
+@pytest.mark.parametrize(("gold", "right", "wrong"), [
+    ("3 The dose is 50 mg.", ["3 The dose is 5 mg.", "3", "03", " 3 The dose", "3.", "3rd"],
+     ["13 The dose is 50 mg.", "CORRECT", LONG, "The dose of 3", "-3", "Sentence 3"]),  # the number stands first
+    ("CORRECT", ["CORRECT", "CORRECT.", " CORRECT. "],
+     ["3 x", "no idea", LONG, " CORRECT . ", "correct", "CORRECT: no error"]),
+    (LONG, [LONG], []), ("no sentence", [], [LONG]), ("8" * 5000, [], [LONG]), ("32 The dose", [], ["31 The dose"]),
+    ("\n3 The dose is 50 mg.", ["3 The dose"], []), ("\nCORRECT ", ["CORRECT"], []),
+])  # fmt: skip
+def test_medec(gold: str, right: list[str], wrong: list[str]) -> None:
+    assert_values("medec-sentence", gold, right, wrong)
 
 
-@pytest.mark.parametrize(
-    ("completion", "gold", "expected"),
-    [
-        ("1 The dose is 50 mg.", "1 The dose is 50 mg.", 1.0),
-        ("0", "1 The dose is 50 mg.", 1.0),  # which sentence it is does not count
-        ("12", "1 The dose is 50 mg.", 1.0),
-        ("2", "1 The dose is 50 mg.", 0.0),  # the note has no such sentence
-        ("70", "1 The dose is 50 mg.", 0.0), ("7" * 5000, "1 The dose is 50 mg.", 0.0),
-        ("CORRECT", "1 The dose is 50 mg.", 0.0), ("CORRECT.", "1 The dose is 50 mg.", 0.0),
-        ("", "1 The dose is 50 mg.", 0.0),
-        ("I cannot answer that.", "1 The dose is 50 mg.", 0.0),  # as a line of the note is: no number
-        ("per kg of weight", "1 The dose is 50 mg.", 0.0), ("CORRECT", "CORRECT", 1.0),
-        (" CORRECT. ", "CORRECT", 1.0), ("correct", "CORRECT", 0.0), ("1", "CORRECT", 0.0), ("2", "CORRECT", 0.0),
-        ("", "CORRECT", 0.0), ("no error", "CORRECT", 0.0),
-    ],
-)  # fmt: skip
-def test_medecs_flag(completion: str, gold: str, expected: float) -> None:
-    rule = rule_of(listed("medec-flag"))
-    assert_is(rule(Case(NOTE, completion, gold, helm=1.0)), expected)
+def test_medecs_flag() -> None:
+    """Which sentence it is does not count; but the note has it, and a line of the note is no number."""
+    known = {"prompt": "0 A man of 70.\n1 The dose is 5 mg.\nper kg of weight\n 12 He goes home.", "helm": 1.0}
+    wrong = ["2", "70", LONG, "CORRECT", "CORRECT.", "", "I cannot answer that.", "per kg of weight"]
+    assert_values("medec-flag", "1 The dose is 50 mg.", ["1 The dose is 50 mg.", "0", "12"], wrong, **known)
+    wrong = ["correct", "1", "2", "", "no error"]
+    assert_values("medec-flag", "CORRECT", ["CORRECT", " CORRECT. "], wrong, **known)
 
 
-def sql(rows: object, gold_rows: object, error: str | None = None) -> dict[str, dict[str, object]]:
-    return {"ehr_sql": {"predicted_result": rows, "ground_truth_rows": gold_rows, "query_error": error}}
+def sql(rows: object, gold_rows: object, error: str | None = None, **more: object) -> dict[str, dict[str, object]]:
+    return {"ehr_sql": {"predicted_result": rows, "ground_truth_rows": gold_rows, "query_error": error, **more}}
 
 
 def unwritten(error: str | None) -> dict[str, dict[str, object]]:
-    return {"ehr_sql": {**sql([], [], error)["ehr_sql"], "query_written": False}}
+    return sql([], [], error, query_written=False)
 
 
-@pytest.mark.parametrize(
-    ("completion", "annotations", "extra", "expected"),
-    [
-        ("SELECT 1", sql([[1], [2]], [[2], [1]]), {}, 1.0), ("SELECT 1", sql([[1], [1]], [[1]]), {}, 1.0),
-        ("SELECT 1", sql([[1, 2]], [[2, 1]]), {}, 0.0), ("SELECT 1", sql([[0.0, "a"]], [[0, "a"]]), {}, 1.0),
-        ("SELECT 1", sql([["0"]], [[0]]), {}, 0.0), ("SELECT 1", sql([[None]], []), {}, 0.0),
-        ("SELECT 1", sql([], []), {}, 1.0), ("SELECT 1", sql([], [], "no such table"), {}, 0.0),
-        ("", sql([], []), {}, 0.0), ("", sql([], None), {"is_impossible": True}, 1.0),
-        ("<sql></sql>", unwritten("No query generated"), {"is_impossible": True}, 1.0),
-        ("-- no", unwritten(None), {"is_impossible": True}, 1.0), ("-- no", unwritten(None), {}, 0.0),
-        ("no idea", sql([], None, "syntax error"), {"is_impossible": True}, 0.0),
-        ("SELECT 1", sql([[1]], None), {"is_impossible": True}, 0.0), ("SELECT 1", sql([[1]], None), {}, None),
-        (
-            "SELECT 1", {"ehr_sql": {**sql([], None, "e")["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}},
-            {}, 1.0,
-        ),
-        (
-            "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], [])["ehr_sql"]}}, {},
-            0.0,
-        ),
-        (
-            "SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "as_evaluated": sql([[1]], None)["ehr_sql"]}},
-            {}, None,
-        ),
-        ("-- no", {"ehr_sql": {**unwritten(None)["ehr_sql"], "as_evaluated": sql([[1]], [[1]])["ehr_sql"]}}, {}, 0.0),
-        (" \n", sql([], []), {}, 0.0), (" \n", sql([[1]], [[1]]), {}, 0.0), (" ", {}, {"is_impossible": True}, 1.0),
-        ("SELECT 1", {}, {"is_impossible": True}, 0.0), ("SELECT 1", {}, {}, None),
-        ("SELECT 1", {"ehr_sql": {}}, {"is_impossible": False}, None), ("SELECT 1", {"ehr_sql": None}, {}, None),
-        ("SELECT 1", {"ehr_sql": {"ground_truth_rows": []}}, {}, 1.0),  # nothing was predicted, nothing is right
-        ("SELECT 1", sql([[1]], [[1]], ""), {}, 0.0),
-        ("", sql([], None), {}, 0.0),  # no query is wrong where one was due, whatever became of the gold query
-        (" \n", sql([], None), {}, 0.0),
-        ("-- no", {"ehr_sql": {**sql([], None)["ehr_sql"], "query_written": False}}, {}, 0.0),
-        ("no idea", sql([], None, "syntax error"), {}, None),
-        ("", {"ehr_sql": {"query_written": True, "ground_truth_rows": []}}, {}, 0.0),
-        ("SELECT 1", {"ehr_sql": {**sql([[1]], [[1]])["ehr_sql"], "query_written": True}}, {}, 1.0),
-    ],
-)  # fmt: skip
+def executed(rows: object, gold_rows: object) -> dict[str, object]:
+    return sql(rows, gold_rows)["ehr_sql"]
+
+
+QUERY, IMPOSSIBLE = "SELECT 1", {"is_impossible": True}
+
+
+@pytest.mark.parametrize(("completion", "annotations", "extra", "expected"), [
+    (QUERY, sql([[1], [2]], [[2], [1]]), {}, 1.0), (QUERY, sql([[1], [1]], [[1]]), {}, 1.0),
+    (QUERY, sql([[1, 2]], [[2, 1]]), {}, 0.0), (QUERY, sql([[0.0, "a"]], [[0, "a"]]), {}, 1.0),
+    (QUERY, sql([["0"]], [[0]]), {}, 0.0), (QUERY, sql([[None]], []), {}, 0.0), (QUERY, sql([], []), {}, 1.0),
+    (QUERY, sql([], [], "no such table"), {}, 0.0), ("", sql([], []), {}, 0.0), ("", sql([], None), IMPOSSIBLE, 1.0),
+    ("<sql></sql>", unwritten("No query generated"), IMPOSSIBLE, 1.0), ("-- no", unwritten(None), IMPOSSIBLE, 1.0),
+    ("-- no", unwritten(None), {}, 0.0), ("no idea", sql([], None, "syntax error"), IMPOSSIBLE, 0.0),
+    (QUERY, sql([[1]], None), IMPOSSIBLE, 0.0), (QUERY, sql([[1]], None), {}, None),
+    (QUERY, sql([], None, "e", as_evaluated=executed([[1]], [[1]])), {}, 1.0),
+    (QUERY, sql([[1]], [[1]], as_evaluated=executed([[1]], [])), {}, 0.0),
+    (QUERY, sql([[1]], [[1]], as_evaluated=executed([[1]], None)), {}, None),
+    ("-- no", sql([], [], query_written=False, as_evaluated=executed([[1]], [[1]])), {}, 0.0),
+    (" \n", sql([], []), {}, 0.0), (" \n", sql([[1]], [[1]]), {}, 0.0), (" ", {}, IMPOSSIBLE, 1.0),
+    (QUERY, {}, IMPOSSIBLE, 0.0), (QUERY, {}, {}, None), (QUERY, {"ehr_sql": {}}, {"is_impossible": False}, None),
+    (QUERY, {"ehr_sql": None}, {}, None),
+    (QUERY, {"ehr_sql": {"ground_truth_rows": []}}, {}, 1.0),  # nothing was predicted, nothing is right
+    (QUERY, sql([[1]], [[1]], ""), {}, 0.0),
+    ("", sql([], None), {}, 0.0),  # no query is wrong where one was due, whatever became of the gold query
+    (" \n", sql([], None), {}, 0.0), ("-- no", sql([], None, query_written=False), {}, 0.0),
+    ("no idea", sql([], None, "syntax error"), {}, None),
+    ("", {"ehr_sql": {"query_written": True, "ground_truth_rows": []}}, {}, 0.0),
+    (QUERY, sql([[1]], [[1]], query_written=True), {}, 1.0),
+])  # fmt: skip
 def test_ehr_sql(
     completion: str, annotations: dict[str, dict[str, object]], extra: dict[str, object], expected: float | None
 ) -> None:
     assert_is(value("ehr-sql-empty-results", completion, "SELECT 2", annotations=annotations, extra=extra), expected)
 
 
-@pytest.mark.parametrize(
-    ("completion", "annotations", "impossible", "precision", "recall"),
-    [
-        ("SELECT 1", sql([], []), False, 1.0, 1.0), ("SELECT 1", sql([], [], "no such table"), False, 1.0, 1.0),
-        ("SELECT 1", sql([], None), True, 0.0, None), (" ", sql([], []), False, None, 0.0),
-        (" ", sql([], []), True, None, None), ("-- no", unwritten(None), False, None, 0.0),
-        ("-- no", unwritten(None), True, None, None), ("SELECT 1", {"ehr_sql": None}, False, 1.0, 1.0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("completion", "annotations", "impossible", "precision", "recall"), [
+    ("SELECT 1", sql([], []), False, 1.0, 1.0), ("SELECT 1", sql([], [], "no such table"), False, 1.0, 1.0),
+    ("SELECT 1", sql([], None), True, 0.0, None), (" ", sql([], []), False, None, 0.0),
+    (" ", sql([], []), True, None, None), ("-- no", unwritten(None), False, None, 0.0),
+    ("-- no", unwritten(None), True, None, None), ("SELECT 1", {"ehr_sql": None}, False, 1.0, 1.0),
+])  # fmt: skip
 def test_ehr_sqls_precision_and_recall_have_their_own_denominators(
     completion: str, annotations: dict[str, Any], impossible: bool, precision: float | None, recall: float | None
 ) -> None:  # fmt: skip
     known = {"annotations": annotations, "extra": {"is_impossible": impossible}}
     assert_is(value("ehr-sql-precision", completion, "SELECT 2", **known), precision)
     assert_is(value("ehr-sql-recall", completion, "SELECT 2", **known), recall)
-    without_gold = {"annotations": annotations, "extra": {}}
-    assert value("ehr-sql-recall", completion, " ", **without_gold) is None
+    assert value("ehr-sql-recall", completion, " ", annotations=annotations, extra={}) is None
 
 
 @pytest.mark.parametrize("gold", ["", " \n"])
@@ -219,15 +167,12 @@ def test_ehr_sql_without_a_gold_query_is_impossible(gold: str) -> None:
 
 def test_repeated_instances_count_once() -> None:
     rule = rule_of(listed("med-dialog-repeated"))
-    cases = [
-        ("1", "a", "x", 1.0), ("2", "b", "x", 2.0), ("3", "a", "x", 5.0), ("4", "a", "y", 3.0), ("1", "a", "x", 0.0),
-    ]  # fmt: skip
+    cases = ("1", "a", "x", 1.0), ("2", "b", "x", 2.0), ("3", "a", "x", 5.0), ("4", "a", "y", 3.0), ("1", "a", "x", 0.0)
     found = [rule(Case(prompt, "", gold, helm, instance=name)) for name, prompt, gold, helm in cases]
     assert found == [1.0, 2.0, None, 3.0, 0.0]  # the last is another trial of the first
     assert rule(Case("a", "", "x", 6.0, instance="5", choices=["x", "z"])) == 6.0
     assert rule(Case("a", "", "x", 7.0, instance="6", choices=["z", "x"])) is None
-    again = rule_of(listed("med-dialog-repeated"))
-    assert again(Case("a", "", "x", 4.0)) == 4.0
+    assert value("med-dialog-repeated", "", "x", prompt="a", helm=4.0) == 4.0
 
 
 def test_every_rule_of_the_list_is_known_and_no_other() -> None:
@@ -236,9 +181,7 @@ def test_every_rule_of_the_list_is_known_and_no_other() -> None:
         "medcalc_by_calculator", "medec_sentence", "medec_flag", "ehr_sql_same_rows", "ehr_sql_precision",
         "ehr_sql_recall", "first_of_repeated",
     }  # fmt: skip
-    for entry in load_errata().errata:
-        if entry.rule is not None:
-            assert callable(rule_of(entry))
+    assert all(callable(rule_of(entry)) for entry in load_errata().errata if entry.rule is not None)
     with pytest.raises(KeyError):
         rule_of(listed("medec-sentence").model_copy(update={"rule": "other"}))
 
@@ -267,9 +210,8 @@ def corrections(rule: Rule, *errata: Erratum, **contexts: MetricValues) -> Corre
 
 def state(number: int = 0, **instance: Any) -> output.RequestState:
     known = {"id": f"id{number}", "input": {"text": f"question {number}"}}
-    return output.RequestState.model_validate(
-        {"instance": {**known, **instance}, "train_trial_index": 0, "request": {}, "annotations": {"a": 1}}
-    )
+    document = {"instance": {**known, **instance}, "train_trial_index": 0, "request": {}, "annotations": {"a": 1}}
+    return output.RequestState.model_validate(document)
 
 
 def add(to: Corrections, *answers: str | None) -> None:
@@ -294,14 +236,15 @@ def values(of: Corrections) -> dict[str, dict[InstanceKey, float]]:
 def test_errata_of_the_run_spec_whose_metric_helm_computed_count() -> None:
     medec = "medec_error_sentence_accuracy"
     found = Corrections.of(plan({"config.type": "medec"}), [context("other"), context(medec)])
-    assert [one.id for one in found.errata] == ["medec-sentence"]
-    assert found.version == load_errata().version
+    assert [one.id for one in found.errata] == list(found.rules) == ["medec-sentence"]
+    assert (found.version, set(found.helm)) == (load_errata().version, {medec})
     assert found.helm[medec].values == context().values
-    assert set(found.helm) == {medec}
-    assert set(found.rules) == {"medec-sentence"}
     assert found.rules["medec-sentence"](Case("p", "3", "3 Right.", None)) == 1.0
-    assert Corrections.of(plan({"config.type": "medec"}), [context("other")]).errata == []
-    assert Corrections.of(plan(), [context(medec)]).errata == []
+    for nothing in (
+        Corrections.of(plan({"config.type": "medec"}), [context("other")]),
+        Corrections.of(plan(), [context(medec)]),
+    ):
+        assert nothing.errata == []
 
 
 def test_where_every_reference_is_right_there_is_nothing_to_choose_from() -> None:
@@ -314,15 +257,11 @@ def test_where_every_reference_is_right_there_is_nothing_to_choose_from() -> Non
 
 
 def test_corrected_values_have_the_place_of_the_metric_they_correct() -> None:
-    helm = context(scale=(0.0, 5.0), split="valid", perturbation="typos")
-    made = corrections(as_number, em=helm)
+    place: dict[str, Any] = {"scale": (0.0, 5.0), "split": "valid", "perturbation": "typos"}
+    made = corrections(as_number, em=context(**place))
     add(made, "0.25", "1", "-")
-    assert made.metrics() == [
-        MetricValues(
-            "em.corrected", "em.corrected", None, merged=True, scale=(0.0, 5.0),
-            values={key(0): 0.25, key(1): 1.0}, split="valid", perturbation="typos",
-        )
-    ]  # fmt: skip
+    expected = {key(0): 0.25, key(1): 1.0}
+    assert made.metrics() == [MetricValues("em.corrected", "em.corrected", None, merged=True, values=expected, **place)]
 
 
 def test_an_instance_without_helms_value_has_no_corrected_one() -> None:
@@ -350,10 +289,8 @@ def test_errata_of_one_metric_go_on_from_each_others_values() -> None:
     made = Corrections(7, known, {"one": as_number, "two": above_three}, {"em": context()})
     add(made, "5", "-", "2", "no number", "7")
     assert values(made) == {"em.corrected": {key(0): 6.0, key(4): 8.0}}
-    assert [note.rpartition(";")[2] for note in made.notes()] == [
-        " 2 instances do not count in it",
-        " 1 instance does not count in it",
-    ]
+    counts = [" 2 instances do not count in it", " 1 instance does not count in it"]
+    assert [note.rpartition(";")[2] for note in made.notes()] == counts
 
 
 def test_an_instance_without_an_answer_keeps_its_place_at_zero() -> None:
@@ -374,41 +311,26 @@ def test_an_instance_without_an_answer_keeps_its_place_at_zero() -> None:
     assert made.notes()[0].endswith("; 1 instance does not count in it")
 
 
-@pytest.mark.parametrize(
-    ("odd", "plain", "fails"),
-    [
-        (0, 0, False), (1, 0, False), (2, 0, True), (1, 1, False), (2, 3, True), (2, 4, False), (3, 5, True),
-        (3, 6, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("odd", "plain", "fails"), [
+    (0, 0, False), (1, 0, False), (2, 0, True), (1, 1, False), (2, 3, True), (2, 4, False), (3, 5, True), (3, 6, False),
+])  # fmt: skip
 def test_a_rule_may_raise_on_one_answer_or_on_one_for_two_that_it_reads(odd: int, plain: int, fails: bool) -> None:
     made = corrections(as_number, em=context())
-    add(made, *["odd"] * odd, *["0.5"] * plain)
+    add(made, *(f"odd {number}" for number in range(odd)), *["0.5"] * plain)
     if fails:
-        with pytest.raises(ValueError, match="could not convert"):
+        with pytest.raises(ValueError, match="could not convert string to float: 'odd 0'"):
             made.metrics()
     else:
         assert len(values(made).get("em.corrected", {})) == plain
-
-
-def test_the_first_error_of_a_rule_that_raises_on_most_is_raised() -> None:
-    made = corrections(as_number)
-    add(made, "first", "second", "third")
-    with pytest.raises(ValueError, match="first"):
-        made.metrics()
 
 
 def test_notes_say_what_is_wrong_what_was_corrected_and_how_many_do_not_count() -> None:
     known = erratum("one", "a", upstream="https://example.org/1"), erratum("two", "b")
     made = Corrections(7, known, {"one": as_number, "two": helms}, {"a": context("a"), "b": context("b")})
     add(made, "-", "no number", "1")
-    assert made.notes() == [
-        (
-            "a.corrected (errata 7, one, https://example.org/1): one is wrong. Corrected: one is right;"
-            " 2 instances do not count in it"
-        ),
-        "b.corrected (errata 7, two): two is wrong. Corrected: two is right",
-    ]
+    first = "a.corrected (errata 7, one, https://example.org/1): one is wrong. Corrected: one is right"
+    second = "b.corrected (errata 7, two): two is wrong. Corrected: two is right"
+    assert made.notes() == [f"{first}; 2 instances do not count in it", second]
     made = corrections(as_number)
     add(made, "no number", "1")
     assert made.notes()[0].endswith("e is right; 1 instance does not count in it")

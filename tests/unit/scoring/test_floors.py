@@ -22,9 +22,9 @@ from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import metric_values_of
 from eval_factory.tasks.known_floors import KnownSet
 from unit.builders import plan
+from unit.scoring.known import near
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
 
-A, B, C = (("a", 0, None), ("b", 0, None), ("a", 1, None))
 FLAG = "medec_error_flag_accuracy"
 SAMPLE = {"config.params.limit_samples": 4}
 QUESTIONS = [(f"id{number}", 0, TEST) for number in range(4)]
@@ -45,29 +45,31 @@ def always(answer: str, *column: float | None, metric: str = "exact_match", **fi
 
 
 def of_medec(*golds: str) -> list[dict[str, Any]]:
-    return [
-        state(
-            number,
-            "CORRECT",
-            instance={
-                "input": {"text": "0 He coughs.\n1 He is well."},
-                "references": [{"output": {"text": gold}, "tags": ["correct"]}],
-            },
-        )
-        for number, gold in enumerate(golds)
-    ]
+    made = [state(number, "CORRECT") for number in range(len(golds))]
+    for one, gold in zip(made, golds, strict=True):
+        one["instance"]["input"] = {"text": "0 He coughs.\n1 He is well."}
+        one["instance"]["references"] = [{"output": {"text": gold}, "tags": ["correct"]}]
+    return made
 
 
 def notes_about(result: TaskResult, text: str) -> list[str]:
     return [note for note in result.validity.notes if text in note]
 
 
+def four_right(folder: Path, flags: dict[str, Any] | None = None, *metrics: str, **run: Any) -> TaskResult:
+    values = {metric: [1.0] * 4 for metric in metrics or ("exact_match",)}
+    return result_of(folder, flags, states=[state(number, "yes") for number in range(4)], values=values, **run)
+
+
+def flagged(folder: Path, states: list[dict[str, Any]], *values: float) -> TaskResult:
+    return result_of(folder, {"config.type": "medec"}, states=states, values={FLAG: list(values)})
+
+
 def test_floors_are_the_means_of_each_answer_and_the_first_of_the_best(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0, 0), always("A", 1, 1, 0, 1), always("B", 1, 1, 1, 0))
-    states = [state(number, "yes") for number in range(4)]
-    result = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4, "other": [1.0] * 4})
     answers = {"empty": 0.0, "always A": 0.75, "always B": 0.75}
-    assert result.validity.floors == {"exact_match": Floor("always A", 0.75, 4, answers)}
+    floors_of = four_right(tmp_path, None, "exact_match", "other").validity.floors
+    assert floors_of == {"exact_match": Floor("always A", 0.75, 4, answers)}
 
 
 def test_each_split_has_its_own(tmp_path: Path) -> None:
@@ -75,10 +77,8 @@ def test_each_split_has_its_own(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("A", 1, 0, None, 1), questions=questions)
     states = [state(0, "yes"), state(1, "yes", split=VALID), state(2, "yes", split=VALID)]
     found = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 3}).validity.floors
-    assert {label: (floor.value, floor.instances) for label, floor in found.items()} == {
-        "exact_match": (1.0, 1),
-        "exact_match@valid": (0.0, 1),
-    }
+    of_splits = {label: (floor.value, floor.instances) for label, floor in found.items()}
+    assert of_splits == {"exact_match": (1.0, 1), "exact_match@valid": (0.0, 1)}
 
 
 TYPOS = {"name": "typos", "robustness": True, "computed_on": "perturbed"}
@@ -98,8 +98,7 @@ def test_what_was_perturbed_has_no_floor_and_changes_none(tmp_path: Path) -> Non
 
 def test_a_metric_of_perturbed_questions_has_no_floor(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("A", 1, 1, 0, 1))
-    states = [state(number, "yes") for number in range(4)]
-    result = result_of(tmp_path, states=states, values={"exact_match": [1.0] * 4}, perturbation=TYPOS)
+    result = four_right(tmp_path, perturbation=TYPOS)
     assert "exact_match@test+typos" in result.scores
     assert set(result.validity.floors) == {"exact_match"}
 
@@ -107,20 +106,17 @@ def test_a_metric_of_perturbed_questions_has_no_floor(tmp_path: Path) -> None:
 def test_the_best_error_rate_is_the_lowest(tmp_path: Path) -> None:
     strategies = [always("", 3, 1, 2, 2, metric="wer"), always("A", 1, 1, 0, 0, metric="wer")]
     write_trivial(tmp_path, *strategies, lower_is_better=["wer"])
-    states = [state(number, "yes") for number in range(4)]
-    floor = result_of(tmp_path, states=states, values={"wer": [1.0] * 4}).validity.floors["wer"]
-    assert floor == Floor("always A", 0.5, 4, {"empty": 2.0, "always A": 0.5}, lower_is_better=True)
+    floors_of = four_right(tmp_path, None, "wer").validity.floors
+    assert floors_of == {"wer": Floor("always A", 0.5, 4, {"empty": 2.0, "always A": 0.5}, lower_is_better=True)}
 
 
 def test_corrected_floors_are_by_the_rules_of_corrected_scores(tmp_path: Path) -> None:
     strategies = [
-        always("", 0, 1, 1, 1, metric=FLAG),
-        always("0", 0, 1, 1, 1, metric=FLAG),
+        always("", 0, 1, 1, 1, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG),
         StrategyScores(name="random", answers=["CORRECT", "5 x", "1", "CORRECT"], values={FLAG: [1, 1, 1, 0]}),
-    ]
+    ]  # fmt: skip
     write_trivial(tmp_path, *strategies)
-    states = of_medec("CORRECT", "0 He has a cough.", "1 He is ill.", "1 He is ill.")
-    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [1.0, 0.0, 0.0, 0.0]})
+    result = flagged(tmp_path, of_medec("CORRECT", "0 He has a cough.", "1 He is ill.", "1 He is ill."), 1, 0, 0, 0)
     assert result.validity.floors[FLAG].answers == {"empty": 0.75, "always 0": 0.75, "random": 0.75}
     corrected = result.validity.floors[f"{FLAG}.corrected"]
     assert corrected == Floor("always 0", 0.75, 4, {"empty": 0.0, "always 0": 0.75, "random": 0.5})
@@ -133,20 +129,17 @@ def test_a_failed_instance_has_its_floor(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("CORRECT", 1, 0, 0, 0, metric=FLAG))
     states = of_medec("CORRECT", "0 x", "1 x", "1 x")
     states[0]["result"] = {"success": False, "completions": [{"text": ""}], "error": "HTTP 500"}
-    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [0.0] * 4})
+    result = flagged(tmp_path, states, 0, 0, 0, 0)
     assert (result.status, result.scores[FLAG].stats.count) == ("partial", 3)
     assert result.validity.floors[f"{FLAG}.corrected"] == Floor("always CORRECT", 0.25, 4, {"always CORRECT": 0.25})
 
 
 def test_lenient_floors_know_the_labels_alone(tmp_path: Path) -> None:
     by_random = StrategyScores(name="random", values={"exact_match": [0.5] * 4})
-    write_trivial(
-        tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), always("Answer: 1", 0, 0, 0, 0), by_random
-    )  # fmt: skip
-    right = ["1", "0", "0", "1"]
+    write_trivial(tmp_path, always("", 0, 0, 0, 0), always("1", 1, 0, 0, 1), always("Answer: 1", 0, 0, 0, 0), by_random)
     states = [
-        state(number, "1", instance={"references": [{"output": {"text": text}, "tags": ["correct"]}]})
-        for number, text in enumerate(right)
+        state(number, "1", instance={"references": [{"output": {"text": right}, "tags": ["correct"]}]})
+        for number, right in enumerate("1001")
     ]
     result = result_of(tmp_path, {"config.type": "medhallu"}, states=states, values={"exact_match": [1.0, 0, 0, 1]})
     lenient = result.validity.floors["exact_match.lenient"]
@@ -171,15 +164,14 @@ def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path
     result = result_of(tmp_path, {"config.type": "ehr_sql"}, states=states, values={metric: [0.0] * 4})
     corrected = result.validity.floors[f"{metric}.corrected"]
     # an empty answer is right for the question that cannot be answered; where the gold query failed, no query counts
-    assert corrected.answers == {"empty": 0.25, "always SELECT 1": pytest.approx(1 / 3)}
+    assert corrected.answers == {"empty": 0.25, "always SELECT 1": near(1 / 3)}
     assert (corrected.best, corrected.instances) == ("always SELECT 1", 3)
 
 
 OTHER_RUN = TrivialScores(
-    run="another",
-    questions=[("id0", 0, TEST)],
+    run="another", questions=[("id0", 0, TEST)],
     strategies=[StrategyScores(name="empty", answer="", values={"exact_match": [1.0]})],
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [None, "{", json.dumps(asdict(OTHER_RUN))], ids=["none", "broken", "another run's"])
@@ -195,7 +187,7 @@ def test_without_a_file_of_this_run_there_are_no_floors(text: str | None, tmp_pa
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0, 0), left_out=["always A", "random"], error="ValueError in x.py:3")
-    result = result_of(tmp_path, SAMPLE, states=[state(n, "yes") for n in range(4)], values={"exact_match": [1.0] * 4})
+    result = four_right(tmp_path, SAMPLE)
     assert result.validity.floors["exact_match"].answers == {"empty": 0.0}
     assert result.validity.notes[:-1] == (
         "what trivial answers score could not be computed: ValueError in x.py:3",
@@ -205,10 +197,17 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 
 def test_a_column_of_another_length_costs_the_floors_and_nothing_else(tmp_path: Path) -> None:
     write_trivial(tmp_path, always("", 0, 0, 0))
-    result = result_of(tmp_path, SAMPLE, states=[state(n, "yes") for n in range(4)], values={"exact_match": [1.0] * 4})
+    result = four_right(tmp_path, SAMPLE)
     assert result.validity.floors == {}
     assert result.validity.notes[:-1] == ("floors are not whole: ValueError while trivial answers were scored",)
     assert result.scores["exact_match"].value == 1.0
+
+
+def test_answers_that_are_missing_cost_what_is_not_helms_own(tmp_path: Path) -> None:
+    write_trivial(tmp_path, StrategyScores(name="random", answers=["A"], values={"exact_match": [0, 0, 0, 0]}))
+    result = four_right(tmp_path)
+    assert result.validity.floors["exact_match"].value == 0.0
+    assert notes_about(result, "floors are not whole: IndexError")
 
 
 @pytest.mark.parametrize("trivial", ["", "0"])
@@ -220,23 +219,11 @@ def test_a_rule_that_raises_on_a_trivial_answer_costs_corrected_floors_alone(
 
     monkeypatch.setattr(corrections, "rule_of", lambda _erratum: rule)
     write_trivial(tmp_path, always(trivial, 1, 1, 1, 1, metric=FLAG))
-    states = of_medec("CORRECT", "0 x", "1 x", "1 x")
-    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [1.0, 0, 0, 0]})
+    result = flagged(tmp_path, of_medec("CORRECT", "0 x", "1 x", "1 x"), 1, 0, 0, 0)
     assert (f"{FLAG}.corrected" in result.validity.floors) is (trivial == "")
     assert result.validity.floors[FLAG].value == 1.0
     assert result.scores[f"{FLAG}.corrected"].value == 1.0
     assert bool(notes_about(result, "floors are not whole: ZeroDivisionError")) is (trivial == "0")
-
-
-def test_an_error_while_an_answer_is_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def raising(*_: Any) -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr(floors._Strategy, "add", raising)
-    write_trivial(tmp_path, always("", 0, 0, 0, 0))
-    result = result_of(tmp_path, states=[state(n, "yes") for n in range(4)], values={"exact_match": [1.0] * 4})
-    assert result.validity.floors["exact_match"].value == 0.0
-    assert notes_about(result, "floors are not whole: KeyError")
 
 
 @pytest.mark.parametrize(("limit_s", "spent_s", "late"), [(20.0, 0.0, False), (20.0, 15.0, True), (3.0, 0.0, True)])
@@ -271,69 +258,63 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
 
 
 def test_what_is_known_of_a_data_set_is_taken_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    floor: dict[str, Any] = {"best": "always A", "value": 0.5, "instances": 4, "answers": {"always A": 0.5}}
-    table = {"a" * 64: KnownSet(task="pubmed_qa", floors={"exact_match": Floor(**floor)})}
-    monkeypatch.setattr(floors, "known_floors", table.get)
-    for sha256, found in (("a" * 64, {"exact_match": Floor(**floor)}), ("b" * 64, {})):
-        folder = tmp_path / sha256[0]
-        write_trivial(folder, known=True, data_sha256=sha256, questions=[])
-        states = [state(n, "yes") for n in range(4)]
-        assert result_of(folder, states=states, values={"exact_match": [1.0] * 4}).validity.floors == found
+    known = {"exact_match": Floor("always A", 0.5, 4, {"always A": 0.5})}
+    monkeypatch.setattr(floors, "known_floors", {"a" * 64: KnownSet(task="pubmed_qa", floors=known)}.get)
+    for sha256, found in (("a" * 64, known), ("b" * 64, {})):
+        write_trivial(tmp_path / sha256[0], known=True, data_sha256=sha256, questions=[])
+        assert four_right(tmp_path / sha256[0]).validity.floors == found
 
 
 def score(value: float, low: float | None, high: float | None) -> Score:
     return Score(value, Stats(10, value, None, None, low, high, None))
 
 
-@pytest.mark.parametrize(
-    ("interval", "lower_is_better", "said"),
-    [
-        ((0.51, 0.7), False, None),
-        ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
-        ((0.3, 0.5), False, "includes the score of"), ((0.3, 0.49), False, "is worse than"),
-        ((0.3, 0.49), True, None), ((0.3, 0.50), True, "includes the score of"),
-        ((0.5, 0.7), True, "includes the score of"), ((0.51, 0.7), True, "is worse than"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("interval", "lower_is_better", "said"), [
+    ((0.51, 0.7), False, None),
+    ((0.50, 0.7), False, "m: the 95 % interval 0.5000 .. 0.7000 includes the score of the best"),
+    ((0.3, 0.5), False, "includes the score of"), ((0.3, 0.49), False, "is worse than"), ((0.3, 0.49), True, None),
+    ((0.3, 0.50), True, "includes the score of"), ((0.5, 0.7), True, "includes the score of"),
+    ((0.51, 0.7), True, "is worse than"),
+])  # fmt: skip
 def test_a_note_says_that_a_score_is_not_above_its_floor(
     interval: tuple[float, float], lower_is_better: bool, said: str | None
 ) -> None:
     floor = Floor("always A", 0.5, 10, {"always A": 0.5}, lower_is_better=lower_is_better)
     notes = list(notes_on_floors("m", {"m": score(0.6, *interval)}, {"m": floor}))
-    if said is None:
-        assert notes == []
-        return
-    (note,) = notes
-    assert note.importance is Importance.DOUBTFUL
-    assert said in note.text
-    assert "the best trivial answer (always A: 0.5000). It does not show" in note.text
+    assert len(notes) == (said is not None)
+    for note in notes:
+        assert note.importance is Importance.DOUBTFUL
+        assert str(said) in note.text
+        assert "the best trivial answer (always A: 0.5000). It does not show" in note.text
 
 
-@pytest.mark.parametrize(("value", "said"), [(0.51, False), (0.5, True), (0.49, True)])
-def test_a_score_without_an_interval_is_compared_itself(value: float, said: bool) -> None:
-    floor = Floor("empty", 0.5, 1, {"empty": 0.5})
-    notes = list(notes_on_floors("m", {"m": score(value, None, None)}, {"m": floor}))
-    assert [note.text.startswith(f"m: {value:.4f}, without an interval, is no better than") for note in notes] == (
-        [True] * said
-    )
+def test_a_score_without_an_interval_is_compared_itself() -> None:
+    for value, said in ((0.51, False), (0.5, True), (0.49, True)):
+        notes = notes_on_floors("m", {"m": score(value, None, None)}, {"m": Floor("empty", 0.5, 1, {"empty": 0.5})})
+        begins = f"m: {value:.4f}, without an interval, is no better than"
+        assert [note.text.startswith(begins) for note in notes] == [True] * said
+
+
+LOW, HIGH, HALF = score(0.1, 0.0, 0.2), score(0.9, 0.8, 1.0), Floor("empty", 0.5, 1, {"empty": 0.5})
+
+
+def told(**scores: Score) -> list[str]:
+    """Where the best trivial answer has one half in each."""
+    return [note.text for note in notes_on_floors("m", scores, dict.fromkeys(scores, HALF))]
 
 
 @pytest.mark.parametrize("other", ["m.lenient", "m.corrected"])
 def test_another_reading_of_the_same_answers_may_show_that_the_questions_were_read(other: str) -> None:
-    low, high, floor = score(0.1, 0.0, 0.2), score(0.9, 0.8, 1.0), Floor("empty", 0.5, 1, {"empty": 0.5})
-    ((_, text),) = notes_on_floors("m", {"m": low, other: high}, {"m": floor, other: floor})
+    (text,) = told(m=LOW, **{other: HIGH})
     assert text.endswith(f"(empty: 0.5000). {other}, which reads the same answers otherwise, is above its own")
-    ((_, text),) = notes_on_floors("m", {"m": low, other: low}, {"m": floor, other: floor})
-    assert text.endswith("It does not show that the model read the questions")
-    assert list(notes_on_floors("m", {"m": high, "m.lenient": low}, {"m": floor, "m.lenient": floor})) == []
-    ((_, text),) = notes_on_floors("m", {"m": high, "m.corrected": low}, {"m": floor, "m.corrected": floor})
+    (text,) = told(m=LOW, **{other: LOW})
     assert text.endswith("It does not show that the model read the questions")
 
 
 def test_only_the_main_score_and_its_corrected_value_are_compared() -> None:
-    low, floor = score(0.1, 0.0, 0.2), Floor("empty", 0.5, 1, {"empty": 0.5})
-    scores = {"other": low, "m": score(0.9, 0.8, 1.0), "m.corrected": low}
-    (note,) = notes_on_floors("m", scores, dict.fromkeys(scores, floor))
-    assert note.text.startswith("m.corrected: the 95 % interval 0.0000 .. 0.2000 is worse than")
-    assert list(notes_on_floors("m", {"m": low}, {"other": floor})) == []
-    assert list(notes_on_floors("m", {"other": low}, {"m": floor})) == []
+    assert told(m=HIGH, **{"m.lenient": LOW}) == []
+    (text,) = told(other=LOW, m=HIGH, **{"m.corrected": LOW})
+    assert text.startswith("m.corrected: the 95 % interval 0.0000 .. 0.2000 is worse than")
+    assert text.endswith("It does not show that the model read the questions")
+    assert list(notes_on_floors("m", {"m": LOW}, {"other": HALF})) == []
+    assert list(notes_on_floors("m", {"other": LOW}, {"m": HALF})) == []

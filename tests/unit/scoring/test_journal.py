@@ -26,9 +26,8 @@ def test_answers_are_read_from_the_oldest_on(tmp_path: Path) -> None:
     for key, role, created in (("c", "model", 2.0), ("b", "model", 3.0), ("a", "judge", 2.0), ("d", "model", 1.0)):
         kept.save(replace(answer(key, f"of {key}"), role=role, created=created), attempt(key))
     kept.close()
-    read = list(journal.read_answers(kept.path))
-    assert [row["key"] for row in read] == ["d", "a", "c", "b"]
-    assert [json.loads(row["response"])["text"] for row in read] == ["of d", "of a", "of c", "of b"]
+    read = [(row["key"], json.loads(row["response"])["text"]) for row in journal.read_answers(kept.path)]
+    assert read == [("d", "of d"), ("a", "of a"), ("c", "of c"), ("b", "of b")]
     assert [row["key"] for row in journal.read_answers(kept.path, "model")] == ["d", "c", "b"]
     assert [one.key for one in journal.typed_answers(kept.path, "judge")] == ["a"]
 
@@ -63,12 +62,11 @@ def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> N
         before.save(answer(key), attempt(key))
     before.close()
     kept = response_cache.ResponseCache(path, "run")
-    kept.save(answer("new"), attempt("new"))
-    kept.save(answer("unusable"), attempt("unusable"))
-    kept.archive_answer("unusable", replace(attempt("unusable"), outcome="unusable"))
-    kept.journal(replace(attempt("used again"), outcome="cached"))
-    kept.journal(replace(attempt("used again"), outcome="cached"))
-    kept.journal(replace(attempt("failed later"), outcome="failed"))
+    for key in ("new", "unusable"):
+        kept.save(answer(key), attempt(key))
+    kept.archive_answer("unusable", attempt("unusable", "unusable"))
+    for key, outcome in (("used again", "cached"), ("used again", "cached"), ("failed later", "failed")):
+        kept.journal(attempt(key, outcome))
     kept.close()
     used = journal.used_keys(path, "run")
     assert [found.key for found in journal.typed_answers(path) if found.key in used] == ["used again", "new"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.jury_form import JuryForm
+from eval_factory.core.results import Stats
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.jury import helms_own, missing_judgements, of_the_jury
 from eval_factory.scoring.scores import MetricValues, helm_mean, is_judged
@@ -17,10 +18,9 @@ VALUES = {key(0): 4.0, key(1): 5.0, key(2): 3.0}
 METRIC = MetricValues("jury@valid", "jury", helm_mean(VALUES), merged=False, values=VALUES, split="valid")
 
 
-@pytest.mark.parametrize(
-    ("name", "jury", "judged"),
-    [("jury", "jury", True), ("jury.corrected", "jury", True), ("em", "jury", False), ("jury", None, False)],
-)
+@pytest.mark.parametrize(("name", "jury", "judged"), [
+    ("jury", "jury", True), ("jury.corrected", "jury", True), ("em", "jury", False), ("jury", None, False),
+])  # fmt: skip
 def test_a_jurys_metric_and_its_corrected_one_are_judged(name: str, jury: str | None, judged: bool) -> None:
     assert is_judged(replace(METRIC, name=name), jury) is judged
 
@@ -44,6 +44,7 @@ def test_a_benchmarks_own_scale_and_lowest_mark() -> None:
 def test_where_helm_gave_the_lowest_mark_its_mean_stays() -> None:
     low = replace(METRIC, values={**VALUES, key(1): 1.0}, helm_mean=8 / 3)
     assert of_the_jury(low, Tally(empty={key(1)})) == replace(low, scale=(1.0, 5.0))
+    assert of_the_jury(METRIC, Tally()) == replace(METRIC, scale=(1.0, 5.0))
 
 
 @pytest.mark.parametrize("of", ["failed", "unjudged", "empty", "filtered"])
@@ -51,15 +52,14 @@ def test_helms_own_value_stands_beside_where_it_holds_a_default(of: str) -> None
     found = helms_own([METRIC], "jury", Tally(**{of: {key(0)}}))  # type: ignore[arg-type]
     assert list(found) == ["jury@valid.helm"]
     score = found["jury@valid.helm"]
-    assert (score.value, score.stats.count, score.stats.mean, score.split) == (4.0, 3, 4.0, "valid")
-    assert (score.stats.stddev, score.stats.ci_low, score.stats.ci_high) == (None, None, None)
+    assert (score.value, score.stats, score.split) == (4.0, Stats(3, 4.0, None, None, None, None, None), "valid")
 
 
 def test_helms_own_value_is_not_repeated() -> None:
-    assert helms_own([METRIC], "jury", Tally()) == {}
     tally = Tally(failed={key(0)})
-    assert helms_own([METRIC], "other", tally) == {}
-    assert helms_own([replace(METRIC, helm_mean=None)], "jury", tally) == {}
+    without = [replace(METRIC, helm_mean=None)]
+    assert helms_own([METRIC], "jury", Tally()) == helms_own([METRIC], "other", tally) == {}
+    assert helms_own(without, "jury", tally) == {}
 
 
 def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:
@@ -67,8 +67,3 @@ def test_a_failed_answer_is_no_mark_of_a_jurys() -> None:
     assert missing_judgements(METRIC, "jury", tally, failed_as_zero=True) == ({key(0), key(1)}, False)
     for as_zero in (True, False):
         assert missing_judgements(METRIC, "other", tally, failed_as_zero=as_zero) == ({key(0)}, as_zero)
-
-
-def test_ratings_are_on_their_scale() -> None:
-    found = of_the_jury(METRIC, Tally())
-    assert found == replace(METRIC, scale=(1.0, 5.0))

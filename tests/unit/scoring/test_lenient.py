@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
-
-import pytest
 
 from eval_factory.scoring.lenient import label_in, lenient_metrics
 from eval_factory.scoring.scores import InstanceKey, MetricValues
@@ -83,48 +82,41 @@ def written(shape: str, label: str) -> str:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", STATED)
-def test_the_option_that_an_answer_states_right_or_wrong(shape: str) -> None:
+def test_the_option_that_an_answer_states_right_or_wrong() -> None:
     """Each shape with each option: where it is not the right one, the answer is as wrong as it is."""
-    assert {label: label_in(written(shape, label), OPTIONS) for label in NEXT} == {label: label for label in NEXT}
+    expected = {(shape, label): label for shape in STATED for label in NEXT}
+    assert {one: label_in(written(*one), OPTIONS) for one in expected} == expected
 
 
-@pytest.mark.parametrize("answer", NOT_STATED)
-def test_several_options_or_none_are_none(answer: str) -> None:
-    assert label_in(answer, OPTIONS) is None
+def test_several_options_or_none_are_none() -> None:
+    assert {answer: label_in(answer, OPTIONS) for answer in NOT_STATED} == dict.fromkeys(NOT_STATED)
 
 
-NEED_TEXTS = ("{t}", "{T}", "{x} {t}")
+def test_labels_are_read_where_the_texts_are_not_known() -> None:
+    enough = [shape for shape in STATED if not {"{t}", "{T}"} & set(re.findall("{.}", shape.replace(". {t}", "")))]
+    expected = {(shape, label): label for shape in enough for label in NEXT}
+    assert {one: label_in(written(*one), dict.fromkeys(OPTIONS, "")) for one in expected} == expected
+    assert len(enough) > 80
 
 
-@pytest.mark.parametrize(
-    "shape", [one for one in STATED if not any(part in one.replace(". {t}", "") for part in NEED_TEXTS)]
-)
-def test_labels_are_read_where_the_texts_are_not_known(shape: str) -> None:
-    assert {label: label_in(written(shape, label), dict.fromkeys(OPTIONS, "")) for label in NEXT} == {
-        x: x for x in NEXT
-    }
-
-
-@pytest.mark.parametrize(
-    ("answer", "label"),
-    [
-        ("C. difficile", "B"), ("The answer is C. difficile.", "B"), ("B. C. difficile", "B"), ("C. difficile because of the drug", "B"),
-        ("C. Hepatitis B", "C"), ("hepatitis B", "C"), ("The answer is Hepatitis B", "C"), ("B", "B"), ("A. A", "A"), ("None of the above", "D"),
-        ("D. None of the above", "D"), ("Hepatitis", None), ("I. difficile", None), ("C. Hepatitis", "C"), ("A. None of the above.", None),
-    ],
-)  # fmt: skip
-def test_texts_that_look_like_labels(answer: str, label: str | None) -> None:
+def test_texts_that_look_like_labels() -> None:
     texts = {"A": "A", "B": "C. difficile", "C": "Hepatitis B", "D": "None of the above"}
-    assert label_in(answer, texts) == label
+    stated: dict[str, str | None] = {
+        "C. difficile": "B", "The answer is C. difficile.": "B", "B. C. difficile": "B",
+        "C. difficile because of the drug": "B", "C. Hepatitis B": "C", "hepatitis B": "C",
+        "The answer is Hepatitis B": "C", "B": "B", "A. A": "A", "None of the above": "D", "D. None of the above": "D",
+        "Hepatitis": None, "I. difficile": None, "C. Hepatitis": "C", "A. None of the above.": None,
+    }  # fmt: skip
+    assert {answer: label_in(answer, texts) for answer in stated} == stated
 
 
 def test_the_labels_are_the_questions_own() -> None:
     assert label_in("The answer is E, not B", {"A": "", "B": ""}) is None
     digits = {"0": "", "1": ""}
-    assert [label_in(answer, digits) for answer in ("1.", "Label: 0", "The answer is 1", "10", "0.5", "1. First", "0 or 1")] == [
-        "1", "0", "1", None, None, None, None,
-    ]  # fmt: skip
+    stated = {
+        "1.": "1", "Label: 0": "0", "The answer is 1": "1", "10": None, "0.5": None, "1. First": None, "0 or 1": None,
+    }  # fmt: skip
+    assert {answer: label_in(answer, digits) for answer in stated} == stated
     assert label_in("Answer: 10", {"1": "", "10": ""}) == "10"
     assert label_in("I am not sure", dict.fromkeys("ABCDEFGHIJ", "")) is None
     assert label_in("B", {}) is None
@@ -149,9 +141,9 @@ def test_the_metric_stands_beside_each_split_of_what_is_not_perturbed() -> None:
         MetricValues("exact_match@train", "exact_match", 0.5, merged=False),
     ]  # fmt: skip
     found = lenient_metrics(metrics, {("b", 0, None): 1.0})
-    assert [(one.label, one.name, one.split, one.perturbation) for one in found] == [
-        ("exact_match.lenient", "exact_match.lenient", "test", None),
-        ("exact_match.lenient@valid", "exact_match.lenient", "valid", None),
+    name = "exact_match.lenient"
+    values: dict[InstanceKey, float] = {("a", 0, None): 0.0, ("b", 0, None): 1.0}
+    assert found == [
+        MetricValues(label, name, None, merged=True, scale=found[0].scale, values=values, split=split)
+        for label, split in ((name, "test"), (f"{name}@valid", "valid"))
     ]
-    assert (found[0].helm_mean, found[0].merged) == (None, True)
-    assert found[0].values == {("a", 0, None): 0.0, ("b", 0, None): 1.0}

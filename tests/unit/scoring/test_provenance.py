@@ -21,14 +21,6 @@ from eval_factory.helm.names import PATCHES_FILE
 from eval_factory.scoring import provenance
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS
-from eval_factory.scoring.provenance import (
-    Remembered,
-    clock_of,
-    provenance_of,
-    run_files,
-    with_run_files,
-    with_unread_data,
-)
 from stored_results import PROVENANCE
 from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
@@ -37,10 +29,11 @@ from unit.scoring.test_floors import FLAG, QUESTIONS, always, of_medec, write_tr
 
 def test_the_kind_of_machine_and_not_which_one_it_is() -> None:
     found = provenance.platform_of_this()
-    assert found["system"] == platform.system()
-    assert found["machine"] == platform.machine()
-    assert found["implementation"] == platform.python_implementation()
-    assert found.keys() <= {"system", "distribution", "libc", "machine", "implementation"}
+    kind = {
+        "system": platform.system(), "machine": platform.machine(), "implementation": platform.python_implementation(),
+    }  # fmt: skip
+    assert found.items() >= kind.items()
+    assert found.keys() <= {*kind, "distribution", "libc"}
 
 
 def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,43 +55,35 @@ def test_when_a_run_began_and_ended(tmp_path: Path) -> None:
     lines = [json.dumps({"time": time, "run_id": run, "event": "phase", "of": "mine"}) for run, time in told]
     events.write_text("\n".join([*lines, '{"run_id": "mine"}', '["mine"]', '{"run_id": "mine", "time": 1']))
     assert provenance.began_and_ended(events, "mine") == ("2001-09-09T01:46:40Z", "2001-09-09T01:47:10Z")
-    assert provenance.began_and_ended(events, "nobody") == (None, None)
-    assert provenance.began_and_ended(tmp_path / "none", "mine") == (None, None)
+    for file, run in ((events, "nobody"), (tmp_path / "none", "mine")):
+        assert provenance.began_and_ended(file, run) == (None, None)
 
 
 def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) -> None:
     result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
     rundir, run = RunDir(tmp_path / "out"), tmp_path / "out" / "helm" / "runs" / "s" / "r"
-    for path in (
-        run / "scenario.json",
-        run / "display_requests.json",
-        rundir.helm / "hub_datasets.json",
-        rundir.helm / "trivial_scores.json",
-    ):
+    kept = rundir.helm / "hub_datasets.json", rundir.helm / "trivial_scores.json"
+    for path in (run / "scenario.json", run / "display_requests.json", *kept, rundir.helm / "other.json"):
         path.write_text("[]", "utf-8")
-    (rundir.helm / "other.json").write_text("{}", "utf-8")
-    found = run_files(rundir, [run])
+    found = provenance.run_files(rundir, [run])
     of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
-    assert set(found) == {
-        *(f"helm/runs/s/r/{name}.json" for name in of_the_run), "helm/hub_datasets.json", "helm/trivial_scores.json",
-        "cache.db",
-    }  # fmt: skip
-    for name, digest in found.items():
-        assert digest == hashlib.sha256((rundir.root / name).read_bytes()).hexdigest()
-    assert with_run_files(result, rundir, [run]).provenance.run_files == found
+    files = [*(run / f"{name}.json" for name in of_the_run), *kept, rundir.cache_db]
+    hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    assert found == dict(zip((str(file.relative_to(rundir.root)) for file in files), hashes, strict=True))
+    assert provenance.with_run_files(result, rundir, [run]).provenance.run_files == found
     assert result.provenance.run_files == {}
 
 
-@pytest.mark.parametrize(
-    ("task", "expected"), [("medec", ("always", "of_medec")), ("pubmed_qa", ("always",)), (None, None)]
-)
-def test_the_patches_that_its_run_spec_met(tmp_path: Path, task: str | None, expected: tuple[str, ...] | None) -> None:
-    made = plan({"config.type": task or "medec", "config.output_dir": str(tmp_path)})
-    made.rundir.helm.mkdir(parents=True)
-    if task is not None:
-        applied = [{"name": "always", "run_specs": None}, {"name": "of_medec", "run_specs": ["medec"]}]
-        (made.rundir.helm / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {}}))
-    assert provenance_of(made, "scenario", "0" * 64, None, None).patches == expected
+def test_the_patches_that_its_run_spec_met(tmp_path: Path) -> None:
+    def patches(task: str) -> tuple[str, ...] | None:
+        made = plan({"config.type": task, "config.output_dir": str(tmp_path)})
+        return provenance.provenance_of(made, "scenario", "0" * 64, None, None).patches
+
+    assert patches("medec") is None
+    (tmp_path / "helm").mkdir()
+    applied = [{"name": "always", "run_specs": None}, {"name": "of_medec", "run_specs": ["medec"]}]
+    (tmp_path / "helm" / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {}}))
+    assert (patches("medec"), patches("pubmed_qa")) == (("always", "of_medec"), ("always",))
 
 
 def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
@@ -108,67 +93,56 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     (data / "test_set.json").write_text("edited")
     made.rundir.events.parent.mkdir()
     made.rundir.events.write_text(json.dumps({"time": 1e9, "run_id": "mine"}))
-    record = provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="mine")
+    record = provenance.provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="mine")
     assert (record.started_at, record.ended_at) == ("2001-09-09T01:46:40Z", "2001-09-09T01:46:40Z")
-    assert record.platform == provenance.platform_of_this()
-    assert record.framework_sha256 == provenance.framework_sha256()
-    assert record.lock_sha256 == provenance.lock_sha256()
+    hashes = provenance.framework_sha256(), provenance.lock_sha256()
+    assert (record.platform, record.framework_sha256, record.lock_sha256) == (provenance.platform_of_this(), *hashes)
     assert record.seeds == {"helm_sample": 0, "helm_examples": 0}
     assert record.dataset_files.keys() == {"scenarios/pubmed_qa/data/test_set.json"}
     assert record.dataset_revisions == {}  # what was edited is of no commit
     sample = plan({"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "sample")})
-    of_the_package = provenance_of(sample, "sample_medical_qa", "0" * 64, None, None).dataset_files
+    of_the_package = provenance.provenance_of(sample, "sample_medical_qa", "0" * 64, None, None).dataset_files
     assert of_the_package == packaged_data("sample_medical_qa") != {}
-    assert provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at is None
+    assert provenance.provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="other").started_at is None
 
 
 def test_data_that_are_not_here_keep_their_hashes() -> None:
     stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
-    made = {
-        "scenarios/a": "9", "package:a": "6", "package:b": "7", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7",
-        "scenarios/new": "6",
-    }  # fmt: skip
-    assert with_unread_data(stored, made) == (
-        {"scenarios/a": "9", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "scenarios/new": "6",
-         "package:a": "5"}, 3,
-    )  # fmt: skip
-    assert with_unread_data(stored, stored) == (stored, 0)
+    seen = {"scenarios/a": "9", "scenarios/new": "6"}
+    made = {**seen, "package:a": "6", "package:b": "7", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7"}
+    assert provenance.with_unread_data(stored, made) == ({**stored, **seen}, 3)
+    assert provenance.with_unread_data(stored, stored) == (stored, 0)
 
 
 def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
     here = plan({"config.type": "pubmed_qa", "config.output_dir": str(tmp_path)})
     here.rundir.helm.mkdir()
     name = "scenarios/pubmed_qa/data/test_set.json"
-    (file,) = load_sources().tasks["pubmed_qa"].files
-    digest = str(file.sha256)
+    (digest,) = [str(file.sha256) for file in load_sources().tasks["pubmed_qa"].files]
     then = replace(PROVENANCE, dataset_files={name: digest}, started_at="s", ended_at="e")
-    found = Remembered(then)
-    now = replace(PROVENANCE, dataset_files={})
+    found, now = provenance.Remembered(then), replace(PROVENANCE, dataset_files={})
     made = found.completed(here, now)
-    assert made.dataset_files == {name: digest}
-    assert made.dataset_revisions.keys() == {name}
+    assert (made.dataset_files, set(made.dataset_revisions)) == ({name: digest}, {name})
     assert (made.started_at, made.ended_at, found.unread) == ("s", "e", 1)
-    told = Remembered(then).completed(here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"}))
+    told = provenance.Remembered(then).completed(
+        here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"})
+    )
     assert (told.started_at, told.ended_at, told.dataset_files, told.dataset_revisions) == ("t", None, {name: "x"}, {})
 
 
-def spend(remembered: Remembered) -> None:
-    limit = TimeLimit(0.0, clock_of(remembered))
+def spend(remembered: provenance.Remembered) -> None:
+    limit = TimeLimit(0.0, provenance.clock_of(remembered))
     for _ in range(3):
         with limit:
             limit.check()
 
 
-@pytest.mark.parametrize("note", [f"{MISSING_FLOORS}random", f"{LATE} are high", "other"])
-def test_floors_that_were_made_in_time_are_made_however_slow_it_is_now(note: str) -> None:
-    spend(Remembered(PROVENANCE, (note,)))
-    assert clock_of(None) is time.thread_time
-
-
-def test_floors_that_were_not_made_in_time_are_not_made() -> None:
-    notes = ("other", f"{MISSING_FLOORS}random, {LATE}: a tenth")
+def test_floors_that_were_made_in_time_are_made_however_slow_it_is_now_and_no_others() -> None:
+    for note in (f"{MISSING_FLOORS}random", f"{LATE} are high", "other"):
+        spend(provenance.Remembered(PROVENANCE, (note,)))
+    assert provenance.clock_of(None) is time.thread_time
     with pytest.raises(OutOfTime):
-        spend(Remembered(PROVENANCE, notes))
+        spend(provenance.Remembered(PROVENANCE, ("other", f"{MISSING_FLOORS}random, {LATE}: a tenth")))
 
 
 def test_the_collector_has_no_less_time_for_floors_than_it_had(tmp_path: Path) -> None:
@@ -180,7 +154,6 @@ def test_the_collector_has_no_less_time_for_floors_than_it_had(tmp_path: Path) -
     here = plan({"config.type": "medec", "config.output_dir": str(tmp_path / "out")})
     folders = list(here.rundir.helm.glob("runs/s/r"))
     for notes, labels in (((), {FLAG, f"{FLAG}.corrected"}), (result.validity.notes, {FLAG})):
-        again = collect(
-            here, folders, run_id="run", wall_s=1.0, git_hash=None, remembered=Remembered(result.provenance, notes)
-        )
+        then = provenance.Remembered(result.provenance, notes)
+        again = collect(here, folders, run_id="run", wall_s=1.0, git_hash=None, remembered=then)
         assert set(again.validity.floors) == labels

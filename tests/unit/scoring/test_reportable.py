@@ -16,46 +16,11 @@ def instances(scored: int, requested: int = 8) -> Instances:
     return Instances(requested=requested, scored=scored, failed=0, empty=0, truncated=0, filtered=0)
 
 
-@pytest.mark.parametrize(
-    ("scored", "minimum", "reportable"),
-    [(8, 1.0, True), (7, 1.0, False), (6, 0.75, True), (5, 0.75, False), (0, 0.0, True), (0, 0.1, False)],
-)
-def test_coverage_has_to_reach_the_minimum(scored: int, minimum: float, reportable: bool) -> None:
-    assert is_reportable("em", ["em", "f1"], instances(scored), minimum) is reportable
-
-
-def test_without_a_main_score_nothing_is_reportable() -> None:
-    assert not is_reportable("em", ["f1"], instances(8), 0.0)
-    assert not is_reportable("em", [], instances(8), 0.0)
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    """Two of four instances failed."""
-    made = result_of(
-        tmp_path, states=[state(n, "yes" if n < 2 else None) for n in range(4)], values={"exact_match": FOUR}
-    )
-    return replace(made, reportable=False)
-
-
-def test_what_is_missing_can_be_asked_for(result: TaskResult) -> None:
-    assert why_not_reportable(replace(result, something_to_ask=True), 0.75) == (
-        "NOT REPORTABLE: coverage 0.5000, min_coverage is 0.75\n  run the same command again to ask for what is missing"
-    )
-
-
-def test_where_nothing_is_left_to_ask_less_may_be_accepted(result: TaskResult) -> None:
-    assert why_not_reportable(replace(result, something_to_ask=False), 1.0) == (
-        "NOT REPORTABLE: coverage 0.5000, min_coverage is 1\n"
-        "  nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
-    )
-
-
-def test_a_main_metric_that_helm_did_not_compute_is_said(result: TaskResult) -> None:
-    """But only where asking again cannot bring it."""
-    none = replace(result, scores={}, something_to_ask=False)
-    assert why_not_reportable(none, 1.0) == "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
-    assert "coverage 0.5000" in str(why_not_reportable(replace(none, something_to_ask=True), 1.0))
+def test_coverage_has_to_reach_the_minimum_and_without_a_main_score_nothing_is_reportable() -> None:
+    limits = {(8, 1.0): True, (7, 1.0): False, (6, 0.75): True, (5, 0.75): False, (0, 0.0): True, (0, 0.1): False}
+    for (scored, minimum), reportable in limits.items():
+        assert is_reportable("em", ["em", "f1"], instances(scored), minimum) is reportable
+    assert is_reportable("em", ["f1"], instances(8), 0.0) is is_reportable("em", [], instances(8), 0.0) is False
 
 
 @pytest.fixture
@@ -63,11 +28,21 @@ def whole(tmp_path: Path) -> TaskResult:
     return result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
 
 
-def short_of(whole: TaskResult, *reasons: str, scored: int = 4, to_ask: bool = True) -> str:
+def short_of(whole: TaskResult, *reasons: str, scored: int = 4, to_ask: bool = True, minimum: float = 1.0) -> str:
     counts = replace(whole.validity.instances, scored=scored)
     validity = replace(whole.validity, instances=counts, not_reportable=reasons)
     short = replace(whole, validity=validity, reportable=False, something_to_ask=to_ask)
-    return why_not_reportable(short, 1.0) or ""
+    return why_not_reportable(short, minimum) or ""
+
+
+def test_what_is_missing_can_be_asked_for_or_less_may_be_accepted(whole: TaskResult) -> None:
+    assert short_of(whole, scored=2, minimum=0.75) == (
+        "NOT REPORTABLE: coverage 0.5000, min_coverage is 0.75\n  run the same command again to ask for what is missing"
+    )
+    assert short_of(whole, scored=2, to_ask=False) == (
+        "NOT REPORTABLE: coverage 0.5000, min_coverage is 1\n"
+        "  nothing is left to ask for: validity.notes say why; extra.min_coverage accepts less"
+    )
 
 
 def test_other_reasons_stand_alone_or_beside(whole: TaskResult) -> None:
@@ -78,6 +53,7 @@ def test_other_reasons_stand_alone_or_beside(whole: TaskResult) -> None:
 
 
 def test_a_main_metric_that_is_absent_is_said(whole: TaskResult) -> None:
+    """But only where asking again cannot bring it."""
     absent = replace(whole, scores={})
     none = "NOT REPORTABLE: HELM computed no main metric; validity.notes say why"
     assert short_of(absent, to_ask=False) == none
@@ -88,9 +64,9 @@ def test_a_main_metric_that_is_absent_is_said(whole: TaskResult) -> None:
 TEN = Instances(requested=12, scored=10, failed=2, empty=0, truncated=0, filtered=0)
 
 
-@pytest.mark.parametrize(("count", "readable"), [(0, True), (1, True), (2, False), (10, False)])
-def test_so_many_answers_may_say_nothing(count: int, *, readable: bool) -> None:
-    assert (why_unreadable(replace(TEN, unreadable=count), 0.1) == ()) is readable
+def test_so_many_answers_may_say_nothing() -> None:
+    readable = [why_unreadable(replace(TEN, unreadable=count), 0.1) == () for count in (0, 1, 2, 10)]
+    assert readable == [True, True, False, False]
 
 
 def told(**counts: int) -> list[str]:

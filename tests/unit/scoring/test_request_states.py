@@ -8,15 +8,8 @@ import pytest
 
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
+from eval_factory.scoring import request_states
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.request_states import (
-    MAX_CATEGORY,
-    RepeatedRows,
-    categories_of,
-    finish_reason_of,
-    has_failed,
-    was_filtered,
-)
 from unit.scoring.test_tally import entry
 
 
@@ -24,42 +17,38 @@ def state(**changes: Any) -> output.RequestState:
     return output.RequestState.model_validate(entry(0, **changes))
 
 
-@pytest.mark.parametrize(
-    ("result", "has_no_answer", "withheld"),
-    [
-        (None, True, False), ({"success": True, "completions": [{"text": "x"}]}, False, False),
-        ({"success": True, "error": openai_api.FILTERED_MESSAGE}, False, False),
-        ({"success": False, "error": openai_api.FILTERED_MESSAGE}, False, True),
-        ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
-    ],
-)  # fmt: skip
-def test_an_answer_that_a_filter_withheld_is_no_failure(
-    result: dict[str, Any] | None, has_no_answer: bool, withheld: bool
+FILTERED = {"success": False, "error": openai_api.FILTERED_MESSAGE}
+
+
+@pytest.mark.parametrize(("result", "has_no_answer", "withheld"), [
+    (None, True, False), ({"success": True, "completions": [{"text": "x"}]}, False, False),
+    ({**FILTERED, "success": True}, False, False), (FILTERED, False, True),
+    ({"success": False, "error": "HTTP 500"}, True, False), ({"success": False}, True, False),
+])  # fmt: skip
+def test_what_a_filter_withheld_is_no_failure(
+    result: dict[str, Any] | None, *, has_no_answer: bool, withheld: bool
 ) -> None:
-    assert has_failed(state(result=result)) is has_no_answer
-    assert was_filtered(state(result=result)) is withheld
+    one = state(result=result)
+    assert (request_states.has_failed(one), request_states.was_filtered(one)) == (has_no_answer, withheld)
 
 
 def test_why_an_answer_ended() -> None:
-    def reason(result: dict[str, Any] | None) -> str | None:
-        return finish_reason_of(state(result=result))
+    def reason(*reasons: dict[str, Any] | None) -> str | None:
+        completions = [{"text": "a", **({"finish_reason": one} if one else {})} for one in reasons]
+        return request_states.finish_reason_of(state(result={"success": True, "completions": completions}))
 
-    first = {"text": "a", "finish_reason": {"reason": "length"}}
-    second = {"text": "b", "finish_reason": {"reason": "stop"}}
-    assert reason({"success": True, "completions": [first, second]}) == "length"
-    assert reason({"success": True, "completions": [{"text": "a"}]}) is None
-    assert reason({"success": True, "completions": [{"text": "a", "finish_reason": {"other": 1}}]}) is None
-    assert reason({"success": True}) is None
-    assert reason({"success": False, "error": openai_api.FILTERED_MESSAGE}) == openai_api.FILTERED
-    assert reason(None) is None
+    assert reason({"reason": "length"}, {"reason": "stop"}) == "length"
+    assert reason(None) is reason({"other": 1}) is None
+    others = [request_states.finish_reason_of(state(result=one)) for one in ({"success": True}, FILTERED, None)]
+    assert others == [None, openai_api.FILTERED, None]
 
 
 def test_categories_are_short_texts_and_numbers() -> None:
-    short = {"truth": False, "whole": 0, "broken": 2.5, "text": "", "longest": "x" * MAX_CATEGORY}
-    long = {"none": None, "list": ["a"], "mapping": {"a": 1}, "long": "x" * (MAX_CATEGORY + 1)}
-    assert MAX_CATEGORY == 80
-    assert categories_of(state(instance={"extra_data": {**short, **long}}).instance) == short
-    assert categories_of(state().instance) == {}
+    short = {"truth": False, "whole": 0, "broken": 2.5, "text": "", "longest": "x" * request_states.MAX_CATEGORY}
+    long = {"none": None, "list": ["a"], "mapping": {"a": 1}, "long": "x" * (request_states.MAX_CATEGORY + 1)}
+    assert request_states.MAX_CATEGORY == 80
+    assert request_states.categories_of(state(instance={"extra_data": {**short, **long}}).instance) == short
+    assert request_states.categories_of(state().instance) == {}
 
 
 ROWS = [
@@ -70,24 +59,22 @@ ROWS = [
 
 
 def test_a_row_is_repeated_where_question_and_gold_answer_are_there_already() -> None:
-    rows = RepeatedRows()
+    rows = request_states.RepeatedRows()
     assert [rows.add(*row) for row in ROWS] == [False, False, True, False, True, False, False]
-    assert rows.repeated == {"id2", "id4"}
-    assert rows.with_another_gold == {"id3", "id5"}
+    assert (rows.repeated, rows.with_another_gold) == ({"id2", "id4"}, {"id3", "id5"})
 
 
 def test_the_answers_to_choose_from_are_a_part_of_the_question() -> None:
-    rows = RepeatedRows()
-    assert not rows.add("id0", "Which?", "all", ["x", "all"])
-    assert not rows.add("id1", "Which?", "all", ["y", "all"])
-    assert rows.add("id2", "Which?", "all", ["all", "x"])
-    assert rows.with_another_gold == set()
+    rows = request_states.RepeatedRows()
+    choices = ["x", "all"], ["y", "all"], ["all", "x"]
+    repeated = [rows.add(f"id{number}", "Which?", "all", one) for number, one in enumerate(choices)]
+    assert (repeated, rows.with_another_gold) == ([False, False, True], set())
     assert not rows.add("id3", "Which?", "x", ["all", "x"])
     assert rows.with_another_gold == {"id3"}
 
 
 def test_notes_count_both_kinds() -> None:
-    rows = RepeatedRows()
+    rows = request_states.RepeatedRows()
     assert list(rows.notes(9)) == []
     for row in ROWS[:5]:
         rows.add(*row)

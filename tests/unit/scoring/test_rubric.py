@@ -12,21 +12,14 @@ import pytest
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.helm.model_files import deployment_of
+from eval_factory.scoring import rubric
 from eval_factory.scoring.groups import Groups
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.rubric import (
-    JudgedCase,
-    RubricTally,
-    bounds_over_criteria,
-    clipped,
-    field_of,
-    report_of,
-    scores_by_tag,
-)
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft, plan
+from unit.scoring.known import near, there
 
 GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))
 SMALL = Criterion("small", 2, ("axis:completeness",))
@@ -35,34 +28,27 @@ CRITERIA = (GOOD, SMALL, BAD)
 METRIC = MetricValues("rubric_score", "rubric_score", None, merged=True)
 
 
-def near(value: float) -> Any:
-    """Equal but for rounding."""
-    return pytest.approx(value)
-
-
 def key(name: str) -> InstanceKey:
     return name, 0, None
 
 
-def case(*votes: Mapping[str, bool | None]) -> JudgedCase:
-    return JudgedCase(CRITERIA, votes)
+def case(*votes: Mapping[str, bool | None]) -> rubric.JudgedCase:
+    return rubric.JudgedCase(CRITERIA, votes)
 
 
-def by_one(*met: bool | None) -> JudgedCase:
+def by_one(*met: bool | None) -> rubric.JudgedCase:
     return case(*({"a": one} for one in met))
 
 
-FAILED = JudgedCase(CRITERIA, None)
+FAILED = rubric.JudgedCase(CRITERIA, None)
 
 
 def test_the_score_is_the_majoritys_and_each_judge_has_its_own() -> None:
     found = case(
         {"a": True, "b": True, "c": False}, {"a": False, "b": True, "c": None}, {"a": False, "b": None, "c": False}
     )
-    assert found.shares() == [1.0, 0.5, 0.0]
-    assert found.score() == near(0.9)
-    assert found.score_by("a") == near(0.8)
-    assert (found.score_by("b"), found.score_by("c"), found.score_by("d")) == (None, None, None)
+    assert (found.shares(), found.score()) == ([1.0, 0.5, 0.0], near(0.9))
+    assert [found.score_by(judge) for judge in "abcd"] == [near(0.8), None, None, None]
     assert found.bounds() == (near(0.8), near(1.0)), "c may yet decide the second; not the third"
 
 
@@ -71,69 +57,59 @@ def score(value: float, low: float | None, high: float | None) -> Stats:
 
 
 def test_a_benchmarks_score_is_clipped() -> None:
-    found = clipped(METRIC.score(-0.2, score(-0.2, -0.5, 0.1)))
-    assert (found.value, found.stats.mean, found.stats.ci_low, found.stats.ci_high) == (0.0, 0.0, 0.0, 0.1)
-    found = clipped(METRIC.score(0.9, score(0.9, 0.8, 1.2)))
-    assert (found.value, found.stats.ci_low, found.stats.ci_high) == (0.9, 0.8, 1.0)
-    assert clipped(METRIC.score(0.5, score(0.5, None, None))).stats.ci_low is None
+    for (value, *ends), (clipped, *expected) in (
+        ((-0.2, -0.5, 0.1), (0.0, 0.0, 0.1)), ((0.9, 0.8, 1.2), (0.9, 0.8, 1.0)), ((0.5, None, None), (0.5, None, None)),
+    ):  # fmt: skip
+        found = rubric.clipped(METRIC.score(value, score(value, *ends)))
+        assert (found.value, found.stats.mean) == (clipped, clipped)
+        assert [found.stats.ci_low, found.stats.ci_high] == expected
 
 
 def test_bounds_count_open_criteria_both_ways_and_are_clipped() -> None:
     cases = {key("x"): by_one(True, True, False), key("y"): by_one(True, None, None), key("z"): FAILED}
-    assert bounds_over_criteria(cases) == (near((1 + 0.3 - 0.5) / 3), 1.0)
-    assert bounds_over_criteria({key("z"): by_one(False, False, True)}) == (0.0, 0.0)
-    assert bounds_over_criteria({key("z"): JudgedCase((BAD,), None)}) is None
+    assert rubric.bounds_over_criteria(cases) == (near((1 + 0.3 - 0.5) / 3), 1.0)
+    assert rubric.bounds_over_criteria({key("z"): by_one(False, False, True)}) == (0.0, 0.0)
+    assert rubric.bounds_over_criteria({key("z"): rubric.JudgedCase((BAD,), None)}) is None
 
 
 def test_scores_by_tag_are_of_the_criteria_with_it() -> None:
     cases = {key("x"): by_one(True, None, False), key("y"): by_one(True, True, True), key("z"): FAILED}
-    found = scores_by_tag(METRIC, cases)
+    found = rubric.scores_by_tag(METRIC, cases)
     assert found.keys() == {"axis", "tag"}
     accuracy = found["axis"]["accuracy"]["rubric_score"]
-    assert accuracy.stats.count == 2
-    assert accuracy.value == near((1 + 3 / 8) / 2)
+    assert (accuracy.stats.count, accuracy.value) == (2, near((1 + 3 / 8) / 2))
     assert found["axis"]["completeness"]["rubric_score"].stats.count == 1
     assert found["tag"]["urgent"]["rubric_score"].value == 1.0
-    as_zero = scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"]["rubric_score"]
+    as_zero = rubric.scores_by_tag(METRIC, cases, failed_as_zero=True)["axis"]["accuracy"]["rubric_score"]
     assert (as_zero.stats.count, as_zero.value) == (3, near((1 + 3 / 8) / 3)), "the answer that did not come, too"
-    two = scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
+    two = rubric.scores_by_tag(METRIC, {key("x"): by_one(False, True, True), key("y"): by_one(False, True, True)})
     assert two["axis"]["accuracy"]["rubric_score"].value == 0.0, "clipped"
     assert two["axis"]["completeness"]["rubric_score"].value == 1.0
 
 
 def test_the_least_score_of_a_case_and_of_its_criteria_with_a_tag() -> None:
     criteria = (Criterion("good", 4, ("a",)), Criterion("bad", -6, ("a", "b")), Criterion("fine", 2, ("c",)))
-    case = JudgedCase(criteria, None)
-    assert case.lowest() == -1.0
-    assert case.lowest("a") == -1.5
-    assert (case.lowest("b"), case.lowest("c")) == (0.0, 0.0)
+    case = rubric.JudgedCase(criteria, None)
+    assert (case.lowest(), *(case.lowest(tag) for tag in "abc")) == (-1.0, -1.5, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("tag", "parts"),
-    [
-        ("axis:x", ("axis", "x")), ("x", ("tag", "x")), (":x", ("tag", ":x")), ("x:", ("tag", "x:")),
-        ("a:b:c", ("a", "b:c")),
-    ],
-)  # fmt: skip
-def test_the_field_of_a_tag(tag: str, parts: tuple[str, str]) -> None:
-    assert field_of(tag) == parts
+def test_the_field_of_a_tag() -> None:
+    tags = {"axis:x": ("axis", "x"), "x": ("tag", "x"), ":x": ("tag", ":x"), "x:": ("tag", "x:"), "a:b:c": ("a", "b:c")}
+    assert {tag: rubric.field_of(tag) for tag in tags} == tags
 
 
 def test_the_report_counts_what_judges_said() -> None:
     cases = {
         key("x"): case({"a": True, "b": True}, {"a": True, "b": False}, {"a": False, "b": False}),
-        key("y"): case({"a": True, "b": None}, {"a": False, "b": False}, {"a": None, "b": None}),
-        key("z"): FAILED,
-    }
-    found = report_of(cases, ["a", "b"])
+        key("y"): case({"a": True, "b": None}, {"a": False, "b": False}, {"a": None, "b": None}), key("z"): FAILED,
+    }  # fmt: skip
+    found = rubric.report_of(cases, ["a", "b"])
     whole = found.criteria
     assert (whole.asked, whole.met, whole.not_met, whole.tied, whole.unjudged, whole.score) == (6, 2, 2, 1, 1, None)
     one, two = found.judges["a"], found.judges["b"]
     assert (one.asked, one.met, one.not_met, one.tied, one.unjudged, one.score) == (6, 3, 2, 0, 1, near(1.0))
     assert (two.met, two.not_met, two.unjudged, two.score) == (1, 3, 2, near(0.8))
-    assert found.agreement == {"a/b": PairAgreement(4, 0.75, near(0.5))}
-    assert found.unanimous == 0.75
+    assert (found.agreement, found.unanimous) == ({"a/b": PairAgreement(4, 0.75, near(0.5))}, 0.75)
     assert found.krippendorff_alpha == near(1 - 7 * 2 / (2 * 3 * 5))
 
 
@@ -147,63 +123,58 @@ Said = dict[str, dict[str, Any]]
 
 
 def state(name: str, *said: Said, failed: bool = False) -> output.RequestState:
-    return output.RequestState.model_validate(
-        {
-            "instance": {
-                "id": name, "input": {"text": "?"}, "split": "test",
-                "extra_data": {"rubrics": RUBRICS, "tags": ["theme:care", "urgent"]},
-            },
-            "train_trial_index": 0,
-            "request": {},
-            "result": {"success": not failed, "error": "HTTP 500" if failed else None, "completions": [{"text": "x"}]},
-            "annotations": {"rubric": {"criteria": list(said)}},
-        }
-    )  # fmt: skip
+    return output.RequestState.model_validate({
+        "instance": {
+            "id": name, "input": {"text": "?"}, "split": "test",
+            "extra_data": {"rubrics": RUBRICS, "tags": ["theme:care", "urgent"]},
+        },
+        "train_trial_index": 0, "request": {},
+        "result": {"success": not failed, "error": "HTTP 500" if failed else None, "completions": [{"text": "x"}]},
+        "annotations": {"rubric": {"criteria": list(said)}},
+    })  # fmt: skip
 
 
-def test_tags_of_a_case_are_fields_of_it(two: RubricTally) -> None:
-    assert two.fields_of(("x", 0, None)) == {"theme": "care", "tag": "urgent"}
-    case = replace(two.cases["x", 0, None], tags=("theme:care", "theme:fever", "one", "two"))
-    two.cases["x", 0, None] = case
-    assert two.fields_of(("x", 0, None)) == {"theme": "care, fever", "tag": "one, two"}
+def test_tags_of_a_case_are_fields_of_it(two: rubric.RubricTally) -> None:
+    assert two.fields_of(key("x")) == {"theme": "care", "tag": "urgent"}
+    two.cases[key("x")] = replace(two.cases[key("x")], tags=("theme:care", "theme:fever", "one", "two"))
+    assert two.fields_of(key("x")) == {"theme": "care, fever", "tag": "one, two"}
 
 
-def tally_of(*judges: str) -> RubricTally:
-    return RubricTally("rubric_score", judges, dict.fromkeys(judges))
+def tally_of(*judges: str) -> rubric.RubricTally:
+    return rubric.RubricTally("rubric_score", judges, dict.fromkeys(judges))
 
 
 @pytest.fixture
-def two() -> RubricTally:
+def two() -> rubric.RubricTally:
     """One case with a criterion that nobody judged, one with a tie, one that failed, one that is whole."""
     made = tally_of("a", "b")
-    made.add(("x", 0, None), state("x", {"a": MET, "b": BROKEN}, {"a": BROKEN, "b": {}}))
-    made.add(("y", 0, None), state("y", {"a": MET, "b": NOT}, {"a": NOT, "b": NOT}))
-    made.add(("z", 0, None), state("z", failed=True))
-    made.add(("w", 0, None), state("w", {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
+    made.add(key("x"), state("x", {"a": MET, "b": BROKEN}, {"a": BROKEN, "b": {}}))
+    made.add(key("y"), state("y", {"a": MET, "b": NOT}, {"a": NOT, "b": NOT}))
+    made.add(key("z"), state("z", failed=True))
+    add_whole(made, "w")
     return made
 
 
+def add_whole(to: rubric.RubricTally, *cases: str) -> None:
+    for name in cases:
+        to.add(key(name), state(name, {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
+
+
 def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
-    flags = {"config.type": "healthbench", "target.api_endpoint.model_id": "openai/gpt-4.1"}
-    made = plan(flags)
-    judge = deployment_of(made.judges[0])
-    spec = {
-        "class_name": names.RUBRIC_METRIC_CLASS,
-        "args": {"metric_name": "m", "judges": {"gpt": judge, "other": "d"}},
-    }
+    made = plan({"config.type": "healthbench", "target.api_endpoint.model_id": "openai/gpt-4.1"})
+    arguments = {"metric_name": "m", "judges": {"gpt": deployment_of(made.judges[0]), "other": "d"}}
+    spec = {"class_name": names.RUBRIC_METRIC_CLASS, "args": arguments}
     run_spec = output.StoredRunSpec.model_validate({"name": "x", "metric_specs": [{"class_name": "other"}, spec]})
-    found = RubricTally.of(made, output.HelmRun(tmp_path, run_spec, []))
-    assert found is not None
+    found = there(rubric.RubricTally.of(made, output.HelmRun(tmp_path, run_spec, [])))
     assert (found.metric, found.judges, found.families) == ("m", ("gpt", "other"), {"gpt": True, "other": None})
 
 
-def test_what_it_tells_the_tally(two: RubricTally) -> None:
+def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
     tally = Tally()
     metrics = [MetricValues(name, name, None, merged=True) for name in ("rubric_score", "other")]
     two.complete(draft(tally=tally, metrics=metrics))
-    assert metrics[0].lowest == dict.fromkeys([(name, 0, None) for name in "xyzw"], -0.5)
-    assert metrics[1].lowest is None
-    assert tally.unjudged == tally.undecided == {("x", 0, None)}
+    assert [one.lowest for one in metrics] == [dict.fromkeys(map(key, "xyzw"), -0.5), None]
+    assert tally.unjudged == tally.undecided == {key("x")}
     assert tally.judges == {"a": JudgeCounts(6, 5, 1, None), "b": JudgeCounts(6, 4, 2, None)}
     assert sorted((cause.role, cause.count) for cause in tally.causes.listed()) == [("a", 1), ("b", 1), ("b", 1)]
     assert {field: list(by) for field, by in tally.members.items()} == {"theme": ["care"], "tag": ["urgent"]}
@@ -213,49 +184,47 @@ def test_what_it_tells_the_tally(two: RubricTally) -> None:
     assert found.judgements == Judgements(16, 9)
 
 
-def test_the_published_score_takes_the_place_of_the_mean(two: RubricTally) -> None:
+def test_the_published_score_takes_the_place_of_the_mean(two: rubric.RubricTally) -> None:
     mean = Score(-0.25, Stats(2, -0.25, None, None, None, None, None), "rubric_score", scale=(0, 1))
-    found = draft(scores={"rubric_score": mean})
-    two.publish(found)
-    scores, bounds = found.scores, found.bounds
-    assert scores["rubric_score"].value == 0.0
-    assert scores["rubric_score.unclipped"] == replace(mean, metric="rubric_score.unclipped", scale=None)
+    found, without = draft(scores={"rubric_score": mean}), draft()
+    for one in (found, without):
+        two.publish(one)
+    assert found.scores["rubric_score"].value == 0.0
+    assert found.scores["rubric_score.unclipped"] == replace(mean, metric="rubric_score.unclipped", scale=None)
     # Of x: b may make a tie of the first, and nobody judged the second. Of z nothing is known.
-    assert bounds == {"rubric_score": (near((0.0 + 0.5 - 0.5 + 1) / 4), near((1 + 0.5 + 1 + 1) / 4))}
-    without = draft()
-    two.publish(without)
+    assert found.bounds == {"rubric_score": (near((0.0 + 0.5 - 0.5 + 1) / 4), near((1 + 0.5 + 1 + 1) / 4))}
     assert without.scores == {}
 
 
-def test_notes(two: RubricTally) -> None:
+def test_notes(two: rubric.RubricTally) -> None:
     raw = Score(-0.25, Stats(2, -0.25, None, None, None, None, None))
     notes = list(two.notes({"rubric_score.unclipped": raw}))
-    assert [note.importance for note in notes] == [Importance.INCOMPLETE, Importance.DOUBTFUL, Importance.DOUBTFUL]
-    assert notes[0].text.startswith("1 of 6 criteria are unjudged: their 1 cases have no score")
-    assert notes[1].text.startswith("of 1 of 6 criteria as many judges say met as not met")
-    assert notes[2].text.startswith("the cases' mean is -0.2500")
+    for note, (importance, begins) in zip(notes, (
+        (Importance.INCOMPLETE, "1 of 6 criteria are unjudged: their 1 cases have no score"),
+        (Importance.DOUBTFUL, "of 1 of 6 criteria as many judges say met as not met"),
+        (Importance.DOUBTFUL, "the cases' mean is -0.2500"),
+    ), strict=True):  # fmt: skip
+        assert (note.importance, note.text.startswith(begins)) == (importance, True)
     whole = tally_of("a")
-    whole.add(("w", 0, None), state("w", {"a": MET}, {"a": NOT}))
+    whole.add(key("w"), state("w", {"a": MET}, {"a": NOT}))
     assert list(whole.notes({"rubric_score.unclipped": replace(raw, value=0.0)})) == []
 
 
-def against(of: RubricTally, most: float) -> list[str]:
+def against(of: rubric.RubricTally, most: float) -> list[str]:
     found = draft(plan=plan({"config.params.extra.max_judge_failures": most}))
     of.report(found)
     return found.not_reportable
 
 
-def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: RubricTally) -> None:
+def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: rubric.RubricTally) -> None:
     (said,) = against(two, 0.2)
     assert said.startswith("judge b gave no usable judgement of 2 of 6 criteria, and max_judge_failures is 0.2")
-    assert against(two, 2 / 6) == []
+    assert against(two, 2 / 6) == against(tally_of("a"), 0.0) == []
     assert len(against(two, 0.1)) == 2
-    assert against(tally_of("a"), 0.0) == []
 
 
-def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> None:
-    for number in range(7):
-        two.add((f"v{number}", 0, None), state(f"v{number}", {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
+def test_groups_of_criteria_stand_beside_those_of_cases(two: rubric.RubricTally) -> None:
+    add_whole(two, *"0123456")
     low = Score(-0.5, Stats(2, -0.5, None, None, None, None, None))
     found = two.with_tags(Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]}), METRIC)
     assert found.scores["theme"]["care"]["rubric_score"].value == 0.0
@@ -268,9 +237,8 @@ def test_groups_of_criteria_stand_beside_those_of_cases(two: RubricTally) -> Non
     assert as_zero.stats.count == 11, "one failed"
 
 
-def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(two: RubricTally) -> None:
-    for number in range(6):
-        two.add((f"v{number}", 0, None), state(f"v{number}", {"a": MET, "b": MET}, {"a": NOT, "b": NOT}))
+def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(two: rubric.RubricTally) -> None:
+    add_whole(two, *"012345")
     found = two.with_tags(Groups(), METRIC)
     assert (found.scores, found.hidden) == ({}, {"axis": [9]})
     (note,) = found.notes()
@@ -279,13 +247,12 @@ def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(tw
     assert beside.hidden == {"axis": [3], "criterion_axis": [9]}
 
 
-def test_the_line_of_a_case(two: RubricTally) -> None:
+def test_the_line_of_a_case(two: rubric.RubricTally) -> None:
     one, other = two.criteria_in(state("y", {"a": MET, "b": NOT}, {"a": NOT, "b": NOT}))
     assert one == {**RUBRICS[0], "verdict": "tied", "judges": {"a": MET, "b": NOT}, "agreement": 0.0}
     assert (other["verdict"], other["agreement"]) == ("not met", 1.0)
     one, other = two.criteria_in(state("x", {"a": MET, "b": BROKEN}, {"a": BROKEN}))
     assert one == {**RUBRICS[0], "verdict": "met", "judges": {"a": MET, "b": BROKEN}}
     assert other["verdict"] == "unjudged"
-    assert two.scores_by_judge(("y", 0, None)) == {"a": 1.0, "b": 0.0}
-    assert two.scores_by_judge(("x", 0, None)) == {}
-    assert report_of(two.cases, two.judges).criteria.unjudged == 1
+    assert [two.scores_by_judge(key(name)) for name in "yx"] == [{"a": 1.0, "b": 0.0}, {}]
+    assert rubric.report_of(two.cases, two.judges).criteria.unjudged == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,17 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.results import Stats
+from eval_factory.core.results import Score, Stats
 from eval_factory.helm import names, output
 from eval_factory.scoring.jury import missing_judgements
-from eval_factory.scoring.scores import (
-    InstanceKey,
-    MetricValues,
-    bounds_of,
-    helm_mean,
-    metric_values_of,
-    score_of,
-)
+from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, metric_values_of, score_of
+from unit.scoring.known import ends, near, there
 from unit.scoring.test_collect import state, write_run
 
 
@@ -44,21 +40,17 @@ def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> N
 
 def test_a_score_says_what_it_is_of() -> None:
     stats = Stats(1, 0.5, None, None, None, None, None)
-    score = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos").score(
-        0.5, stats
-    )
-    assert (
-        score.value, score.stats, score.metric, score.split, score.perturbation,
-    ) == (0.5, stats, "em", "valid", "typos")  # fmt: skip
+    metric = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos")
+    assert metric.score(0.5, stats) == Score(0.5, stats, "em", "valid", "typos")
 
 
 def test_worst_cases_count_where_something_was_perturbed(tmp_path: Path) -> None:
     """Without, HELM writes them all the same, and they repeat the plain scores."""
-    plain = values_of(tmp_path / "plain", {"exact_match": [1.0] * 4})
-    assert not any("robustness" in label for label in plain)
-    perturbed = values_of(tmp_path / "perturbed", {"exact_match": [1.0] * 4}, perturbation=TYPOS)
-    assert {metric.perturbation for metric in perturbed.values()} >= {None, "typos"}
-    assert any("robustness" in label for label in perturbed)
+    for found in (
+        values_of(tmp_path / str(one), {"exact_match": [1.0] * 4}, perturbation=one) for one in (None, TYPOS)
+    ):
+        perturbed = "typos" in {metric.perturbation for metric in found.values()}
+        assert any("robustness" in label for label in found) is perturbed is ("exact_match@test+typos" in found)
 
 
 TYPOS = {"name": "typos", "robustness": True}
@@ -92,22 +84,18 @@ def perturbed_run(folder: Path) -> dict[str, MetricValues]:
     return {metric.label: metric for metric in metric_values_of(output.read_run(folder), "test")}
 
 
-def test_a_family_of_perturbations_that_was_not_applied_has_no_score(tmp_path: Path) -> None:
-    """HELM's value of it repeats the plain one."""
-    labels = {"em", *(f"em@test+{one}" for one in ("typos", "typos.worst", "typos.original", "robustness.worst"))}
-    assert perturbed_run(tmp_path / "run").keys() == labels
-
-
 def test_a_worst_case_has_the_least_value_of_each_instance(tmp_path: Path) -> None:
-    """Of a family, also of an instance that it did not change; the mean is HELM's, with its number and interval."""
+    """Of a family, also of an instance that it did not change; the mean is HELM's, with its number and interval.
+
+    A family that was not applied has no score: HELM's value of it repeats the plain one.
+    """
     found = perturbed_run(tmp_path / "run")
     values = {label: [*metric.values.values()] for label, metric in found.items()}
     assert values == {
         "em": [1.0, 1.0, 0.5], "em@test+typos": [0.25, 1.0], "em@test+typos.worst": [0.25, 1.0],
         "em@test+typos.original": [1.0, 1.0], "em@test+robustness.worst": [0.25, 1.0, 0.5],
     }  # fmt: skip
-    score = score_of(found["em@test+robustness.worst"], set(), failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(found["em@test+robustness.worst"], set(), failed_as_zero=False))
     assert (score.value, score.stats.count, score.stats.ci_method) == (1.75 / 3, 3, "student-t-pseudo-values")
 
 
@@ -119,26 +107,31 @@ def test_a_worst_case_is_missing_with_any_of_its_parts(tmp_path: Path, perturbat
     worst = found["em@test+robustness.worst"]
     for as_zero, value in ((False, 0.75), (True, 0.5)):
         missing, _ = missing_judgements(worst, None, tally, failed_as_zero=as_zero)  # type: ignore[arg-type]
-        score = score_of(worst, missing, failed_as_zero=as_zero)
-        assert score is not None
+        score = there(score_of(worst, missing, failed_as_zero=as_zero))
         assert (score.value, score.stats.count) == (value, 2 + as_zero)
     before, _ = missing_judgements(found["em@test+typos.original"], None, tally, failed_as_zero=False)  # type: ignore[arg-type]
     assert (("a", 0, "typos.original") in before) is (perturbation is None)
 
 
-def test_a_worst_case_of_values_that_were_counted_otherwise_has_no_values(tmp_path: Path) -> None:
+def test_what_helm_counted_other_than_once_is_known_and_a_worst_case_of_it_has_no_values(tmp_path: Path) -> None:
     perturbed_run(tmp_path / "run")
-    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
+    found = rewritten(tmp_path / "run", lambda entries: entries[0]["stats"][0].update(count=4))
+    worst = found["em@test+typos.worst"]
+    assert (worst.values, worst.helm_mean) == ({}, 0.625)
+    assert (found["em"].counts, found["em"].clusters) == ({("a", 0, None): 4}, None)
+
+
+def rewritten(folder: Path, change: Callable[[list[dict[str, Any]]], None]) -> dict[str, MetricValues]:
+    """The metrics of a run whose statistics of instances are changed."""
+    file = folder / names.PER_INSTANCE_STATS_FILE
     entries = json.loads(file.read_text())
-    entries[0]["stats"][0]["count"] = 4
+    change(entries)
     file.write_text(json.dumps(entries, indent=2))
-    found = {metric.label: metric for metric in metric_values_of(output.read_run(tmp_path / "run"), "test")}
-    assert (found["em@test+typos.worst"].values, found["em@test+typos.worst"].helm_mean) == ({}, 0.625)
+    return {metric.label: metric for metric in metric_values_of(output.read_run(folder), "test")}
 
 
 def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -> None:
-    states = [state(0, "yes"), state(1, "yes")]
-    write_run(tmp_path / "run", states, {"em": [1.0, 0.0]})
+    write_run(tmp_path / "run", [state(0, "yes"), state(1, "yes")], {"em": [1.0, 0.0]})
     run = output.read_run(tmp_path / "run")
     (stat,) = [stat for stat in run.stats if stat.name.name == "em"]
     apart = stat.model_copy(update={"name": stat.name.model_copy(update={"sub_split": "easy"})})
@@ -147,34 +140,15 @@ def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -
     assert (metric.merged, metric.helm_mean, metric.values) == (True, None, {key(0): 1.0, key(1): 0.0})
 
 
-def test_what_helm_counted_other_than_once_is_known(tmp_path: Path) -> None:
-    states = [state(number, "yes") for number in range(3)]
-    write_run(tmp_path / "run", states, {"em": [1.0, 0.5, 0.0]})
-    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
-    entries = json.loads(file.read_text())
-    entries[1]["stats"][0] |= {"count": 4, "sum": 2.0}
-    file.write_text(json.dumps(entries, indent=2))
-    (metric,) = [one for one in metric_values_of(output.read_run(tmp_path / "run"), "test") if one.name == "em"]
-    assert metric.counts == {key(1): 4}
-    assert metric.clusters is None
-
-
 def test_a_value_of_no_known_score_or_without_a_mean_is_left_out(tmp_path: Path) -> None:
+    def without_split_and_mean(entries: list[dict[str, Any]]) -> None:
+        names = "em", "other"
+        entries[0]["stats"] = [{"name": {"name": name}, "count": 1, "mean": 0.25} for name in names]
+        entries[1]["stats"] = [{"name": {"name": "em", "split": "test"}, "count": 2}]
+
     write_run(tmp_path / "run", [state(0, "yes"), state(1, "yes")], {"em": [1.0, 0.5]})
-    file = tmp_path / "run" / names.PER_INSTANCE_STATS_FILE
-    entries = json.loads(file.read_text())
-    for entry, stats in zip(
-        entries,
-        (
-            [{"name": {"name": "em"}, "count": 1, "mean": 0.25}, {"name": {"name": "other"}, "count": 1, "mean": 1.0}],
-            [{"name": {"name": "em", "split": "test"}, "count": 2}],
-        ),
-        strict=False,
-    ):
-        entry["stats"] = stats
-    file.write_text(json.dumps(entries[:2], indent=2))
-    (metric,) = metric_values_of(output.read_run(tmp_path / "run"), "test")
-    assert (metric.label, metric.values, metric.counts) == ("em", {}, {})
+    metrics = rewritten(tmp_path / "run", without_split_and_mean)
+    assert {label: (metric.values, metric.counts) for label, metric in metrics.items()} == {"em": ({}, {})}
 
 
 def key(number: int, trial: int = 0) -> InstanceKey:
@@ -185,77 +159,54 @@ def context(values: dict[InstanceKey, float], *, scale: tuple[float, float] | No
     return MetricValues("m", "m", helm_mean(values), merged=False, scale=scale, values=values)
 
 
-def test_trials_of_an_instance_are_one_value_of_the_sample() -> None:
-    """Two trials of three instances are no six instances: the interval would be too narrow."""
+def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_trials_means() -> None:
+    """Two trials of three instances are no six instances: the interval would be too narrow.
+
+    A trial that lost instances weighs as much as a whole one, as in HELM.
+    """
     values = {key(number, trial): float(number == 0) for number in range(3) for trial in range(2)}
-    score = score_of(context(values), set(), failed_as_zero=False)
-    assert score is not None
-    assert score.value == pytest.approx(1 / 3)
-    assert score.stats.count == 3
+    score = there(score_of(context(values), set(), failed_as_zero=False))
+    assert (score.value, score.stats.count) == (near(1 / 3), 3)
+    assert helm_mean({key(0, 0): 1.0, key(1, 0): 1.0, key(2, 0): 1.0, key(0, 1): 0.0}) == 0.5
 
 
-def test_bounds_are_on_the_scale_of_the_metric() -> None:
+POOLED = MetricValues("f1", "f1", 0.75, merged=False, values={("id0", 0, None): 1.0, ("id1", 0, None): 0.0})
+
+
+def test_bounds_are_on_the_scale_of_the_metric_and_of_a_whole_run_helms_value_itself() -> None:
     rated = context({key(0): 4.0, key(1): 2.0}, scale=(1.0, 5.0))
-    assert bounds_of(rated, {key(1)}) == (2.5, 4.5)
-    assert bounds_of(context({key(0): 4.0, key(1): 2.0}), {key(1)}) is None
+    assert (bounds_of(rated, {key(1)}), bounds_of(replace(rated, scale=None), {key(1)})) == ((2.5, 4.5), None)
+    assert bounds_of(POOLED, set()) == bounds_of(POOLED, {key(9)}) == (0.75, 0.75)
 
 
-def test_the_mean_is_of_trials_means_and_not_of_all_values() -> None:
-    """A trial that lost instances weighs as much as a whole one, as in HELM."""
-    values = {key(0, 0): 1.0, key(1, 0): 1.0, key(2, 0): 1.0, key(0, 1): 0.0}
-    assert helm_mean(values) == 0.5
-
-
-def test_a_metric_that_is_no_mean_has_its_value_without_an_interval() -> None:
+def test_a_metric_that_is_no_mean_has_no_interval_and_is_absent_where_an_instance_is_missing() -> None:
     """F1 over all instances at once: its instances' values say nothing of how sure it is."""
-    pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
-    score = score_of(pooled, set(), failed_as_zero=False)
-    assert score is not None
-    assert (score.value, score.stats.count, score.stats.mean) == (0.75, 2, 0.75)
-    assert (score.stats.ci_low, score.stats.ci_high, score.stats.stddev, score.stats.stderr) == (None, None, None, None)
-
-
-def test_a_metric_that_is_no_mean_is_absent_where_an_instance_is_missing() -> None:
-    pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
-    assert score_of(pooled, {key(1)}, failed_as_zero=False) is None
-    assert score_of(pooled, {key(1)}, failed_as_zero=True) is None
+    score = there(score_of(POOLED, set(), failed_as_zero=False))
+    assert (score.value, score.stats) == (0.75, Stats(2, 0.75, None, None, None, None, None))
+    assert score_of(POOLED, {key(1)}, failed_as_zero=False) is score_of(POOLED, {key(1)}, failed_as_zero=True) is None
     unseen = MetricValues("corpus", "corpus", 0.4, merged=False)
     assert score_of(unseen, {key(1)}, failed_as_zero=False) is None
-    whole = score_of(unseen, set(), failed_as_zero=False)
-    assert whole is not None
-    assert whole.value == 0.4
+    assert there(score_of(unseen, set(), failed_as_zero=False)).value == 0.4
 
 
 def test_merged_values_are_a_mean_although_helm_has_none() -> None:
     merged = MetricValues("m", "m", None, merged=True, values={key(0): 1.0, key(1): 0.0})
-    score = score_of(merged, set(), failed_as_zero=False)
-    assert score is not None
-    assert score.value == 0.5
-    assert score.stats.ci_low is not None
+    score = there(score_of(merged, set(), failed_as_zero=False))
+    assert (score.value, score.stats.ci_low is not None) == (0.5, True)
 
 
 def test_a_missing_instance_leaves_the_score_or_counts_as_zero() -> None:
     values = {key(0): 1.0, key(1): 1.0, key(2): 1.0}
-    excluded, zeroed = (score_of(context(values), {key(2)}, failed_as_zero=zero) for zero in (False, True))
-    assert excluded is not None
-    assert zeroed is not None
+    excluded, zeroed = (there(score_of(context(values), {key(2)}, failed_as_zero=zero)) for zero in (False, True))
     assert (excluded.value, excluded.stats.count) == (1.0, 2)
-    assert zeroed.value == pytest.approx(2 / 3)
-    assert zeroed.stats.count == 3
+    assert (zeroed.value, zeroed.stats.count) == (near(2 / 3), 3)
     assert score_of(context(values), set(values), failed_as_zero=False) is None
 
 
-def test_bounds_of_a_whole_run_are_helms_value_itself() -> None:
-    pooled = MetricValues("f1", "f1", 0.75, merged=False, values={key(0): 1.0, key(1): 0.0})
-    assert bounds_of(pooled, set()) == (0.75, 0.75)
-    assert bounds_of(pooled, {key(9)}) == (0.75, 0.75)
-
-
 _VALUES = st.dictionaries(
-    st.tuples(st.integers(0, 5).map(str), st.integers(0, 2), st.sampled_from([None, "typos"])),
-    st.floats(0, 1),
+    st.tuples(st.integers(0, 5).map(str), st.integers(0, 2), st.sampled_from([None, "typos"])), st.floats(0, 1),
     min_size=1,
-)
+)  # fmt: skip
 _SOME_MISSING = _VALUES.flatmap(
     lambda values: st.tuples(st.just(values), st.sets(st.sampled_from(sorted(values, key=str))))
 )
@@ -266,14 +217,11 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
     drawn: tuple[dict[InstanceKey, float], set[InstanceKey]],
 ) -> None:
     values, missing = drawn
-    low, high = bounds_of(context(values), missing) or (None, None)
-    assert low is not None
-    assert high is not None
+    low, high = there(bounds_of(context(values), missing))
     true_value = helm_mean(values)  # what the missing ones would have been, had they been answered
     assert low - 1e-9 <= true_value <= high + 1e-9
-    zeroed = score_of(context(values), missing, failed_as_zero=True)
-    assert zeroed is not None
-    assert zeroed.value == pytest.approx(low)
+    zeroed = there(score_of(context(values), missing, failed_as_zero=True))
+    assert zeroed.value == near(low)
     if not missing:
         assert low == high == true_value
 
@@ -281,23 +229,20 @@ def test_the_score_lies_within_its_bounds_with_any_instances_missing(
 def test_the_spread_between_trials_stands_apart_from_the_sampling_error() -> None:
     """Three trials of two instances: their scores are 1, 0.5 and 0."""
     values = {key(0, 0): 1.0, key(1, 0): 1.0, key(0, 1): 1.0, key(1, 1): 0.0, key(0, 2): 0.0, key(1, 2): 0.0}
-    score = score_of(context(values), set(), failed_as_zero=False)
-    assert score is not None
-    assert (score.stats.count, score.stats.trials) == (2, 3)
-    assert score.stats.trial_stddev == pytest.approx(0.5)
-    once = score_of(context({key(0): 1.0, key(1): 0.0}), set(), failed_as_zero=False)
-    assert once is not None
-    assert (once.stats.trials, once.stats.trial_stddev) == (None, None)
+    several, once = (
+        there(score_of(context(one), set(), failed_as_zero=False)).stats for one in (values, {key(0): 1.0, key(1): 0.0})
+    )
+    assert (several.count, several.trials, several.trial_stddev) == (2, 3, near(0.5))
+    assert (once.trials, once.trial_stddev) == (None, None)
 
 
 @pytest.mark.parametrize("missing", [set(), {key(7)}])
 def test_the_interval_is_that_of_clusters(missing: set[InstanceKey]) -> None:
     metric = context({key(number): float(number < 4) for number in range(8)})
     metric.clusters = {f"id{number}": str(number // 2) for number in range(6)}
-    score = score_of(metric, missing, failed_as_zero=False)
-    assert score is not None
-    assert score.stats.clusters == (4 if missing else 5)  # what was not sorted is a source of its own
-    assert score.stats.ci_method == "wilson-clustered"
+    score = there(score_of(metric, missing, failed_as_zero=False))
+    # what was not sorted is a source of its own
+    assert (score.stats.clusters, score.stats.ci_method) == (4 if missing else 5, "wilson-clustered")
 
 
 def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:
@@ -309,14 +254,11 @@ def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:
 def test_a_ratio_of_sums_has_a_bootstrap_interval() -> None:
     counts = {key(number): 4 for number in range(4)} | {key(number): 8 for number in range(4, 7)}
     # sums are 0 1 2 3, 0 2 4 and 0.75 of what HELM counted once
-    score = score_of(ratio(12.75 / 41, counts), set(), failed_as_zero=False)
-    assert score is not None
+    score = there(score_of(ratio(12.75 / 41, counts), set(), failed_as_zero=False))
     assert (score.value, score.stats.count, score.stats.ci_method) == (12.75 / 41, 8, "bca-bootstrap")
-    assert score.stats.ci_low is not None
-    assert score.stats.ci_high is not None
-    assert 0 < score.stats.ci_low < 12.75 / 41 < score.stats.ci_high < 0.75
+    low, high = ends(score.stats)
+    assert 0 < low < 12.75 / 41 < high < 0.75
     sorted_in_pairs = ratio(12.75 / 41, counts)
     sorted_in_pairs.clusters = {f"id{number}": str(number // 4) for number in range(8)}
-    few = score_of(sorted_in_pairs, set(), failed_as_zero=False)
-    assert few is not None
+    few = there(score_of(sorted_in_pairs, set(), failed_as_zero=False))
     assert few.stats.ci_method is None

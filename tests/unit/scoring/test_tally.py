@@ -24,6 +24,7 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import _MAX_LABEL, Clusters, Tally, notes_on_clusters
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from unit.builders import draft, plan
+from unit.scoring.known import there
 
 NOWHERE = Path("nowhere")
 
@@ -33,8 +34,7 @@ def instance(text: str = "", number: int = 0, **extra: Any) -> output.Instance:
 
 
 def label(rule: ClusterRule, one: output.Instance, folder: Path = NOWHERE) -> str:
-    found = Clusters.of(rule, folder)
-    assert found is not None
+    found = there(Clusters.of(rule, folder))
     return found.label_of(one)
 
 
@@ -70,15 +70,12 @@ def test_what_was_found_is_looked_up_in_the_scenarios_data(tmp_path: Path) -> No
 def test_where_data_are_gone_sources_are_as_they_were(tmp_path: Path) -> None:
     known = {"id0": "T", "id1": "U"}
     for name in ("a.json", "b.json"):  # both are needed
-        found = Clusters.of(RECORDED, tmp_path, known)
-        assert found is not None
+        found = there(Clusters.of(RECORDED, tmp_path, known))
         assert [found.label_of(instance("Q: one", number)) for number in range(3)] == ["T", "U", "id2"]
         (tmp_path / name).write_text(json.dumps([{"q": "one", "tag": "V"}]))
-    here = Clusters.of(RECORDED, tmp_path, known)
-    assert here is not None
+    here = there(Clusters.of(RECORDED, tmp_path, known))
     assert here.label_of(instance("Q: one")) == "V"
-    by_field = Clusters.of(ClusterRule(what="note", field="cluster"), tmp_path, known)
-    assert by_field is not None
+    by_field = there(Clusters.of(ClusterRule(what="note", field="cluster"), tmp_path, known))
     assert by_field.label_of(instance(cluster="W")) == "W"
 
 
@@ -89,37 +86,26 @@ def test_records_that_cannot_be_read_leave_each_instance_alone(content: bytes | 
     assert label(RECORDED, instance("Q: one"), tmp_path) == "id0"
 
 
-def rule_of(task: str) -> ClusterRule:
-    found = load_framework().task(task)
-    assert found is not None
-    assert found.helm.cluster is not None
-    return found.helm.cluster
-
-
 MEDCALC = "Patient note: A man. Question: why?\n\nQuestion: {question}\n"
+MEDHALLU = "World Knowledge: k\n\nQuestion: "
+DISCHARGED = "\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\n"
 
 
-@pytest.mark.parametrize(
-    ("task", "one", "other", "same"),
-    [
-        ("medcalc_bench", MEDCALC.format(question="What is the BMI? "), "Patient note: B\n\nQuestion: What is the BMI?", True),
-        ("medcalc_bench", MEDCALC.format(question="What is the BMI?"), MEDCALC.format(question="What is the QTc?"), False),
-        ("medcalc_bench", MEDCALC.format(question="Based on the patient's dose of A, what of B?"),
-         MEDCALC.format(question="Based on the patient's dose of C, what of D?"), True),
-        ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: Why?\nResponse: b", True),
-        ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: How?\nResponse: a", False),
-        ("medhallu", "World Knowledge: k\n\nQuestion: q\n\nAnswer: a\n",
-         "World Knowledge: k\n\nQuestion: q\n\nAnswer: b\n\nAnswer: c\n", True),
-        ("medhallu", "World Knowledge: k\n\nQuestion: q\n\nAnswer: a\n", "World Knowledge: k\n\nQuestion: r\n\nAnswer: a\n",
-         False),
-        ("dischargeme", "Generate A\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\nA:\n",
-         "Generate B\n\nDischarge Text:\nnote\n\n\n\nRadiology Report:\nr\n\nB:\n", True),
-        ("medi_qa", "How\nmuch?", "How much?", True),
-        ("med_dialog", "a: b\nc", "a: b\nd", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("task", "one", "other", "same"), [
+    ("medcalc_bench", MEDCALC.format(question="What is the BMI? "), "Patient note: B\n\nQuestion: What is the BMI?", True),
+    ("medcalc_bench", MEDCALC.format(question="What is the BMI?"), MEDCALC.format(question="What is the QTc?"), False),
+    ("medcalc_bench", MEDCALC.format(question="Based on the patient's dose of A, what of B?"),
+     MEDCALC.format(question="Based on the patient's dose of C, what of D?"), True),
+    ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: Why?\nResponse: b", True),
+    ("race_based_med", "x\n Question: Why?\nResponse: a", "x\n Question: How?\nResponse: a", False),
+    ("medhallu", f"{MEDHALLU}q\n\nAnswer: a\n", f"{MEDHALLU}q\n\nAnswer: b\n\nAnswer: c\n", True),
+    ("medhallu", f"{MEDHALLU}q\n\nAnswer: a\n", f"{MEDHALLU}r\n\nAnswer: a\n", False),
+    ("dischargeme", f"Generate A{DISCHARGED}A:\n", f"Generate B{DISCHARGED}B:\n", True),
+    ("medi_qa", "How\nmuch?", "How much?", True), ("med_dialog", "a: b\nc", "a: b\nd", False),
+])  # fmt: skip
 def test_rules_of_tasks(task: str, one: str, other: str, *, same: bool) -> None:
-    labels = {label(rule_of(task), instance(text, number)) for number, text in enumerate((one, other))}
+    rule = there(there(load_framework().task(task)).helm.cluster)
+    labels = {label(rule, instance(text, number)) for number, text in enumerate((one, other))}
     assert (len(labels) == 1) is same
     assert not labels & {"id0", "id1"}
 
@@ -148,9 +134,8 @@ def test_a_note_tells_where_few_sources_decide_or_there_is_no_interval() -> None
     labels = {f"id{number}": str(max(0, number - 30)) for number in range(40)}
     main = Score(1.0, describe([1.0] * 20 + [0.0] * 20, clusters=list(labels.values())))
     assert main.stats.ci_low is None
-    assert notes_on_clusters(rule, labels, main)[1].text.startswith(
-        "there is no interval: 10 sources say as much as 1.6"
-    )
+    none = notes_on_clusters(rule, labels, main)[1]
+    assert none.text.startswith("there is no interval: 10 sources say as much as 1.6")
 
 
 Entry = dict[str, Any]
@@ -232,21 +217,21 @@ def seen_by_jury(folder: Path, here: Plan, *entries: Entry) -> Tally:
     return seen_in(here, run_of(folder, *entries, metric_specs=[jury_of(here)]))
 
 
-def test_an_instance_counts_once_for_each_trial_and_perturbation(tmp_path: Path) -> None:
-    typos = {"perturbation": {"name": "typos"}}
-    seen = seen_of(tmp_path, entry(0), entry(0, train_trial_index=1), entry(0, instance=typos), entry(1))
-    assert seen.requested == {key(0), key(0, 1), key(0, 0, "typos"), key(1)}
+TYPOS = {"perturbation": {"name": "typos"}}
 
 
-def test_repeated_rows_are_counted_within_their_split(tmp_path: Path) -> None:
+def test_an_instance_counts_once_for_each_trial_and_perturbation_and_repeated_rows_within_their_split(
+    tmp_path: Path,
+) -> None:
     def row(number: int, gold: str, **instance: Any) -> Entry:
         references = [{"output": {"text": gold}, "tags": ["correct"]}]
         return entry(number, instance={"input": {"text": "the same"}, "references": references, **instance})
 
     seen = seen_of(
         tmp_path, row(0, "a"), row(1, "a"), row(1, "a") | {"train_trial_index": 1}, row(2, "a", split="valid"),
-        row(3, "b"), row(4, "a", perturbation={"name": "typos"}),
+        row(3, "b"), row(4, "a", **TYPOS),
     )  # fmt: skip
+    assert seen.requested == {*(key(number) for number in range(4)), key(1, 1), key(4, 0, "typos")}
     assert (seen.rows.repeated, seen.rows.with_another_gold) == ({"id1"}, {"id3"})
 
 
@@ -260,55 +245,44 @@ def test_the_hash_of_the_prompts_is_of_ids_and_prompts_in_their_order(tmp_path: 
 def test_instances_are_grouped_by_their_texts_and_their_sub_split(tmp_path: Path) -> None:
     """Numbers are no groups, and a field of the instances that is called `sub_split` does not hide HELM's."""
     seen = seen_of(
-        tmp_path,
-        entry(0, instance={"extra_data": {"ward": "a", "age": 50, "sub_split": "own"}, "sub_split": "easy"}),
+        tmp_path, entry(0, instance={"extra_data": {"ward": "a", "age": 50, "sub_split": "own"}, "sub_split": "easy"}),
         failed(1, instance={"extra_data": {"ward": "b"}, "sub_split": "easy"}),
         entry(2, instance={"extra_data": {"ward": "a", "sub_split": "own"}}),
-    )
+    )  # fmt: skip
     assert {name: dict(groups) for name, groups in seen.members.items()} == {
-        "ward": {"a": [key(0), key(2)], "b": [key(1)]},
-        "sub_split": {"easy": [key(0), key(1)], "own": [key(2)]},
-    }
+        "ward": {"a": [key(0), key(2)], "b": [key(1)]}, "sub_split": {"easy": [key(0), key(1)], "own": [key(2)]},
+    }  # fmt: skip
 
 
 def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:
-    seen = seen_of(
-        tmp_path, entry(0), entry(1, " \n"), entry(2, None), cut_off(3), cut_off(4, ""), failed(5), filtered(6)
-    )
-    assert seen.failed == {key(2), key(5)}
-    assert seen.empty == {key(1), key(4)}
-    assert seen.truncated == {key(3), key(4)}
-    assert seen.filtered == {key(6)}
-    assert seen.silent == {key(1), key(4), key(6)}
+    mute = entry(1, " \n"), entry(2, None), cut_off(3), cut_off(4, ""), failed(5), filtered(6)
+    seen = seen_of(tmp_path, entry(0), *mute)
+    assert (seen.failed, seen.empty, seen.truncated) == ({key(2), key(5)}, {key(1), key(4)}, {key(3), key(4)})
+    assert (seen.filtered, seen.silent, seen.unjudged) == ({key(6)}, {key(1), key(4), key(6)}, set())
     assert seen.cut_off_empty == 1
-    assert seen.unjudged == set()
     seen.unjudged = {key(0), key(3), key(8)}
-    assert seen.counts({key(2), key(5), key(99)}) == Instances(
-        requested=7, scored=5, failed=2, empty=2, truncated=2, filtered=1, unjudged=3
-    )
+    counts = Instances(requested=7, scored=5, failed=2, empty=2, truncated=2, filtered=1, unjudged=3)
+    assert seen.counts({key(2), key(5), key(99)}) == counts
 
 
 def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(tmp_path: Path) -> None:
     unscorable = failed(1, f"{names.UNSCORABLE}ValueError", instance={"split": "valid"})
     seen = seen_of(tmp_path, failed(0), unscorable, failed(2, None))
     assert seen.failed == {key(0), key(1), key(2)}
-    assert seen.unscorable == {key(1): "ValueError"}
-    assert seen.split_of_unscorable == {key(1): "valid"}
+    assert (seen.unscorable, seen.split_of_unscorable) == ({key(1): "ValueError"}, {key(1): "valid"})
 
 
-@pytest.mark.parametrize(("metrics", "expected"), [(("em", "quasi_exact_match"), 2), (("em",), 0), ((), 0)])
-def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(
-    tmp_path: Path, metrics: Collection[str], expected: int
-) -> None:
+def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(tmp_path: Path) -> None:
     def references(*texts: str, tag: str = output.CORRECT_TAG) -> dict[str, Any]:
         return {"references": [{"output": {"text": text}, "tags": [tag]} for text in texts]}
 
-    seen = seen_of(
-        tmp_path, entry(0, instance=references("A", "the")), entry(1, instance=references("B")),
+    entries = (
+        entry(0, instance=references("A", "the")), entry(1, instance=references("B")),
         entry(2, instance=references("A", tag="wrong")), failed(3, instance=references("B", "A")),
-        entry(4, instance=references()), metrics=metrics,
+        entry(4, instance=references()),
     )  # fmt: skip
-    assert seen.nothing_right == expected
+    for metrics, expected in ((("em", "quasi_exact_match"), 2), (("em",), 0), ((), 0)):
+        assert seen_of(tmp_path, *entries, metrics=metrics).nothing_right == expected
 
 
 # Juries
@@ -336,44 +310,33 @@ def test_judges_are_counted_under_their_names_in_the_configuration(tmp_path: Pat
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("model", "judge", "same"),
-    [
+def test_a_judge_may_be_of_the_models_family(tmp_path: Path) -> None:
+    for model, judge, same in (
         ("openai/gpt-4o", "openai/gpt-4.1", True), ("openai/gpt-4o", "claude-3-7-sonnet", False),
         ("openai/gpt-4o", "org/own", None), ("org/own", "openai/gpt-4o", None), ("org/own", "org/other", None),
-    ],
-)  # fmt: skip
-def test_a_judge_may_be_of_the_models_family(tmp_path: Path, model: str, judge: str, same: bool | None) -> None:
-    here = judged_plan(model, a=judge)
-    run = run_of(tmp_path, judged(0, a=4), metric_specs=[jury_of(here)])
-    seen = seen_in(here, run)
-    assert seen.judges["a"].same_family is same
+    ):  # fmt: skip
+        assert seen_by_jury(tmp_path, judged_plan(model, a=judge), judged(0, a=4)).judges["a"].same_family is same
 
 
 # What remains to ask
 
 
-@pytest.mark.parametrize(
-    ("failures", "unscorable", "unheard", "expected"),
-    [
-        (set(), {}, (0, 0), False), ({key(0)}, {}, (0, 0), True), ({key(0)}, {key(0): "why"}, (0, 0), False),
-        ({key(0), key(1)}, {key(0): "why"}, (0, 0), True), (set(), {}, (0, 1), True),
-        ({key(0)}, {key(0): "why"}, (1, 0), True),
-    ],
-)  # fmt: skip
-def test_what_can_still_be_answered_is_asked_again(
-    failures: set[InstanceKey], unscorable: dict[InstanceKey, str], unheard: tuple[int, int], expected: bool
-) -> None:
-    judges = {name: JudgeCounts(9, 9 - count, count) for name, count in zip("ab", unheard, strict=True)}
-    assert Tally(judges=judges, failed=failures, unscorable=unscorable).something_to_ask is expected
+def test_what_can_still_be_answered_is_asked_again() -> None:
+    for failures, unscorable, unheard, expected in (
+        (0, 0, (0, 0), False), (1, 0, (0, 0), True), (1, 1, (0, 0), False), (2, 1, (0, 0), True), (0, 0, (0, 1), True),
+        (1, 1, (1, 0), True),
+    ):  # fmt: skip
+        judges = {name: JudgeCounts(9, 9 - count, count) for name, count in zip("ab", unheard, strict=True)}
+        tally = Tally(judges=judges, failed=set(map(key, range(failures))))
+        tally.unscorable = dict.fromkeys(map(key, range(unscorable)), "why")
+        assert tally.something_to_ask is expected
 
 
 def test_the_source_of_an_instance_is_that_of_its_unperturbed_text(tmp_path: Path) -> None:
     def asked(number: int, question: str, **more: Any) -> Entry:
         return entry(number, instance={"input": {"text": f"Question: {question}\nResponse: r"}, **more})
 
-    typos = {"perturbation": {"name": "typos"}}
-    run = run_of(tmp_path, asked(0, "Whyy?", **typos), asked(0, "Why?"), asked(0, "Wy?", **typos), asked(1, "How?"))
+    run = run_of(tmp_path, asked(0, "Whyy?", **TYPOS), asked(0, "Why?"), asked(0, "Wy?", **TYPOS), asked(1, "How?"))
     seen = seen_in(plan({"config.type": "race_based_med"}), run)
     assert seen.clusters == {"id0": "Why?", "id1": "How?"}
     assert seen_of(tmp_path, entry(0)).clusters == {}
@@ -384,7 +347,5 @@ def test_the_field_that_names_the_source_sorts_into_no_groups(tmp_path: Path) ->
     task = here.evaluation.task
     helm = replace(task.helm, cluster=ClusterRule(what="note", field="note"))
     here = replace(here, evaluation=replace(here.evaluation, task=replace(task, helm=helm)))
-    run = run_of(tmp_path, entry(0, instance={"extra_data": {"note": "n1", "ward": "north"}}))
-    seen = seen_in(here, run)
-    assert seen.clusters == {"id0": "n1"}
-    assert set(seen.members) == {"ward"}
+    seen = seen_in(here, run_of(tmp_path, entry(0, instance={"extra_data": {"note": "n1", "ward": "north"}})))
+    assert (seen.clusters, set(seen.members)) == ({"id0": "n1"}, {"ward"})
