@@ -78,13 +78,10 @@ def test_what_nobody_thought_of_costs_one_instance(
     assert again.cached
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        {"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}},
-        {"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}},  # no file can hold it
-    ],
-)
+@pytest.mark.parametrize("choice", [
+    {"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}},
+    {"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}},  # no file can hold it
+])  # fmt: skip
 def test_an_answer_that_an_older_version_kept_is_looked_at_again(
     server: ScriptedEndpoint, tmp_path: Path, choice: dict[str, Any]
 ) -> None:
@@ -336,10 +333,9 @@ def test_the_first_requests_may_all_fail_where_others_were_answered_before(
         endpoint.make_request(requests[1])
 
 
-@pytest.mark.parametrize(
-    ("status", "settings", "kind"),
-    [(401, {}, "refused"), (500, {"stop_after_failures": 1}, "unreachable"), (400, {"stop_after_failures": 1}, None)],
-)
+@pytest.mark.parametrize(("status", "settings", "kind"), [
+    (401, {}, "refused"), (500, {"stop_after_failures": 1}, "unreachable"), (400, {"stop_after_failures": 1}, None),
+])  # fmt: skip
 def test_the_event_of_a_stop_says_whether_the_endpoint_is_gone_or_refuses(
     server: ScriptedEndpoint, tmp_path: Path, status: int, settings: dict[str, Any], kind: str | None
 ) -> None:

@@ -46,13 +46,10 @@ def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch:
     assert known_names("mtsamples_replicate", tmp_path) == listed
 
 
-@pytest.mark.parametrize(
-    ("kind", "apply", "scenario"),
-    [
-        (MTSamplesProceduresScenario, scenarios.list_procedures_without_github, "mtsamples_procedures"),
-        (MTSamplesReplicateScenario, scenarios.list_replicates_without_github, "mtsamples_replicate"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "apply", "scenario"), [
+    (MTSamplesProceduresScenario, scenarios.list_procedures_without_github, "mtsamples_procedures"),
+    (MTSamplesReplicateScenario, scenarios.list_replicates_without_github, "mtsamples_replicate"),
+])  # fmt: skip
 def test_helms_scenario_takes_the_known_names(
     kind: Any, apply: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

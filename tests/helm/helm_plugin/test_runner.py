@@ -112,13 +112,10 @@ def test_an_endpoint_that_refuses_ends_it(tmp_path: Any) -> None:
     assert not [event for event in told.events if event["event"] == logs.RUN_DONE]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (specs("b", method="language_modeling"), "b asks a model for the log probabilities of its prompts"),
-        (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), [
+    (specs("b", method="language_modeling"), "b asks a model for the log probabilities of its prompts"),
+    (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
+])  # fmt: skip
 def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp_path: Any) -> None:
     made, told = runner_of(tmp_path, {})
     with pytest.raises(SystemExit):

@@ -179,14 +179,11 @@ def test_to_a_metric_that_may_look_at_anything_each_question_is_its_own(
     assert [id_ for id_, text in made if text == ""] == ["id0", "id1", "id2"]
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        MetricSpec(class_name=BASIC, args={"names": []}),
-        MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
-        MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
-    ],
-)
+@pytest.mark.parametrize("spec", [
+    MetricSpec(class_name=BASIC, args={"names": []}),
+    MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
+    MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
+])  # fmt: skip
 def test_what_asks_somebody_or_executes_answers_is_left_alone(
     spec: MetricSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

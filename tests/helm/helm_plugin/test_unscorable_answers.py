@@ -110,10 +110,9 @@ def test_one_that_bears_no_empty_answer_either_has_no_value() -> None:
     assert list(failed(state)) == ["id1"]
 
 
-@pytest.mark.parametrize(
-    ("odd", "plain", "fails"),
-    [(1, 0, True), (2, 0, True), (1, 1, False), (2, 1, True), (2, 2, False), (3, 2, True), (3, 3, False), (9, 8, True)],
-)
+@pytest.mark.parametrize(("odd", "plain", "fails"), [
+    (1, 0, True), (2, 0, True), (1, 1, False), (2, 1, True), (2, 2, False), (3, 2, True), (3, 3, False), (9, 8, True),
+])  # fmt: skip
 def test_more_than_half_fail_the_run_with_what_was_raised(odd: int, plain: int, fails: bool) -> None:
     state = scenario([ODD] * odd + ["plain"] * plain)
     if fails:
@@ -133,14 +132,10 @@ def caused(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        FileNotFoundError("nltk_data"), ModuleNotFoundError("no"), LookupError("Resource punkt_tab not found"),
-        PrerequisiteError("no key"), MemoryError(), caused(RuntimeError("x"), ImportError("y")),
-    ],
-    ids=repr,
-)  # fmt: skip
+@pytest.mark.parametrize("error", [
+    FileNotFoundError("nltk_data"), ModuleNotFoundError("no"), LookupError("Resource punkt_tab not found"),
+    PrerequisiteError("no key"), MemoryError(), caused(RuntimeError("x"), ImportError("y")),
+], ids=repr)  # fmt: skip
 def test_what_no_answer_sets_off_fails_the_run_at_once(error: Exception) -> None:
     state = scenario([ODD] + ["plain"] * 30)
     with pytest.raises(type(error)):

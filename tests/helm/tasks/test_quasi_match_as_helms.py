@@ -7,13 +7,10 @@ import pytest
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "A", "a", " An ", "the", "The A.", "(A)", "a-n", "t.h.e", "--", "", " \n", "A a",
-        "B", "as", "A1", "+1", "±", "A_", "Ä", "\uff41",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("answer", [
+    "A", "a", " An ", "the", "The A.", "(A)", "a-n", "t.h.e", "--", "", " \n", "A a", "B", "as", "A1", "+1", "±", "A_",
+    "Ä", "\uff41",
+])  # fmt: skip
 def test_it_is_helms_rule(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from helm.benchmark.metrics import nltk_helper
 

@@ -169,13 +169,10 @@ def test_a_rating_of_one_criterion_is_enough() -> None:
     assert passes(mixed, f"{MEDICAL} {json.dumps({'clarity': RATINGS['clarity']})}")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        f"The patient's accuracy of recall was normal. {RATINGS['accuracy']['explanation']}",
-        "5", "accuracy", "score 5", "explanation", "", "accuracy 4: because", "{}", '{"accuracy": {"score": 4}}',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("answer", [
+    f"The patient's accuracy of recall was normal. {RATINGS['accuracy']['explanation']}", "5", "accuracy", "score 5",
+    "explanation", "", "accuracy 4: because", "{}", '{"accuracy": {"score": 4}}',
+])  # fmt: skip
 def test_a_judge_may_quote_the_answer(answer: str) -> None:
     assert passes(READY, answer)
 
@@ -187,14 +184,12 @@ def test_explanations_of_any_kind(explanation: object) -> None:
     assert not passes(said, f"{MEDICAL} {said}")
 
 
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("\u0441ore \uff53\u0063ore", "core score"), ("caf\u00e9 10 \u00b5g", "cafe 10 \u03bcg"), ("50 % of 10%", "50 % of 10%"),
-        ("\\u0041\\x42\\n", "AB\n"), ("\\u{110000}", "\\u{110000}"), ("&lt;a&gt; &#65; &#x42; &nope; a & b", "<a> A B &nope; a & b"),
-        ("&#" + "1" * 5000 + ";", "&#" + "1" * 5000 + ";"), ("%41", "A"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "plain"), [
+    ("\u0441ore \uff53\u0063ore", "core score"), ("caf\u00e9 10 \u00b5g", "cafe 10 \u03bcg"),
+    ("50 % of 10%", "50 % of 10%"), ("\\u0041\\x42\\n", "AB\n"), ("\\u{110000}", "\\u{110000}"),
+    ("&lt;a&gt; &#65; &#x42; &nope; a & b", "<a> A B &nope; a & b"),
+    ("&#" + "1" * 5000 + ";", "&#" + "1" * 5000 + ";"), ("%41", "A"),
+])  # fmt: skip
 def test_undisguised(text: str, plain: str) -> None:
     assert undisguised(text) == plain
 

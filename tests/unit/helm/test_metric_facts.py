@@ -36,14 +36,11 @@ def test_every_metric_of_a_custom_benchmark_is_known() -> None:
     assert {facts_of(name).higher_is_better for name in METRICS} == {True}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "exact_match@5", "quasi_prefix_exact_match@5", "medec_error_sentence_accuracy", "ehr_sql_query_validity",
-        "ehr_sql_precision_answerable", "mimiciv_billing_code_recall", "math_equiv",
-        "medcalc_bench_accuracy.corrected", "exact_match.lenient",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    "exact_match@5", "quasi_prefix_exact_match@5", "medec_error_sentence_accuracy", "ehr_sql_query_validity",
+    "ehr_sql_precision_answerable", "mimiciv_billing_code_recall", "math_equiv", "medcalc_bench_accuracy.corrected",
+    "exact_match.lenient",
+])  # fmt: skip
 def test_shares(name: str) -> None:
     assert facts_of(name) is _SHARE
     assert (_SHARE.higher_is_better, _SHARE.scale, _SHARE.unit) == (True, (0, 1), "share")
@@ -62,37 +59,27 @@ def test_a_jury_of_any_name_is_told_by_its_scale() -> None:
     assert facts_of("rouge_l", HELMS_SCALE) is OVERLAP
 
 
-@pytest.mark.parametrize(
-    ("name", "direction", "scale", "unit"),
-    [
-        ("wer_score", False, None, "errors per word"),
-        ("BERTScore-F", True, None, "similarity"),
-        ("summarization_coverage", None, (0, 1), "share"),
-        ("summarization_density", None, None, "words"),
-        ("summarization_compression", None, None, "ratio"),
-        ("ehr_sql_total_predicted_answerable", None, (0, 1), "share"),
-        ("mimiciv_billing_code_f1", True, (0, 1), "F1"),
-        ("f1_score", True, (0, 1), "overlap"),
-    ],
-)
+@pytest.mark.parametrize(("name", "direction", "scale", "unit"), [
+    ("wer_score", False, None, "errors per word"), ("BERTScore-F", True, None, "similarity"),
+    ("summarization_coverage", None, (0, 1), "share"), ("summarization_density", None, None, "words"),
+    ("summarization_compression", None, None, "ratio"), ("ehr_sql_total_predicted_answerable", None, (0, 1), "share"),
+    ("mimiciv_billing_code_f1", True, (0, 1), "F1"), ("f1_score", True, (0, 1), "overlap"),
+])  # fmt: skip
 def test_others(name: str, direction: bool | None, scale: tuple[int, int] | None, unit: str) -> None:
     known = facts_of(name)
     assert (known.higher_is_better, known.scale, known.unit) == (direction, scale, unit)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        *((name, True) for name in ("exact_match", "rouge_l", "number_of_errors", "prompt_truncated_twice")),
-        *(
-            (name, False)
-            for name in (
-                "num_output_tokens", "finish_reason_stop", "inference_runtime", "training_co2_cost", "batch_size",
-                "max_prob", "logprob_per_byte", "predicted_index", "prompt_truncated", "perplexity", "bits_per_byte",
-            )
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "expected"), [
+    *((name, True) for name in ("exact_match", "rouge_l", "number_of_errors", "prompt_truncated_twice")),
+    *(
+        (name, False)
+        for name in (
+            "num_output_tokens", "finish_reason_stop", "inference_runtime", "training_co2_cost", "batch_size",
+            "max_prob", "logprob_per_byte", "predicted_index", "prompt_truncated", "perplexity", "bits_per_byte",
+        )
+    ),
+])  # fmt: skip
 def test_what_says_something_of_the_answers(name: str, expected: bool) -> None:
     assert is_score(name) is expected
 

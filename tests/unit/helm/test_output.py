@@ -54,18 +54,12 @@ def test_numbers_as_ids(tmp_path: Path, mean: float) -> None:
     assert (entry.instance_id, str(entry.stats[0]["mean"])) == ("7", str(mean))
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (None, "No such file"),
-        ("", "not indented"),
-        (json.dumps({"request_states": [state("a", "b")]}), "not indented"),
-        (json.dumps({"other": []}, indent=2), "not indented"),
-        (json.dumps({"request_states": [state("a", "b")] * 2}, indent=2)[:-300], "ends in the middle"),
-        (json.dumps({"request_states": [{"instance": {"id": "a patient's text"}}]}, indent=2), "unexpected values"),
-    ],
-    ids=["no file", "empty", "in one line", "no such list", "cut", "another form"],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    (None, "No such file"), ("", "not indented"), (json.dumps({"request_states": [state("a", "b")]}), "not indented"),
+    (json.dumps({"other": []}, indent=2), "not indented"),
+    (json.dumps({"request_states": [state("a", "b")] * 2}, indent=2)[:-300], "ends in the middle"),
+    (json.dumps({"request_states": [{"instance": {"id": "a patient's text"}}]}, indent=2), "unexpected values"),
+], ids=["no file", "empty", "in one line", "no such list", "cut", "another form"])  # fmt: skip
 def test_what_cannot_be_read_is_said_without_the_data(tmp_path: Path, text: str | None, reason: str) -> None:
     if text is not None:
         (tmp_path / "scenario_state.json").write_text(text)

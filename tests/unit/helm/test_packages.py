@@ -61,15 +61,10 @@ def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
         packages.look_for_packages("t", "pubmed_qa")
 
 
-@pytest.mark.parametrize(
-    ("message", "module"),
-    [
-        ("No module named 'a.b'", "a"),
-        ("Optional dependency c-d is not installed. Please", "c-d"),
-        ("this metric needs torch", "torch"),
-        ("cannot import name 'x'", None),
-    ],
-)
+@pytest.mark.parametrize(("message", "module"), [
+    ("No module named 'a.b'", "a"), ("Optional dependency c-d is not installed. Please", "c-d"),
+    ("this metric needs torch", "torch"), ("cannot import name 'x'", None),
+])  # fmt: skip
 def test_the_module_that_a_message_names(message: str, module: str | None) -> None:
     assert packages.module_named_in(message) == module
 
@@ -86,13 +81,10 @@ def test_the_installed_helm_is_supported() -> None:
     assert packages.installed_helm() in packages.SUPPORTED_HELM
 
 
-@pytest.mark.parametrize(
-    ("helm", "run_spec", "refused"),
-    [
-        ("0.5.16", "ehr_sql", False), ("0.5.17", "ehr_sql", True), ("0.5.15", "aci_bench", True),
-        ("0.5.17", "medhelm_configurable_benchmark", True), ("0.5.17", "pubmed_qa", False), ("0.5.17", "unknown", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("helm", "run_spec", "refused"), [
+    ("0.5.16", "ehr_sql", False), ("0.5.17", "ehr_sql", True), ("0.5.15", "aci_bench", True),
+    ("0.5.17", "medhelm_configurable_benchmark", True), ("0.5.17", "pubmed_qa", False), ("0.5.17", "unknown", False),
+])  # fmt: skip
 def test_what_is_refused_with_another_helm(
     helm: str, run_spec: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,13 +118,10 @@ def test_names_that_a_template_would_execute_are_not_plain(name: str) -> None:
     assert not is_plain(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [
-        ("mmlu_subject=law", "mmlu_subject=law"), ("../../x", "_.._x"), ("a/b:c d", "a_b_c_d"), ("${x}", "__x_"),
-        ("..", "_"), ("", "_"), ("x" * 200, "x" * 80),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "plain"), [
+    ("mmlu_subject=law", "mmlu_subject=law"), ("../../x", "_.._x"), ("a/b:c d", "a_b_c_d"), ("${x}", "__x_"),
+    ("..", "_"), ("", "_"), ("x" * 200, "x" * 80),
+])  # fmt: skip
 def test_plain_names_are_names_of_files(name: str, plain: str) -> None:
     assert plain_name(name) == plain
 

@@ -184,15 +184,11 @@ def test_short_right_answers_that_repeat_are_labels() -> None:
     assert sum(name.startswith("always") for name in by_name(strategies(asked(*twelve_of_twenty)))) == 12
 
 
-@pytest.mark.parametrize(
-    "right",
-    [
-        ("1", "0", "2"),  # of three questions, three: nothing repeats enough
-        ("a treatment plan of twenty-one characters",) * 4,
-        ("", "0", "0", ""),
-        tuple(str(number % 13) for number in range(40)),
-    ],
-)
+@pytest.mark.parametrize("right", [
+    ("1", "0", "2"),  # of three questions, three: nothing repeats enough
+    ("a treatment plan of twenty-one characters",) * 4, ("", "0", "0", ""),
+    tuple(str(number % 13) for number in range(40)),
+])  # fmt: skip
 def test_open_text_has_neither_labels_nor_a_random_one(right: tuple[str, ...]) -> None:
     found = {strategy.name for strategy in strategies(asked(*right))}
     assert not any(name.startswith("always") for name in found)

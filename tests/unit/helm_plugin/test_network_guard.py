@@ -12,13 +12,11 @@ from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Netwo
 from scripted_endpoint import ScriptedEndpoint
 
 
-@pytest.mark.parametrize(
-    ("event", "argument"),
-    [
-        ("socket.connect", ("10.0.0.1", 443)), ("socket.connect", ("93.184.216.34", 443)), ("socket.connect", ("::1", 1, 0, 0)),
-        ("socket.connect", ("10.0.0.2", 80)), ("socket.sendto", ("8.8.8.8", 53)), ("socket.connect", (b"elsewhere", 443)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("event", "argument"), [
+    ("socket.connect", ("10.0.0.1", 443)), ("socket.connect", ("93.184.216.34", 443)),
+    ("socket.connect", ("::1", 1, 0, 0)), ("socket.connect", ("10.0.0.2", 80)), ("socket.sendto", ("8.8.8.8", 53)),
+    ("socket.connect", (b"elsewhere", 443)),
+])  # fmt: skip
 def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
     guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
     guard.learn("host.example", ["10.0.0.2"])
@@ -39,15 +37,12 @@ def test_addresses_that_are(argument: object) -> None:
     assert guard.blocked == []
 
 
-@pytest.mark.parametrize(
-    ("url", "spellings"),
-    [
-        ("http://llm.svc.cluster.local.:18081/v1", ["llm.svc.cluster.local.", "llm.svc.cluster.local", b"LLM.svc.cluster.local."]),
-        ("http://llm.svc.cluster.local:18081/v1", ["llm.svc.cluster.local."]),
-        ("http://M\u00dcNCHEN.test:18081/v1", ["m\u00fcnchen.test", "xn--mnchen-3ya.test", b"xn--mnchen-3ya.test."]),
-        ("http://stra\u00dfe.test:18081/v1", ["xn--strae-oqa.test"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("url", "spellings"), [
+    ("http://llm.svc.cluster.local.:18081/v1", ["llm.svc.cluster.local.", "llm.svc.cluster.local", b"LLM.svc.cluster.local."]),
+    ("http://llm.svc.cluster.local:18081/v1", ["llm.svc.cluster.local."]),
+    ("http://M\u00dcNCHEN.test:18081/v1", ["m\u00fcnchen.test", "xn--mnchen-3ya.test", b"xn--mnchen-3ya.test."]),
+    ("http://stra\u00dfe.test:18081/v1", ["xn--strae-oqa.test"]),
+])  # fmt: skip
 def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]) -> None:
     place = place_of(url)
     assert place is not None

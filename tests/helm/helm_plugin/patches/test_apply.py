@@ -103,18 +103,14 @@ def test_another_version_of_helm_is_not_patched(
     assert done == ["of_other_packages"]
 
 
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        (GENERAL, None),
-        ("helm.common.general", None),
-        ("helm.common.no_such_module", "HELM has no module helm.common.no_such_module"),
-        ("helm.no_such_package.module:name", "HELM has no module helm.no_such_package"),
-        ("helm.common.general:no_such_function", "HELM has no no_such_function in helm.common.general"),
-        ("helm.benchmark.runner:Runner.no_such", "HELM has no Runner.no_such in helm.benchmark.runner"),
-        ("no_such_package:name", None),
-    ],
-)
+@pytest.mark.parametrize(("target", "reason"), [
+    (GENERAL, None), ("helm.common.general", None),
+    ("helm.common.no_such_module", "HELM has no module helm.common.no_such_module"),
+    ("helm.no_such_package.module:name", "HELM has no module helm.no_such_package"),
+    ("helm.common.general:no_such_function", "HELM has no no_such_function in helm.common.general"),
+    ("helm.benchmark.runner:Runner.no_such", "HELM has no Runner.no_such in helm.benchmark.runner"),
+    ("no_such_package:name", None),
+])  # fmt: skip
 def test_a_target_has_to_be_there(target: str, reason: str | None) -> None:
     assert patch_registry.objection(patch(targets=(GENERAL, target)), "0.5.16") == reason
 

@@ -53,15 +53,11 @@ def test_the_source_of_a_row_stays_where_the_prompt_shows_it(tmp_path: Path, app
     assert (instance.input.text, instance.extra_data) == ("note 1 north: a?", {"cluster": "note 1"})
 
 
-@pytest.mark.parametrize(
-    ("prompt", "table", "expected"),
-    [
-        ("{q}?", "id,q,correct_answer\nx,a,b\nx,c,d\n", [(None, {"id": "x"}), (None, {"id": "x"})]),
-        ("{q}?", "id,q,correct_answer\n ,a,b\nx,c,d\n", [(None, {"id": " "}), (None, {"id": "x"})]),
-        ("{q} {id}?", "id,q,correct_answer\nx,a,b\n", [("x", None)]),
-        ("{q}?", "q,correct_answer\na,b\n", [(None, None)]),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "table", "expected"), [
+    ("{q}?", "id,q,correct_answer\nx,a,b\nx,c,d\n", [(None, {"id": "x"}), (None, {"id": "x"})]),
+    ("{q}?", "id,q,correct_answer\n ,a,b\nx,c,d\n", [(None, {"id": " "}), (None, {"id": "x"})]),
+    ("{q} {id}?", "id,q,correct_answer\nx,a,b\n", [("x", None)]), ("{q}?", "q,correct_answer\na,b\n", [(None, None)]),
+])  # fmt: skip
 def test_ids_that_do_not_name_and_nothing_beside(
     prompt: str, table: str, expected: list[Any], tmp_path: Path, apply_patch: ApplyPatch
 ) -> None:

@@ -73,21 +73,17 @@ def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("confine", "run_specs"),
-    [
-        (executed_answers.confine_bird_sql, ["bird_sql", "spider"]),
-        (executed_answers.confine_czech_bank_sql, ["czech_bank_qa"]),
-        (executed_answers.confine_python, ["cleva", "code"]),
-        (
-            executed_answers.confine_cpp,
-            [
-                "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
-                "codeinsights_student_mistake",
-            ],
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("confine", "run_specs"), [
+    (executed_answers.confine_bird_sql, ["bird_sql", "spider"]),
+    (executed_answers.confine_czech_bank_sql, ["czech_bank_qa"]), (executed_answers.confine_python, ["cleva", "code"]),
+    (
+        executed_answers.confine_cpp,
+        [
+            "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
+            "codeinsights_student_mistake",
+        ],
+    ),
+])  # fmt: skip
 def test_where_nobody_knows_what_is_asked_all_are_named(
     confine: Callable[[], None], run_specs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,17 +117,11 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    ("answer", "scores"),
-    [
-        ("print(int(input()) * 2)", [True, True, False]),
-        ("print(4)", [True, False, False]),
-        ("print(", [-2]),
-        ("import os\nos._exit(0)", None),
-        ("raise SystemExit", [False, False, False]),
-        *((FORGING.format(text=text), None) for text in ("[]", "5", '{"a": 1}', "[1.5]", "[" * 100_000, "no json")),
-    ],
-)
+@pytest.mark.parametrize(("answer", "scores"), [
+    ("print(int(input()) * 2)", [True, True, False]), ("print(4)", [True, False, False]), ("print(", [-2]),
+    ("import os\nos._exit(0)", None), ("raise SystemExit", [False, False, False]),
+    *((FORGING.format(text=text), None) for text in ("[]", "5", '{"a": 1}', "[1.5]", "[" * 100_000, "no json")),
+])  # fmt: skip
 def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     (tmp_path / "input_output.json").write_text(
         json.dumps({"inputs": ["2\n", "5\n", "3\n"], "outputs": ["4\n", "10\n", "7\n"]})
@@ -146,17 +136,12 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize(
-    ("answer", "passed"),
-    [
-        ("int twice(int n) { return 2 * n; }", [1, 1, 0]),
-        ("int twice(int n) { return n + 2; }", [1, 0, 0]),
-        ("int twice(int n) { return", [0, 0, 0]),
-        ("#include <cstdlib>\nint twice(int n) { exit(1); }", [0, 0, 0]),
-        ("#include <unistd.h>\nint twice(int n) { return fork() == -1 ? 2 * n : 0; }", [1, 1, 0]),
-        ("int twice(int n) { while (true) cout << n; }", [0, 0, 0]),
-    ],
-)
+@pytest.mark.parametrize(("answer", "passed"), [
+    ("int twice(int n) { return 2 * n; }", [1, 1, 0]), ("int twice(int n) { return n + 2; }", [1, 0, 0]),
+    ("int twice(int n) { return", [0, 0, 0]), ("#include <cstdlib>\nint twice(int n) { exit(1); }", [0, 0, 0]),
+    ("#include <unistd.h>\nint twice(int n) { return fork() == -1 ? 2 * n : 0; }", [1, 1, 0]),
+    ("int twice(int n) { while (true) cout << n; }", [0, 0, 0]),
+])  # fmt: skip
 def test_cpp(answer: str, passed: list[int]) -> None:
     executed_answers.confine_cpp()
     found = correct.CPPEvaluator(TEMPLATE, TESTS, timeout=30, max_workers=1).evaluate(answer)
@@ -211,16 +196,10 @@ def database(tmp_path: Path) -> Path:
 GOLD = "SELECT a, b FROM t"
 
 
-@pytest.mark.parametrize(
-    ("answer", "rows", "error"),
-    [
-        (f"<sql>{GOLD}</sql>", [(1, "x"), (2, None)], None),
-        ("<sql>SELECT 1 WHERE 0</sql>", [], None),
-        (GOLD, [], None),  # without the tag HELM executes an empty text
-        ("<sql>DELETE FROM t</sql>", [], "not authorized"),
-        ("<sql>SELECT c FROM t</sql>", [], "no such column: c"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "rows", "error"), [
+    (f"<sql>{GOLD}</sql>", [(1, "x"), (2, None)], None), ("<sql>SELECT 1 WHERE 0</sql>", [], None), (GOLD, [], None),  # without the tag HELM executes an empty text
+    ("<sql>DELETE FROM t</sql>", [], "not authorized"), ("<sql>SELECT c FROM t</sql>", [], "no such column: c"),
+])  # fmt: skip
 def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -> None:
     executed_answers.confine_bird_sql()
     annotator = SimpleNamespace(get_database_path=lambda name: str(database) if name == "bank" else "")

@@ -91,15 +91,10 @@ def test_nltk_data_are_downloaded_when_they_are_missing(
     assert calls == ["downloaded"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "imported", "all_are_looked_for"),
-    [
-        (["medec"], [load_index().run_specs["medec"].module], False),
-        (["known"], [], False),
-        (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True),
-        ([], [], True),
-    ],
-)
+@pytest.mark.parametrize(("asked", "imported", "all_are_looked_for"), [
+    (["medec"], [load_index().run_specs["medec"].module], False), (["known"], [], False),
+    (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True), ([], [], True),
+])  # fmt: skip
 def test_run_specs(
     asked: list[str], imported: list[str], all_are_looked_for: bool, apply_patch: ApplyPatch,
     monkeypatch: pytest.MonkeyPatch,

@@ -32,16 +32,11 @@ def _record() -> Iterator[None]:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    ("completion", "result"),
-    [
-        ("    return a + b", "passed"),
-        ("    return a - b", "failed: "),
-        ("while True:\n        pass", "timed out"),
-        ("    raise ValueError('x' * 10_000)", "failed: " + "x" * (sandbox_worker.MAX_REASON - len("failed: "))),
-        ("    raise SystemExit", "failed: "),
-    ],
-)
+@pytest.mark.parametrize(("completion", "result"), [
+    ("    return a + b", "passed"), ("    return a - b", "failed: "), ("while True:\n        pass", "timed out"),
+    ("    raise ValueError('x' * 10_000)", "failed: " + "x" * (sandbox_worker.MAX_REASON - len("failed: "))),
+    ("    raise SystemExit", "failed: "),
+])  # fmt: skip
 def test_humaneval(completion: str, result: str) -> None:
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
     found = check_answer(question, 3)
@@ -50,13 +45,10 @@ def test_humaneval(completion: str, result: str) -> None:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    "completion",
-    [
-        "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass",
-        "import re\n    re.match(r'(a+)+$', 'a' * 60 + 'b')",
-    ],
-)
+@pytest.mark.parametrize("completion", [
+    "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass",
+    "import re\n    re.match(r'(a+)+$', 'a' * 60 + 'b')",
+])  # fmt: skip
 def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
     """By the clock; inside one call of C, by the processor's."""
     question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}

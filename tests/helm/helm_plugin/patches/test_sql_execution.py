@@ -51,53 +51,29 @@ def started() -> Any:
     return next(worker.process for worker in sql_execution._workers if worker.process is not None)
 
 
-@pytest.mark.parametrize(
-    ("query", "rows"),
-    [
-        ("SELECT count(*) FROM patient", [(10,)]),
-        ("SELECT id FROM patient WHERE age > 27 ORDER BY id;", [(8,), (9,)]),
-        (
-            "WITH old AS (SELECT * FROM patient WHERE age > 28) SELECT max(age), strftime('%Y', '2020-01-01') FROM old",
-            [(29, "2020")],
-        ),
-        ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3) SELECT sum(x) FROM n", [(6,)]),
-        ("SELECT id FROM patient WHERE age < 0", []),
-        ("SELECT x'00', 'ä', NULL, 0.5", [("X'00'", "ä", None, 0.5)]),
-        ("SELECT 9e999, -9e999", [("Inf", "-Inf")]),
-        ("-- nothing to ask", None),
-        (";", None),
-    ],
-)
+@pytest.mark.parametrize(("query", "rows"), [
+    ("SELECT count(*) FROM patient", [(10,)]), ("SELECT id FROM patient WHERE age > 27 ORDER BY id;", [(8,), (9,)]),
+    (
+        "WITH old AS (SELECT * FROM patient WHERE age > 28) SELECT max(age), strftime('%Y', '2020-01-01') FROM old",
+        [(29, "2020")],
+    ),
+    ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3) SELECT sum(x) FROM n", [(6,)]),
+    ("SELECT id FROM patient WHERE age < 0", []), ("SELECT x'00', 'ä', NULL, 0.5", [("X'00'", "ä", None, 0.5)]),
+    ("SELECT 9e999, -9e999", [("Inf", "-Inf")]), ("-- nothing to ask", None), (";", None),
+])  # fmt: skip
 def test_what_only_reads(query: str, rows: list[tuple[object, ...]] | None, database: Path) -> None:
     assert execute(database, query) == rows
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "DROP TABLE patient",
-        "DELETE FROM patient",
-        "UPDATE patient SET age = 0",
-        "INSERT INTO patient VALUES (1, 1)",
-        "CREATE TABLE mine (x)",
-        "CREATE TEMP TABLE mine (x)",
-        "ATTACH DATABASE '/tmp/other.sqlite' AS other",
-        "VACUUM INTO '/tmp/copy.sqlite'",
-        "PRAGMA writable_schema = 1",
-        "PRAGMA database_list",
-        "SELECT * FROM pragma_database_list",
-        "SELECT load_extension('/tmp/evil.so')",
-        "SELECT length(zeroblob(1000000000))",
-        "SELECT 1; DROP TABLE patient",
-        "BEGIN; DELETE FROM patient; COMMIT",
-        "REINDEX",
-        "I cannot answer that.",
-        "SELECT * FROM nothing",
-        "SELECT '\x00'",
-        "SELECT '\ud800'",
-        "SELECT CAST(x'ff' AS TEXT)",
-    ],
-)
+@pytest.mark.parametrize("query", [
+    "DROP TABLE patient", "DELETE FROM patient", "UPDATE patient SET age = 0", "INSERT INTO patient VALUES (1, 1)",
+    "CREATE TABLE mine (x)", "CREATE TEMP TABLE mine (x)", "ATTACH DATABASE '/tmp/other.sqlite' AS other",
+    "VACUUM INTO '/tmp/copy.sqlite'", "PRAGMA writable_schema = 1", "PRAGMA database_list",
+    "SELECT * FROM pragma_database_list", "SELECT load_extension('/tmp/evil.so')",
+    "SELECT length(zeroblob(1000000000))", "SELECT 1; DROP TABLE patient", "BEGIN; DELETE FROM patient; COMMIT",
+    "REINDEX", "I cannot answer that.", "SELECT * FROM nothing", "SELECT '\x00'", "SELECT '\ud800'",
+    "SELECT CAST(x'ff' AS TEXT)",
+])  # fmt: skip
 def test_what_may_not_be_done(query: str, database: Path) -> None:
     before = database.read_bytes()
     with pytest.raises(QueryFailed):
@@ -106,14 +82,11 @@ def test_what_may_not_be_done(query: str, database: Path) -> None:
     assert [file.name for file in database.parent.iterdir()] == ["eicu.sqlite"]
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        f"{COUNTING} SELECT count(*) FROM n",
-        "SELECT count(*) FROM patient a, patient b, patient c, patient d, patient e, patient f, patient g, patient h, patient i",
-        INSIDE_ONE_INSTRUCTION,
-    ],
-)
+@pytest.mark.parametrize("query", [
+    f"{COUNTING} SELECT count(*) FROM n",
+    "SELECT count(*) FROM patient a, patient b, patient c, patient d, patient e, patient f, patient g, patient h, patient i",
+    INSIDE_ONE_INSTRUCTION,
+])  # fmt: skip
 def test_a_query_without_end_is_ended(query: str, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(database, "SELECT 1")
     with monkeypatch.context() as patched:
@@ -123,15 +96,10 @@ def test_a_query_without_end_is_ended(query: str, database: Path, monkeypatch: p
     assert execute(database, "SELECT 2") == [(2,)]  # by a process that is not the ended one
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        f"{COUNTING} SELECT x FROM n",
-        f"{COUNTING} SELECT printf('%.*c', 9999990, 'x') FROM n",
-        "SELECT printf('%.*c', 9999990, 'x')",
-        "SELECT hex(printf('%.*c', 1500000, 'x'))",
-    ],
-)
+@pytest.mark.parametrize("query", [
+    f"{COUNTING} SELECT x FROM n", f"{COUNTING} SELECT printf('%.*c', 9999990, 'x') FROM n",
+    "SELECT printf('%.*c', 9999990, 'x')", "SELECT hex(printf('%.*c', 1500000, 'x'))",
+])  # fmt: skip
 def test_a_result_that_nobody_will_read_is_refused(query: str, database: Path) -> None:
     with pytest.raises(QueryFailed, match="the result has more than 2 MB"):
         execute(database, query)
@@ -148,16 +116,13 @@ def test_sqlite_has_no_more_memory_than_it_is_given(database: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(sqlite3.Connection, "setlimit"), reason="needs Python 3.11: SQLite's limits")
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        (
-            "WITH RECURSIVE n(x) AS (SELECT 'abcdefgh' UNION ALL SELECT x || x FROM n) SELECT max(length(x)) FROM n",
-            "too big",
-        ),
-        ("SELECT 'a' LIKE printf('%.*c', 1001, 'a')", "too complex"),
-    ],
-)
+@pytest.mark.parametrize(("query", "message"), [
+    (
+        "WITH RECURSIVE n(x) AS (SELECT 'abcdefgh' UNION ALL SELECT x || x FROM n) SELECT max(length(x)) FROM n",
+        "too big",
+    ),
+    ("SELECT 'a' LIKE printf('%.*c', 1001, 'a')", "too complex"),
+])  # fmt: skip
 def test_a_value_without_end_is_refused(query: str, message: str, database: Path) -> None:
     with pytest.raises(QueryFailed, match=message):
         execute(database, query)
@@ -270,17 +235,11 @@ def annotation_of(completion: str, gold: str, database: Path, root: Path, patch:
     return annotation
 
 
-@pytest.mark.parametrize(
-    ("completion", "written", "error"),
-    [
-        ("SELECT count(*) FROM patient", True, None),
-        ("no such thing", True, 'near "no": syntax error'),
-        ("<sql></sql>", False, "No query generated"),
-        ("```sql\n```", False, "No query generated"),
-        ("-- it cannot be answered", False, None),
-        ("", False, "No query generated"),
-    ],
-)
+@pytest.mark.parametrize(("completion", "written", "error"), [
+    ("SELECT count(*) FROM patient", True, None), ("no such thing", True, 'near "no": syntax error'),
+    ("<sql></sql>", False, "No query generated"), ("```sql\n```", False, "No query generated"),
+    ("-- it cannot be answered", False, None), ("", False, "No query generated"),
+])  # fmt: skip
 def test_an_annotation_says_whether_there_was_a_query(
     completion: str, written: bool, error: str | None, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,16 +250,13 @@ def test_an_annotation_says_whether_there_was_a_query(
     assert "as_evaluated" not in annotation  # the benchmark's evaluation changes nothing in these queries
 
 
-@pytest.mark.parametrize(
-    ("completion", "gold", "evaluated"),
-    [
-        ("SELECT sao2_lower", "SELECT sao2_upper", ([(95.0,)], None, [(100.0,)])),
-        ("SELECT 95.0", "SELECT sao2_lower", ([(95.0,)], None, [(95.0,)])),
-        ("SELECT sao2_lower", "SELECT none", ([(95.0,)], None, None)),
-        ("SELECT none", "SELECT sao2_lower", ([], "no such column: none", [(95.0,)])),
-        ("", "SELECT sao2_lower", ([], "No query generated", [(95.0,)])),
-    ],
-)
+@pytest.mark.parametrize(("completion", "gold", "evaluated"), [
+    ("SELECT sao2_lower", "SELECT sao2_upper", ([(95.0,)], None, [(100.0,)])),
+    ("SELECT 95.0", "SELECT sao2_lower", ([(95.0,)], None, [(95.0,)])),
+    ("SELECT sao2_lower", "SELECT none", ([(95.0,)], None, None)),
+    ("SELECT none", "SELECT sao2_lower", ([], "no such column: none", [(95.0,)])),
+    ("", "SELECT sao2_lower", ([], "No query generated", [(95.0,)])),
+])  # fmt: skip
 def test_an_annotation_holds_what_the_benchmarks_own_evaluation_executes(
     completion: str, gold: str, evaluated: Any, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,19 +269,11 @@ def test_an_annotation_holds_what_the_benchmarks_own_evaluation_executes(
     assert annotation["predicted_result"] == ([(95.0,)] if completion == "SELECT 95.0" else [])
 
 
-@pytest.mark.parametrize(
-    ("text", "query"),
-    [
-        ("```sql\nSELECT 1\n```", "SELECT 1"),
-        ("Here: <sql> SELECT 1 </sql>", "SELECT 1"),
-        ("SELECT `a` FROM t", "SELECT a FROM t"),
-        ("", ""),
-        ("<sql>\n</sql>", ""),
-        ("```sql\n```", ""),
-        ("```SQL\n\n```", ""),
-        ("```\n```", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "query"), [
+    ("```sql\nSELECT 1\n```", "SELECT 1"), ("Here: <sql> SELECT 1 </sql>", "SELECT 1"),
+    ("SELECT `a` FROM t", "SELECT a FROM t"), ("", ""), ("<sql>\n</sql>", ""), ("```sql\n```", ""),
+    ("```SQL\n\n```", ""), ("```\n```", ""),
+])  # fmt: skip
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:
     assert sql_execution._query_in(text).strip() == query
 

@@ -129,14 +129,10 @@ def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(monkeypatch: pytest.
     assert judges.forgotten == [reason] * 6
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        (RuntimeError("no\nanswer"), "no answer"),
-        (result(None, "HTTP 500"), "HTTP 500"),
-        (result(None), "it gave no answer"),
-    ],
-)
+@pytest.mark.parametrize(("said", "reason"), [
+    (RuntimeError("no\nanswer"), "no answer"), (result(None, "HTTP 500"), "HTTP 500"),
+    (result(None), "it gave no answer"),
+])  # fmt: skip
 def test_a_judge_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, said: Any, reason: str) -> None:
     judges = Judges(monkeypatch, a=said, b=MET)
     (found,) = judges.annotate(state(reference="So."))

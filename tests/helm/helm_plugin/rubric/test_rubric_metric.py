@@ -27,15 +27,10 @@ def met(a: bool, b: bool | None = None) -> dict[str, Any]:
     return {"a": {"criteria_met": a}, **({} if b is None else {"b": {"criteria_met": b}})}
 
 
-@pytest.mark.parametrize(
-    ("said", "score"),
-    [
-        ((met(True), met(False)), 1.0),
-        ((met(True), met(True)), 0.75),
-        ((met(False), met(True)), -0.25),
-        ((met(True, False), met(False, False)), 0.5),
-    ],
-)
+@pytest.mark.parametrize(("said", "score"), [
+    ((met(True), met(False)), 1.0), ((met(True), met(True)), 0.75), ((met(False), met(True)), -0.25),
+    ((met(True, False), met(False, False)), 0.5),
+])  # fmt: skip
 def test_points_met_of_the_positive_points(said: tuple[dict[str, Any], ...], score: float) -> None:
     assert values(*said) == {"m_score": score}
 
