@@ -17,33 +17,23 @@ def request(prompt: str = "", **fields: Any) -> Request:
 
 def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
     assert prompt_bytes(request("Fieber über 39")) == len("Fieber über 39") + 1
-    assert (
-        prompt_bytes(request("", messages=[{"role": "system", "content": "ab"}, {"role": "user", "content": "cde"}]))
-        == 5
-    )
+    messages = [{"role": "system", "content": "ab"}, {"role": "user", "content": "cde"}]
+    assert prompt_bytes(request("", messages=messages)) == 5
 
 
-@pytest.fixture
-def told() -> list[dict[str, Any]]:
-    return []
-
-
-def measuring(told: list[dict[str, Any]]) -> Any:
-    """HELM's constructor is not called."""
+def measuring() -> tuple[Any, list[dict[str, Any]]]:
+    """And the events that it tells; HELM's constructor is not called."""
     made: Any = object.__new__(MeasuringRunner)
-    made._session = SimpleNamespace(
-        events=SimpleNamespace(emit=lambda event, **fields: told.append({"event": event, **fields}))
-    )
-    made._guard = None
-    return made
+    told: list[dict[str, Any]] = []
+    events = SimpleNamespace(emit=lambda event, **fields: told.append({"event": event, **fields}))
+    made._session, made._guard = SimpleNamespace(events=events), None
+    return made, told
 
 
-def test_a_run_ends_where_it_would_begin_to_ask(told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    made = measuring(told)
-    requests = [request("abcd"), request("abcdef", num_completions=3)]
-    state: Any = SimpleNamespace(
-        request_states=[SimpleNamespace(request=one) for one in requests], annotator_specs=None
-    )
+def test_a_run_ends_where_it_would_begin_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, told = measuring()
+    asked = [SimpleNamespace(request=one) for one in (request("abcd"), request("abcdef", num_completions=3))]
+    state: Any = SimpleNamespace(request_states=asked, annotator_specs=None)
 
     def run_one(self: Any, _run_spec: Any) -> None:
         self._before_asking(state)
@@ -54,8 +44,8 @@ def test_a_run_ends_where_it_would_begin_to_ask(told: list[dict[str, Any]], monk
     assert told == [{"event": "measured", "requests": 2, "prompt_bytes": 10, "most_tokens": 20, "judge_requests": 0}]
 
 
-def test_data_without_instances_are_no_run_of_nothing(told: list[dict[str, Any]]) -> None:
-    nothing: Any = SimpleNamespace(request_states=[])
+def test_data_without_instances_are_no_run_of_nothing() -> None:
+    made, told = measuring()
     with pytest.raises(NoInstancesError):
-        measuring(told)._before_asking(nothing)
+        made._before_asking(SimpleNamespace(request_states=[]))
     assert told == []

@@ -34,6 +34,9 @@ class Told:
     def emit(self, event: str, **fields: Any) -> None:
         self.events.append({"event": event, **fields})
 
+    def named(self, event: str) -> list[dict[str, Any]]:
+        return [one for one in self.events if one["event"] == event]
+
 
 def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any, Told]:
     """A runner whose runs end as `outcomes` says; HELM's constructor is not called."""
@@ -41,11 +44,9 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
     made: Any = object.__new__(runner.EvalRunner)
     made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
     made._session = SimpleNamespace(
-        events=told,
-        redactor=Redactor([KEY]),
-        report=lambda *_, **__: None,
+        events=told, redactor=Redactor([KEY]), report=lambda *_, **__: None,
         report_limit=lambda: told.ends.append(len(told.events)),
-    )
+    )  # fmt: skip
     made._guard = None
 
     def run_one(run_spec: Any) -> None:
@@ -56,6 +57,13 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
 
     made.run_one = run_one
     return made, told
+
+
+def fails_with(error: Exception, tmp_path: Path) -> Told:
+    made, told = runner_of(tmp_path, {"a": error})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a"))
+    return told
 
 
 def specs(*names: str, method: str = "generation") -> list[Any]:
@@ -72,7 +80,7 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
     setattr(spec, part, [SimpleNamespace(class_name="no_such_package.metrics.Metric")])
     with pytest.raises(SystemExit):
         made.run_all([spec])
-    (failed,) = [event for event in told.events if event["event"] == "run_failed"]
+    (failed,) = told.named(logs.RUN_FAILED)
     assert failed["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
 
 
@@ -105,11 +113,9 @@ def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Any, monkeypatch: pyt
 
 
 def test_an_endpoint_that_refuses_ends_it(tmp_path: Any) -> None:
-    made, told = runner_of(tmp_path, {"a": EndpointStopped("401")})
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
-    assert [event["run"] for event in told.events if event["event"] == logs.RUN_FAILED] == ["a"]
-    assert not [event for event in told.events if event["event"] == logs.RUN_DONE]
+    told = fails_with(EndpointStopped("401"), tmp_path)
+    assert [event["run"] for event in told.named(logs.RUN_FAILED)] == ["a"]
+    assert not told.named(logs.RUN_DONE)
 
 
 @pytest.mark.parametrize(("given", "said"), [
@@ -131,9 +137,7 @@ def test_a_run_without_instances_fails_while_its_data_are_loaded(tmp_path: Any) 
     assert told.events == []  # it never came to asking
 
 
-def test_a_helm_that_cannot_be_patched_is_told_before_anything_is_asked(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_helm_that_cannot_be_patched_is_told_before_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, told = runner_of(tmp_path, {})
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
     monkeypatch.setattr(patch_registry, "warning", lambda: "another HELM")
@@ -147,19 +151,14 @@ def test_a_helm_that_cannot_be_patched_is_told_before_anything_is_asked(
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])
 def test_a_key_in_an_error_is_redacted_before_the_error_is_cut(before: int, tmp_path: Any, capsys: Any) -> None:
-    made, told = runner_of(tmp_path, {"a": ValueError("x" * before + KEY)})
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
+    told = fails_with(ValueError("x" * before + KEY), tmp_path)
     assert "x9bQz" not in told.events[-1]["error"] + capsys.readouterr().err
     assert KEY not in told.events[-1]["error"]
 
 
 def test_what_is_missing_is_said_as_the_preflight_says_it(tmp_path: Any) -> None:
-    made, told = runner_of(tmp_path, {"a": PrerequisiteError("MY_KEY holds a character")})
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
-    assert told.events[-1]["event"] == logs.FATAL
-    assert told.events[-1]["message"] == "MY_KEY holds a character"
+    last = fails_with(PrerequisiteError("MY_KEY holds a character"), tmp_path).events[-1]
+    assert (last["event"], last["message"]) == (logs.FATAL, "MY_KEY holds a character")
 
 
 def test_events_hold_no_key(tmp_path: Path) -> None:
@@ -173,20 +172,15 @@ def test_events_hold_no_key(tmp_path: Path) -> None:
 
 
 def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    made, told = runner_of(
-        tmp_path, {"a": ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)}
-    )
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
-    (error,) = [event["error"] for event in told.events if event["event"] == logs.RUN_FAILED]
+    odd = ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)
+    (error,) = [event["error"] for event in fails_with(odd, tmp_path).named(logs.RUN_FAILED)]
     assert error == ("ValueError: " + ("odd\\x1b[2J eval-factory stops: a false line " + "x" * 1000)[:300])
     assert error in capsys.readouterr().err.split("\n")
 
 
 @pytest.mark.parametrize("outcome", [None, ValueError("no"), EndpointStopped("max_cost")])
-def test_a_limit_is_told_at_the_end_of_a_run_however_it_ends(
-    outcome: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it ends."""
     monkeypatch.setattr(patch_registry, "apply_patches", lambda _stage: None)
     monkeypatch.setattr(patch_registry, "record_patches", lambda _path: None)
     made, told = runner_of(tmp_path, {"a": outcome})
