@@ -20,14 +20,8 @@ NEEDED = {
 
 
 def test_by_method() -> None:
-    methods = {
-        value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_") and isinstance(value, str)
-    }
-    assert {
-        method: needed_capability(SimpleNamespace(method=method, image_generation_parameters=None))
-        for method in methods
-    } == NEEDED
-
-
-def test_images_to_be_made() -> None:
+    known = {name: value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_")}
+    plain = {"image_generation_parameters": None}
+    methods = [method for method in known.values() if isinstance(method, str)]
+    assert {method: needed_capability(SimpleNamespace(method=method, **plain)) for method in methods} == NEEDED
     assert needed_capability(SimpleNamespace(method="generation", image_generation_parameters=object())) == "images"

@@ -38,9 +38,8 @@ def test_criteria_of_a_rubric_by_request(at_once: int, each: int) -> None:
 
 def test_a_jury_is_asked_once_for_each_answer() -> None:
     jury = spec("helm.Jury", annotator_models={"a": 1, "b": 2, "c": 3})
-    state: Any = SimpleNamespace(
-        request_states=[answer(0), answer(0), answer(0, success=False)], annotator_specs=[jury]
-    )
+    states = [answer(0), answer(0), answer(0, success=False)]
+    state: Any = SimpleNamespace(request_states=states, annotator_specs=[jury])
     assert (requests_to_judges(state), requests_to_each(state)) == (6, 0)
     state.annotator_specs = [spec("helm.Other")]
     assert requests_to_judges(state) == 2

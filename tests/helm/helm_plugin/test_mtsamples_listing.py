@@ -24,15 +24,11 @@ def _online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_guard, "guard", lambda: None)
 
 
-def test_online_and_without_a_list_github_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").touch()
-    assert known_names("mtsamples_procedures", tmp_path) is None
-
-
-def test_offline_the_files_that_are_there_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_guard, "guard", lambda: SimpleNamespace())
+def test_files_that_are_there_count_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b.txt", "B.txt", "ä.txt", "a.txt", "a.txt.lock"):
         (tmp_path / name).touch()
+    assert known_names("mtsamples_procedures", tmp_path) is None
+    monkeypatch.setattr(network_guard, "guard", lambda: SimpleNamespace())
     assert known_names("mtsamples_procedures", tmp_path) == ["B.txt", "a.txt", "b.txt", "ä.txt"]
 
 
@@ -50,9 +46,7 @@ def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch:
     (MTSamplesProceduresScenario, scenarios.list_procedures_without_github, "mtsamples_procedures"),
     (MTSamplesReplicateScenario, scenarios.list_replicates_without_github, "mtsamples_replicate"),
 ])  # fmt: skip
-def test_helms_scenario_takes_the_known_names(
-    kind: Any, apply: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_known_names(kind: Any, apply: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def known(name: str, folder: Path) -> list[str] | None:

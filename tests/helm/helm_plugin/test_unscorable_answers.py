@@ -84,11 +84,8 @@ def evaluated(metric: Any, state: ScenarioState, told: list[str] | None = None, 
 
 
 def failed(state: ScenarioState) -> dict[str, str]:
-    return {
-        str(one.instance.id): str(one.result.error)
-        for one in state.request_states
-        if one.result and not one.result.success
-    }
+    lost = [(one.instance.id, one.result) for one in state.request_states]
+    return {str(name): str(result.error) for name, result in lost if result and not result.success}
 
 
 def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> None:
@@ -105,8 +102,10 @@ def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> N
 
 def test_one_that_bears_no_empty_answer_either_has_no_value() -> None:
     state = scenario(["a", ODD, "abc"])
-    result = evaluated(Lengths(bears_empty=False), state)
-    assert [one.instance_id for one in result.per_instance_stats] == ["id0", "id2"]
+    assert [one.instance_id for one in evaluated(Lengths(bears_empty=False), state).per_instance_stats] == [
+        "id0",
+        "id2",
+    ]
     assert list(failed(state)) == ["id1"]
 
 
@@ -154,8 +153,7 @@ def test_what_an_answer_can_set_off(error: Exception) -> None:
 
 def test_a_metric_of_all_answers_leaves_out_the_one_that_it_does_not_bear() -> None:
     state = scenario(["a", ODD, "abcd", "x"])
-    result = evaluated(Longest(), state)
-    assert [stat.mean for stat in result.aggregated_stats] == [4]
+    assert [stat.mean for stat in evaluated(Longest(), state).aggregated_stats] == [4]
     assert list(failed(state)) == ["id1"]
 
 
@@ -221,37 +219,25 @@ class Judge(Annotator):
     _auto_client = None
 
 
-def annotated(annotators: list[Any], answers: list[str]) -> tuple[list[RequestState], dict[str, str]]:
-    asked = scenario(answers)
-    here = Unscorable(lambda _state, _reason: None)
-    here.watch(asked)
-    done = [here.process(annotators, state) for state in asked.request_states]
-    state = ScenarioState(asked.adapter_spec, done, [])
-    here.watch(state)
-    return state.request_states, failed(state)
-
-
-def test_an_annotator_that_raises_costs_the_instance() -> None:
-    states, lost = annotated([Annotator()], ["abc", ODD, "a"])
-    assert [state.annotations for state in states] == [{"lengths": {"length": n}} for n in (3, 0, 1)]
-    assert list(lost) == ["id1"]
-    assert "ValueError in Annotator" in lost["id1"]
-
-
-@pytest.mark.parametrize(
-    "annotator", [Judge(), Annotator(bears_empty=False)], ids=["a judge", "one that bears nothing"]
-)
-def test_annotators_that_fail_the_run(annotator: Any) -> None:
-    with pytest.raises((AnnotationExecutorError, ValueError), match="that was odd"):
-        annotated([annotator], ["abc", ODD, "a"])
-
-
-def test_helms_annotations_are_made_by_the_run_in_hand() -> None:
+def annotated(annotator: Any) -> tuple[list[Any], dict[str, str]]:
+    """By HELM's executor, of the run in hand."""
     isolate_once()
     executor: Any = object.__new__(AnnotationExecutor)
     asked = scenario(["abc", ODD, "a"])
     with of_a_run(Unscorable(lambda _state, _reason: None)) as here:
         here.watch(asked)
-        done = [executor.process([Annotator()], state) for state in list(asked.request_states)]
-    assert [state.annotations for state in done] == [{"lengths": {"length": n}} for n in (3, 0, 1)]
-    assert list(failed(asked)) == ["id1"]
+        done = [executor.process([annotator], state) for state in list(asked.request_states)]
+    return [state.annotations for state in done], failed(asked)
+
+
+@pytest.mark.parametrize("annotator", [Judge(), Annotator(bears_empty=False)], ids=["judge", "bears nothing"])
+def test_annotators_that_fail_the_run(annotator: Any) -> None:
+    with pytest.raises((AnnotationExecutorError, ValueError), match="that was odd"):
+        annotated(annotator)
+
+
+def test_an_annotator_that_raises_costs_the_instance() -> None:
+    annotations, lost = annotated(Annotator())
+    assert annotations == [{"lengths": {"length": n}} for n in (3, 0, 1)]
+    assert list(lost) == ["id1"]
+    assert "ValueError in Annotator" in lost["id1"]

@@ -65,9 +65,7 @@ def test_each_is_applied_once_in_its_stage() -> None:
 
 
 @pytest.mark.parametrize("without", ["all", "a", "other,a"])
-def test_what_only_makes_helm_quicker_is_left_out_by_name(
-    without: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_only_makes_helm_quicker_is_left_out_by_name(without: str, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setenv(WITHOUT, without)
     apply_patches(Stage.START, (patch("a", only_speed=True), patch("b")))
     assert names() == ["b"]
@@ -88,9 +86,7 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
         apply_patches(Stage.START, (patch("broken_too", otherwise=Otherwise.FAIL),))
 
 
-def test_another_version_of_helm_is_not_patched(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_helm_is_not_patched(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(patch_registry, "installed_helm", lambda: "0.5.99")
     needed = patch("needed", otherwise=Otherwise.FAIL)
     apply_patches(Stage.START, (patch("a"), patch("of_other_packages", versions=None)))
@@ -128,10 +124,8 @@ def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.Monke
     known = {"0.5.16": {**patch_registry._checked_files()["0.5.16"], "helm.common.general": "0" * 64}}
     monkeypatch.setattr(patch_registry, "_checked_files", lambda: known)
     for target in (GENERAL, "helm.common.general"):
-        assert (
-            patch_registry.objection(patch(targets=(target,)), "0.5.16")
-            == "helm.common.general is not as in HELM 0.5.16"
-        )
+        objection = patch_registry.objection(patch(targets=(target,)), "0.5.16")
+        assert objection == "helm.common.general is not as in HELM 0.5.16"
 
 
 def test_a_file_that_cannot_be_read_is_taken_as_it_is() -> None:

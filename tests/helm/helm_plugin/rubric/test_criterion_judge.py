@@ -16,7 +16,8 @@ from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator
 
-MET = json.dumps({"explanation": "It does.", "criteria_met": True})
+JUDGED = {"criteria_met": True, "explanation": "It does."}
+MET = json.dumps(JUDGED)
 RUBRICS = [{"criterion": f"c{number}", "points": 1, "tags": []} for number in range(3)]
 
 
@@ -46,13 +47,9 @@ class Judges:
             expect_more=lambda role: self.expected.update({role: self.expected[role] + 1}),
         )  # fmt: skip
         monkeypatch.setattr(criterion_judge, "current_session", lambda: self.session)
-        monkeypatch.setattr(
-            criterion_judge,
-            "get_model_deployment",
-            lambda name: SimpleNamespace(
-                client_spec=SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism})
-            ),
-        )
+        specs = {name: SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism}) for name in said}
+        deployments = {name: SimpleNamespace(client_spec=spec) for name, spec in specs.items()}
+        monkeypatch.setattr(criterion_judge, "get_model_deployment", deployments.__getitem__)
 
     def ask(self, request: Request) -> RequestResult:
         self.prompts.append(request.prompt)
@@ -71,11 +68,8 @@ class Judges:
 def test_each_criterion_is_asked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     judges = Judges(monkeypatch, a=MET)
     assert judges.annotate(state(), state("another"), state(error="HTTP 500"), state("", FILTERED_MESSAGE)) == [
-        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
-        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
-        [{}] * 3,
-        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
-    ]
+        [{"a": JUDGED}] * 3, [{"a": JUDGED}] * 3, [{}] * 3, [{"a": JUDGED}] * 3,
+    ]  # fmt: skip
     assert len(judges.prompts) == 9
     assert judges.expected == {"role-a": 9}
     assert sum("[1] c1\n" in prompt for prompt in judges.prompts) == 3
@@ -98,10 +92,7 @@ def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.
 
 
 def test_several_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = [
-        {"criterion": 1, "explanation": "x", "criteria_met": True},
-        {"criterion": 2, "explanation": "y", "criteria_met": False},
-    ]
+    listed = [{"criterion": n, "explanation": "x", "criteria_met": met} for n, met in ((1, True), (2, False))]
     both = json.dumps({"judgements": listed})
     judges = Judges(monkeypatch, a=lambda prompt: both if "<criteria>" in prompt else MET)
     (found,) = judges.annotate(state(), at_once=2)
@@ -121,11 +112,7 @@ def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(monkeypatch: pytest.
     judges = Judges(monkeypatch, a="Well.", b=MET)
     (found,) = judges.annotate(state())
     reason = 'it holds no JSON object with "criteria_met"'
-    assert (
-        found
-        == [{"a": {"error": f"unusable judgement: {reason}"}, "b": {"criteria_met": True, "explanation": "It does."}}]
-        * 3
-    )
+    assert found == [{"a": {"error": f"unusable judgement: {reason}"}, "b": JUDGED}] * 3
     assert judges.forgotten == [reason] * 6
 
 
