@@ -37,14 +37,6 @@ def test_cells_are_text(tmp_path: Path, apply_patch: ApplyPatch) -> None:
     assert instances[0].extra_data is None
 
 
-def test_the_other_columns_stay(tmp_path: Path, apply_patch: ApplyPatch) -> None:
-    apply_patch("read_cells_as_text")
-    apply_patch("keep_other_columns")
-    table = 'id,ward,q,correct_answer,incorrect_answers\nx1,north,a,b,"[""c""]"\nx2,,d,e,[]\n'
-    instances = scenario_of(tmp_path, "{q}?", table).get_instances(str(tmp_path))
-    assert [(one.id, one.extra_data) for one in instances] == [("x1", {"ward": "north"}), ("x2", {"ward": ""})]
-
-
 def test_the_source_of_a_row_stays_where_the_prompt_shows_it(tmp_path: Path, apply_patch: ApplyPatch) -> None:
     apply_patch("read_cells_as_text")
     apply_patch("keep_other_columns")
@@ -54,11 +46,15 @@ def test_the_source_of_a_row_stays_where_the_prompt_shows_it(tmp_path: Path, app
 
 
 @pytest.mark.parametrize(("prompt", "table", "expected"), [
+    (
+        "{q}?", 'id,ward,q,correct_answer,incorrect_answers\nx1,north,a,b,"[""c""]"\nx2,,d,e,[]\n',
+        [("x1", {"ward": "north"}), ("x2", {"ward": ""})],
+    ),
     ("{q}?", "id,q,correct_answer\nx,a,b\nx,c,d\n", [(None, {"id": "x"}), (None, {"id": "x"})]),
     ("{q}?", "id,q,correct_answer\n ,a,b\nx,c,d\n", [(None, {"id": " "}), (None, {"id": "x"})]),
     ("{q} {id}?", "id,q,correct_answer\nx,a,b\n", [("x", None)]), ("{q}?", "q,correct_answer\na,b\n", [(None, None)]),
 ])  # fmt: skip
-def test_ids_that_do_not_name_and_nothing_beside(
+def test_the_other_columns_stay(
     prompt: str, table: str, expected: list[Any], tmp_path: Path, apply_patch: ApplyPatch
 ) -> None:
     apply_patch("read_cells_as_text")

@@ -18,7 +18,6 @@ from unit.builders import plan
 READS_A_FILE = """
 import sys, urllib.request
 urllib.request.urlretrieve = lambda url, target: open(target, "w").write(url)
-from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
@@ -60,27 +59,15 @@ from types import SimpleNamespace
 import datasets.load
 asked = []
 def build(path, *args, **kwargs):
-    asked.append((path, kwargs.get("revision")))
+    asked.append((path, kwargs.get("revision"), kwargs.get("cache_dir")))
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
-    datasets.load.load_dataset_builder(path, revision=revision)
+    datasets.load.load_dataset_builder(path, revision=revision, cache_dir="/scenario/data")
 print(json.dumps(asked))
-"""
-
-KEEPS_THEM_ELSEWHERE = """
-from types import SimpleNamespace
-import datasets.load
-def build(path, *args, **kwargs):
-    print(kwargs.get("cache_dir"))
-    return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
-datasets.load.load_dataset_builder = build
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.record_hub_revisions()
-datasets.load.load_dataset_builder("org/other", cache_dir="/scenario/data")
 """
 
 
@@ -107,20 +94,22 @@ def run(code: str, variables: dict[str, str], *arguments: str) -> str:
     return finished.stdout.strip().splitlines()[-1]
 
 
-def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
+def pinned_medbullets() -> tuple[str, dict[str, str]]:
+    """Where it is read, and what helm-run is told of it."""
     pins = pins_of(plan({"config.type": "medbullets"}))
     assert pins is not None
     (url,) = pins.files.values()
-    told = HelmRunSettings(pins=pins).environment()
+    return url, HelmRunSettings(pins=pins).environment()
+
+
+def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
+    url, told = pinned_medbullets()
     assert "/refs/heads/" not in url
     assert run(READS_A_FILE, told, str(tmp_path)) == url
 
 
 def test_a_download_that_fails_says_which_file_and_where_it_belongs(tmp_path: Path) -> None:
-    pins = pins_of(plan({"config.type": "medbullets"}))
-    assert pins is not None
-    (url,) = pins.files.values()
-    told = HelmRunSettings(pins=pins).environment()
+    url, told = pinned_medbullets()
     for variables, asked in ((told, url), ({}, "https://raw.githubusercontent.com/")):
         said = run(CANNOT_READ_IT, variables, str(tmp_path))
         assert said.startswith(f"DownloadError None {asked}")
@@ -132,10 +121,12 @@ def test_a_package_that_is_missing_is_no_failed_download() -> None:
     assert run(WANTS_A_PACKAGE, {}) == "ValueError odd"
 
 
-def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
+@pytest.mark.parametrize(("offline", "folder"), [("1", None), ("0", "/scenario/data")])
+def test_a_data_set_is_read_at_its_revision_unless_helm_names_one(offline: str, folder: str | None) -> None:
+    """healthqa_br names a folder of its own for what it downloads; a bundle's data sets lie in HF_HOME."""
     told = HelmRunSettings(pins=Pins(hub={"org/pinned": "abc"})).environment()
-    assert json.loads(run(LOADS_DATA_SETS, told)) == [
-        ["org/pinned", "abc"], ["org/pinned", "its own"], ["org/other", None]
+    assert json.loads(run(LOADS_DATA_SETS, {**told, "HF_HUB_OFFLINE": offline})) == [
+        ["org/pinned", "abc", folder], ["org/pinned", "its own", folder], ["org/other", None, folder]
     ]  # fmt: skip
 
 
@@ -147,6 +138,15 @@ def revision_that_was_read(origin: Origin, pinned: str, home: Path) -> str | Non
     return found[0] if found else None
 
 
+INFO, FILES = "/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"
+
+
+def newest_is_there(origin: Origin) -> None:
+    for known, content in list(origin.files.items()):
+        if known.startswith((f"{INFO}{REVISION}", f"{FILES}{REVISION}")):
+            origin.files[known.replace(REVISION, "main")] = content
+
+
 def test_the_pinned_revision_is_asked_of_the_hub(tmp_path: Path, origin: Origin) -> None:
     main = origin.files.pop("/api/datasets/org/Some-Calc")
     assert REVISION.encode() in main
@@ -155,9 +155,9 @@ def test_the_pinned_revision_is_asked_of_the_hub(tmp_path: Path, origin: Origin)
 
 def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_read(tmp_path: Path, origin: Origin) -> None:
     newest_is_there(origin)
-    for path in ("/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"):
+    for path in (f"{INFO}{GONE}", f"{FILES}{GONE}"):
         for name in ("", "/README.md"):
-            origin.altered[f"{path}{GONE}{name}"] = (404, b"", {"X-Error-Code": "RevisionNotFound"})
+            origin.altered[f"{path}{name}"] = (404, b"", {"X-Error-Code": "RevisionNotFound"})
     assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
 
 
@@ -165,25 +165,18 @@ def test_where_the_pinned_revision_has_but_a_script_the_newest_is_read(tmp_path:
     newest_is_there(origin)
     names = ["README.md", "Some-Calc.py"]
     info = {"id": "org/Some-Calc", "sha": GONE, "siblings": [{"rfilename": name} for name in names]}
-    origin.files[f"/api/datasets/org/Some-Calc/revision/{GONE}"] = json.dumps(info).encode()
+    origin.files[f"{INFO}{GONE}"] = json.dumps(info).encode()
     for name, content in {"README.md": b"", "Some-Calc.py": b"raise SystemExit('it was run')"}.items():
         headers = {"ETag": f'"{name}"', "X-Repo-Commit": GONE}
-        origin.altered[f"/datasets/org/Some-Calc/resolve/{GONE}/{name}"] = (200, content, headers)
+        origin.altered[f"{FILES}{GONE}/{name}"] = (200, content, headers)
     assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
 
 
 def test_any_other_failure_is_not_answered_by_reading_something_else(tmp_path: Path, origin: Origin) -> None:
     newest_is_there(origin)
-    origin.altered[f"/api/datasets/org/Some-Calc/revision/{GONE}"] = (403, b"", {})
-    origin.altered[f"/datasets/org/Some-Calc/resolve/{GONE}/README.md"] = (403, b"", {})
+    for path in (f"{INFO}{GONE}", f"{FILES}{GONE}/README.md"):
+        origin.altered[path] = (403, b"", {})
     assert revision_that_was_read(origin, GONE, tmp_path) is None
-
-
-def newest_is_there(origin: Origin) -> None:
-    for path in ("/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"):
-        for known, content in list(origin.files.items()):
-            if known.startswith(f"{path}{REVISION}"):
-                origin.files[known.replace(REVISION, "main")] = content
 
 
 READS_WHAT_LIES_HERE = """
@@ -199,9 +192,7 @@ else:
 """
 
 
-def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_a_data_sets_name_is_not_read_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a script in it is not executed: HELM trusts those of the Hub."""
     folder = tmp_path / "org" / "some_calc"
     folder.mkdir(parents=True)
@@ -213,9 +204,3 @@ def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(
     monkeypatch.chdir(folder)  # from elsewhere the Hub is asked
     assert "DataInTheWay" not in run(READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
     assert not (tmp_path / "trace").exists()
-
-
-@pytest.mark.parametrize(("offline", "expected"), [("1", "None"), ("0", "/scenario/data")])
-def test_where_the_hub_may_not_be_asked_a_scenario_finds_what_was_prepared(offline: str, expected: str) -> None:
-    """healthqa_br names a folder of its own for what it downloads; a bundle's data sets lie in HF_HOME."""
-    assert run(KEEPS_THEM_ELSEWHERE, {"HF_HUB_OFFLINE": offline}).split() == [expected]
