@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,13 @@ PROBLEM = {
 }  # fmt: skip
 
 
+def checked(completion: str) -> Any:
+    return check_answer({"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}, 3)
+
+
 @pytest.fixture(autouse=True)
-def _record() -> Iterator[None]:
-    session.code_execution.known.clear()
-    yield
-    session.code_execution.known.clear()
+def _record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.code_execution, "known", {})
 
 
 @needs_bubblewrap
@@ -38,9 +39,12 @@ def _record() -> Iterator[None]:
     ("    raise SystemExit", "failed: "),
 ])  # fmt: skip
 def test_humaneval(completion: str, result: str) -> None:
-    question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    found = check_answer(question, 3)
-    assert found == {"task_id": "t/0", "passed": result == "passed", "result": result, "completion_id": None}
+    assert checked(completion) == {
+        "task_id": "t/0",
+        "passed": result == "passed",
+        "result": result,
+        "completion_id": None,
+    }
     assert session.code_execution.known == {}
 
 
@@ -51,17 +55,13 @@ def test_humaneval(completion: str, result: str) -> None:
 ])  # fmt: skip
 def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
     """By the clock; inside one call of C, by the processor's."""
-    question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    found = check_answer(question, 3)
-    assert found in (sandbox.TIMED_OUT, None) or found["result"] == "timed out"
-    assert found is None or not isinstance(found, dict) or not found["passed"]
+    found = checked(completion)
+    assert found in (sandbox.TIMED_OUT, None) or (found["result"], found["passed"]) == ("timed out", False)
 
 
 @needs_bubblewrap
 def test_an_answer_that_ends_its_process_is_counted() -> None:
-    completion = "import os\n    os._exit(0)"
-    question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    assert check_answer(question, 3) is None
+    assert checked("import os\n    os._exit(0)") is None
     assert session.code_execution.known == {"ended": 1}
 
 
@@ -83,9 +83,7 @@ def test_limits(tmp_path: Path) -> None:
     allocate = "held = bytearray({})\nprint(len(held))"
     assert found(allocate.format(100_000_000)) == "100000000"
     assert found(allocate.format(sandbox_worker.MEMORY)) == ""
-    write = (
-        "file = open('large', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()\nprint('done')"
-    )
+    write = "file = open('x', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()\nprint('done')"
     assert found(write.format(10)) == "done"
     assert found(write.format(sandbox_worker.FILE_SIZE // 1_000_000 + 1)) == ""
     opened = "held = [open('/dev/null') for _ in range({})]\nprint('done')"
