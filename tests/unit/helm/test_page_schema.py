@@ -97,11 +97,10 @@ def test_a_run_without_a_group_has_no_table() -> None:
     assert schema["metric_groups"] == HELMS["metric_groups"]
 
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_names_of_metrics_that_a_template_would_execute_are_not_plain(plain: bool) -> None:
+def test_names_of_metrics_that_a_template_would_execute_are_not_plain() -> None:
     rendered = ["exact_match@5", "BERTScore-F", "a b (c)", "x:y", "k=v, w"]
     others = ["${7*7}", "<%x%>", "% for x in y:", "a\nb", "", "ä", "#x"]
-    assert {module.is_plain(name) for name in (rendered if plain else others)} == {plain}
+    assert list(filter(module.is_plain, [*others, *rendered])) == rendered
 
 
 @pytest.mark.parametrize(("name", "plain"), [
