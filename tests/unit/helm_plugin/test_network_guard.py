@@ -12,26 +12,29 @@ from eval_factory.helm_plugin.network_guard import BlockedConnectionError, Netwo
 from scripted_endpoint import ScriptedEndpoint
 
 
+def guarding() -> NetworkGuard:
+    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
+    guard.learn("host.example", ["10.0.0.2"])
+    return guard
+
+
 @pytest.mark.parametrize(("event", "argument"), [
     ("socket.connect", ("10.0.0.1", 443)), ("socket.connect", ("93.184.216.34", 443)),
     ("socket.connect", ("::1", 1, 0, 0)), ("socket.connect", ("10.0.0.2", 80)), ("socket.sendto", ("8.8.8.8", 53)),
     ("socket.connect", (b"elsewhere", 443)),
 ])  # fmt: skip
 def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
-    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
-    guard.learn("host.example", ["10.0.0.2"])
+    guard = guarding()
     told: list[str] = []
     guard.report = told.append
     with pytest.raises(BlockedConnectionError, match=r"only host\.example:443, 10\.0\.0\.1:8000"):
         guard.audit(event, (None, argument))
-    assert len(told) == 1
-    assert told == guard.blocked
+    assert [len(told), told] == [1, guard.blocked]
 
 
 @pytest.mark.parametrize("argument", [("10.0.0.1", 8000), ("10.0.0.2", 443), "/run/socket", None, ("10.0.0.3", 5)])
 def test_addresses_that_are(argument: object) -> None:
-    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
-    guard.learn("host.example", ["10.0.0.2"])
+    guard = guarding()
     guard.allow("10.0.0.3", 5)
     guard.audit("socket.connect", (None, argument))
     assert guard.blocked == []
@@ -56,8 +59,7 @@ def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]
 
 
 def test_the_name_of_an_address_is_asked_for_an_endpoint_only() -> None:
-    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
-    guard.learn("host.example", ["10.0.0.2"])
+    guard = guarding()
     guard.learn("elsewhere.example", ["10.0.0.3"])
     for host in ("10.0.0.1", "10.0.0.2", "127.0.0.1", "::1", "host.example", ""):
         guard.audit("socket.gethostbyaddr", (host,))

@@ -10,7 +10,10 @@ from eval_factory.helm_plugin.session import SHORTENED, CodeExecution, JudgeProm
 
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:
-    record, file = CodeExecution(), tmp_path / "x.json"
+    earlier, record, file = CodeExecution(), CodeExecution(), tmp_path / "x.json"
+    earlier.count(SHORTENED)  # before somebody says where
+    earlier.write_down(file)
+    assert json.loads(file.read_text()) == {"shortened": 1}
     file.write_text('{"of": "an earlier run"}')
     for _ in range(2):
         record.write_down(file)
@@ -23,13 +26,6 @@ def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path)
     record.begin(["c"], ["bubblewrap"])
     record.write_down(other := tmp_path / "of the next run.json")
     assert json.loads(other.read_text()) == {"shortened": 2, "run_specs": ["a", "b", "c"], "by": ["bubblewrap"]}
-
-
-def test_nothing_is_written_before_somebody_says_where(tmp_path: Path) -> None:
-    record = CodeExecution()
-    record.count(SHORTENED)
-    record.write_down(tmp_path / "x.json")
-    assert json.loads((tmp_path / "x.json").read_text()) == {"shortened": 1}
 
 
 def test_templates_of_judges_prompts_are_written_as_hashes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,11 @@ def argv(tmp_path: Path) -> list[str]:
     return ["helm-run", "--suite", "s", "--local-path", str(tmp_path), "--plugins", "p"]
 
 
-@pytest.fixture
-def env() -> dict[str, str]:
-    return dict(ENVIRONMENT)
-
-
-def test_they_are_taken_over_those_of_the_shell(argv: list[str], env: dict[str, str], tmp_path: Path) -> None:
+def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path) -> None:
+    env = dict(ENVIRONMENT)
+    for without_a_file in (argv, ["helm-run"]):
+        take_settings_of_the_file(without_a_file, env)
+    assert env == ENVIRONMENT
     settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), libraries={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
     started_by_eval_factory = {**env, "EVAL_FACTORY_RUN_ID": "x"}
@@ -34,15 +34,8 @@ def test_they_are_taken_over_those_of_the_shell(argv: list[str], env: dict[str, 
     assert env == {**ENVIRONMENT, "HF_HOME": "/bundle", "EVAL_FACTORY_PINS": '{"files": {}, "hub": {"a": "b"}}'}
 
 
-def test_without_a_file_nothing_is_set(argv: list[str], env: dict[str, str]) -> None:
-    take_settings_of_the_file(argv, env)
-    take_settings_of_the_file(["helm-run"], env)
-    assert env == ENVIRONMENT
-
-
-def test_offline_a_proxy_of_the_shell_leads_to_the_endpoint_only(
-    argv: list[str], env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offline_a_proxy_leads_to_the_endpoint_only(argv: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+    env = dict(ENVIRONMENT)
     proxies = {"https://host.example": ENVIRONMENT["HTTPS_PROXY"]}
     (tmp_path / "settings.json").write_text(HelmRunSettings(allowed=(), proxies=proxies).file_text())
     monkeypatch.setattr(network_guard, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
