@@ -25,7 +25,6 @@ json.dump(errors, sys.stdout)
 
 
 def test_what_is_known_to_be_missing_is_missing() -> None:
-    """The index against the truth: what a run spec lacks is what importing its metric stumbles over."""
     metrics = {
         "ifeval": "helm.benchmark.metrics.ifeval_metrics.IFEvalMetric",
         "msmarco": "helm.benchmark.metrics.ranking_metrics.RankingMetric",
@@ -34,13 +33,9 @@ def test_what_is_known_to_be_missing_is_missing() -> None:
         "mmlu": "helm.benchmark.metrics.basic_metrics.BasicReferenceMetric",
     }
     finished = subprocess.run(
-        [sys.executable, "-c", IMPORT_PARTS],
-        input=json.dumps(metrics),
-        capture_output=True,
-        text=True,
-        timeout=240,
+        [sys.executable, "-c", IMPORT_PARTS], input=json.dumps(metrics), capture_output=True, text=True, timeout=240,
         check=True,
-    )
+    )  # fmt: skip
     errors: dict[str, str] = json.loads(finished.stdout.splitlines()[-1])
     for name in metrics:
         missing = packages.missing_for(name)
