@@ -122,9 +122,7 @@ def different() -> list[RequestState]:
         ("yes", OPTIONS), ("no", OPTIONS), ("yes", OPTIONS), ("yes", other), ("heart", other), ("yes", None),
         ("yes", {}), ("refusal", None), ("yes", None),
     ]  # fmt: skip
-    return [
-        state_of(question(number, right, wrong=("wrong",)), options) for number, (right, options) in enumerate(asked)
-    ]
+    return [state_of(question(n, right, wrong=("wrong",)), options) for n, (right, options) in enumerate(asked)]
 
 
 def computed_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
@@ -269,10 +267,9 @@ def test_what_there_is_no_time_for_is_named_and_done_the_next_time(tmp_path: Pat
 
 def test_a_busy_machine_leaves_out_nothing_that_an_idle_one_computes() -> None:
     """Only what another process does is measured by the time that it takes."""
-    assert module.clock_for(spec_of(MetricSpec(class_name=BASIC, args={"names": ["exact_match"]}))) is time.thread_time
-    assert (
-        module.clock_for(spec_of(MetricSpec(class_name=BASIC, args={}), MetricSpec(class_name=SQL))) is time.monotonic
-    )
+    basic = MetricSpec(class_name=BASIC, args={})
+    assert module.clock_for(spec_of(basic)) is time.thread_time
+    assert module.clock_for(spec_of(basic, MetricSpec(class_name=SQL))) is time.monotonic
 
 
 def test_known_data_sets_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,9 +364,7 @@ def test_a_run_goes_on_with_or_without_its_floors(fails: bool, tmp_path: Path, m
 
 
 @pytest.mark.medical_data
-def test_the_table_of_the_package_holds_what_is_computed(
-    medical_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_packages_table_is_what_is_computed(medical_data: Path, tmp_path: Path, monkeypatch: Any) -> None:
     folder = shutil.copytree(medical_data / "scenarios" / "medec", tmp_path / "medec")
     instances = [one for one in with_instance_ids(MedecScenario().get_instances(str(folder))) if one.split == "test"]
     run_spec = replace(medhelm_run_specs.get_medec_run_spec(), name="medec:model=m")

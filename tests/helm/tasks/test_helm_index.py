@@ -32,7 +32,6 @@ def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> Non
 
 
 def test_the_plug_in_finds_every_run_spec_by_its_module() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", EVERY_RUN_SPEC], capture_output=True, text=True, timeout=120, check=False
-    )
+    argv = [sys.executable, "-c", EVERY_RUN_SPEC]
+    finished = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert finished.returncode == 0, finished.stderr[-2000:]

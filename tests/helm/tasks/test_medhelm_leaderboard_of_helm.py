@@ -61,10 +61,9 @@ def test_helm_draws_a_sample_with_this_seed() -> None:
 
 
 def test_limits_below_gold_answers_are_told_and_are_helms() -> None:
+    limit = r"longer than the (\d+) tokens that HELM grants an answer"
     notes = [(task, note) for task in load_framework().evaluations for note in task.about.notes]
-    found = [
-        (task, re.search(r"longer than the (\d+) tokens that HELM grants an answer", note)) for task, note in notes
-    ]
-    told = {task.name: (task.helm.run_spec, int(limit[1])) for task, limit in found if limit}
+    found = [(task.name, task.helm.run_spec, re.search(limit, note)) for task, note in notes]
+    told = {name: (run_spec, int(match[1])) for name, run_spec, match in found if match}
     assert told.keys() == {"mtsamples_replicate", "mtsamples_procedures", "aci_bench", "medi_qa"}
     assert {run_spec: adapter_of(run_spec).max_tokens for run_spec, _ in told.values()} == dict(told.values())

@@ -218,10 +218,8 @@ SPOKEN = {
         *(f"{name} {mark} 5" for name, mark in product(("accuracy", "completeness", "clarity"), ("is", "as", ":", "="))),
         *(f"*Clarity* {mark} five" for mark in ("at", "|", "->", "\u2192", "=>", ":>", "| is")), "clarity is score: 4",
     ],
-    TAG: [
-        *(f"<{tag}>" for tag in TAGS), *(f"</ {tag} >" for tag in TAGS),
-        "<|im_end|>", "[INST]", "[/INST]", "<!--", "<score>", "</score>", "< score >",
-    ],
+    TAG: [*(f"<{tag}>" for tag in TAGS), *(f"</ {tag} >" for tag in TAGS), "<|im_end|>", "[INST]", "[/INST]", "<!--",
+          "<score>", "</score>", "< score >"],
     TOLD: [
         *(f"{verb} the {rule}" for verb, rule in product(("Ignore", "disregard", "forget", "override"), RULES)),
         *(f"ignore {which} rules" for which in WHICH), "ignore rules", "ignore all of the above rules",

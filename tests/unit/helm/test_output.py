@@ -81,9 +81,7 @@ def test_blocks_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("spare", "read_again"), [(0, False), (-1, True)], ids=["small", "one byte too large"])
-def test_a_small_run_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: int, read_again: bool
-) -> None:
+def test_a_small_run_is_read_once(tmp_path: Path, monkeypatch: Any, spare: int, read_again: bool) -> None:
     write(tmp_path, {"request_states": [state("id0", "first")]})
     monkeypatch.setattr(output, "SMALL", (tmp_path / "scenario_state.json").stat().st_size + spare)
     run = run_of(tmp_path)

@@ -31,11 +31,8 @@ def asked(*right: str, options: dict[str, str] | None = None) -> list[AskedQuest
 
 def by_name(found: list[Strategy]) -> dict[str, tuple[str, ...]]:
     """Those with one answer to each question."""
-    return {
-        strategy.name: tuple(likely[0] for likely in strategy.answers)
-        for strategy in found
-        if all(len(likely) == 1 for likely in strategy.answers)
-    }
+    sure = [strategy for strategy in found if all(len(likely) == 1 for likely in strategy.answers)]
+    return {strategy.name: tuple(likely[0] for likely in strategy.answers) for strategy in sure}
 
 
 def likely(found: list[Strategy]) -> tuple[tuple[str, ...], ...]:
@@ -98,9 +95,8 @@ def test_a_length_says_nothing_of_classes_that_do_not_differ_in_it() -> None:
 
 
 def test_no_length_is_fitted_to_other_than_two_classes_that_repeat() -> None:
-    assert by_name(strategies(asked(*"000001000010")))["length threshold"] == ("0",) * 12, (
-        "no cut between equal lengths"
-    )
+    one_length = by_name(strategies(asked(*"000001000010")))
+    assert one_length["length threshold"] == ("0",) * 12, "no cut between equal lengths"
     of_two_right = [AskedQuestion(str(number), ("0", "1"), {}) for number in range(4)]
     for questions in (asked(*"012" * 4), asked(*"0001"), asked(*"1111"), of_two_right):
         assert "length threshold" not in by_name(strategies(questions))

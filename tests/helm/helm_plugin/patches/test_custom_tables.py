@@ -46,17 +46,13 @@ def test_the_source_of_a_row_stays_where_the_prompt_shows_it(tmp_path: Path, app
 
 
 @pytest.mark.parametrize(("prompt", "table", "expected"), [
-    (
-        "{q}?", 'id,ward,q,correct_answer,incorrect_answers\nx1,north,a,b,"[""c""]"\nx2,,d,e,[]\n',
-        [("x1", {"ward": "north"}), ("x2", {"ward": ""})],
-    ),
+    ("{q}?", 'id,ward,q,correct_answer,incorrect_answers\nx1,north,a,b,"[""c""]"\nx2,,d,e,[]\n',
+     [("x1", {"ward": "north"}), ("x2", {"ward": ""})]),
     ("{q}?", "id,q,correct_answer\nx,a,b\nx,c,d\n", [(None, {"id": "x"}), (None, {"id": "x"})]),
     ("{q}?", "id,q,correct_answer\n ,a,b\nx,c,d\n", [(None, {"id": " "}), (None, {"id": "x"})]),
     ("{q} {id}?", "id,q,correct_answer\nx,a,b\n", [("x", None)]), ("{q}?", "q,correct_answer\na,b\n", [(None, None)]),
 ])  # fmt: skip
-def test_the_other_columns_stay(
-    prompt: str, table: str, expected: list[Any], tmp_path: Path, apply_patch: ApplyPatch
-) -> None:
+def test_other_columns_stay(prompt: str, table: str, expected: Any, tmp_path: Path, apply_patch: ApplyPatch) -> None:
     apply_patch("read_cells_as_text")
     apply_patch("keep_other_columns")
     instances = scenario_of(tmp_path, prompt, table).get_instances(str(tmp_path))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import nltk
 import pytest
@@ -87,7 +88,7 @@ def test_nltk_data_are_downloaded_when_missing(apply_patch: ApplyPatch, monkeypa
     (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True), ([], [], True),
 ])  # fmt: skip
 def test_run_specs(
-    asked: list[str], imported: list[str], looked_for: bool, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
+    asked: Any, imported: list[str], looked_for: bool, apply_patch: ApplyPatch, monkeypatch: Any
 ) -> None:
     found: list[str] = []
     looked: list[bool] = []

@@ -30,9 +30,7 @@ def limits_in(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("version", [None, "v1.2"])
-def test_medcalc_bench_takes_its_version(
-    version: str | None, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_medcalc_benchs_version(version: Any, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MedCalcBenchScenario, "get_instances", lambda _self, path, version: (path, version))
     apply_patch("accept_medcalc_version")
     made = MedCalcBenchScenario(version=version) if version else MedCalcBenchScenario()
@@ -82,9 +80,7 @@ def test_medbullets_has_room_for_an_explanation(apply_patch: ApplyPatch, monkeyp
     assert after == replace(before, adapter_spec=replace(before.adapter_spec, max_tokens=1024, stop_sequences=[]))
 
 
-def test_ehrshot_makes_its_prompts_anew(
-    tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ehrshots_prompts_are_new(tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts of another task are HELM's to overwrite where somebody shares them through a link."""
     folder = tmp_path / "scenarios" / "ehrshot"
     shared = tmp_path / "shared"

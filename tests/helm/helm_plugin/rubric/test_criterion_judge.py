@@ -13,8 +13,9 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 
 from eval_factory.core import bridge
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
+from eval_factory.helm import names
 from eval_factory.helm_plugin.rubric import criterion_judge
-from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator
+from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator, requests_to_each, requests_to_judges
 
 JUDGED = {"criteria_met": True, "explanation": "It does."}
 MET = json.dumps(JUDGED)
@@ -141,3 +142,33 @@ def test_a_limit_of_the_run_ends_the_judging(monkeypatch: pytest.MonkeyPatch) ->
     judges.session.limit_reached = "max_requests"
     with pytest.raises(RuntimeError, match="max_requests"):
         judges.annotate(state(), state("b"))
+
+
+def answer(criteria: int, success: bool = True) -> Any:
+    rubrics = [{"criterion": f"c{number}", "points": 1, "tags": []} for number in range(criteria)]
+    given = SimpleNamespace(success=success, error=None if success else "HTTP 500")
+    return SimpleNamespace(instance=SimpleNamespace(extra_data={"rubrics": rubrics}), result=given)
+
+
+def counted(class_name: str, answers: list[Any], **args: Any) -> tuple[int, int]:
+    """Requests to all judges about the answers that came, and to each of a rubric's if all come."""
+    spec = SimpleNamespace(class_name=class_name, args=args)
+    state: Any = SimpleNamespace(request_states=answers, annotator_specs=[spec] if class_name else None)
+    return requests_to_judges(state), requests_to_each(state)
+
+
+@pytest.mark.parametrize(("at_once", "each"), [(1, 8), (2, 5), (3, 3), (9, 2)])
+def test_requests_about_criteria_are_counted_before_they_are_sent(at_once: int, each: int) -> None:
+    """5 and 3 criteria, two judges; an answer that did not come is not judged, and was expected to come."""
+    answers = [answer(5), answer(3)]
+    rubric: dict[str, Any] = {"judges": {"a": "a", "b": "b"}, "criteria_per_request": at_once}
+    assert counted(names.RUBRIC_ANNOTATOR_CLASS, answers, **rubric) == (2 * each, each)
+    answers.append(answer(1, success=False))
+    assert counted(names.RUBRIC_ANNOTATOR_CLASS, answers, **rubric) == (2 * each, each + 1)
+
+
+def test_a_jury_is_asked_once_for_each_answer() -> None:
+    answers = [answer(0), answer(0), answer(0, success=False)]
+    assert counted("helm.Jury", answers, annotator_models={"a": 1, "b": 2, "c": 3}) == (6, 0)
+    assert counted("helm.Other", answers)[0] == 2
+    assert counted("", answers) == (0, 0)
