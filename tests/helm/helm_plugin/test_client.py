@@ -111,9 +111,7 @@ def test_an_answer_kept_by_an_older_version_is_looked_at(server: ScriptedEndpoin
 
 
 @pytest.mark.parametrize("probed", [True, False])
-def test_who_answered_the_probe_may_refuse_the_first_prompt(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, probed: bool
-) -> None:
+def test_who_was_probed_may_refuse_a_prompt(server: Any, tmp_path: Path, monkeypatch: Any, *, probed: bool) -> None:
     monkeypatch.setenv(PROBED, json.dumps(["model"] if probed else ["a_judge"]))
     server.status, server.body = 403, {"error": {"message": "Input flagged by moderation"}}
     endpoint = endpoint_at(server, tmp_path)

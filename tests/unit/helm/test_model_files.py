@@ -82,14 +82,11 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
 
 def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "helm_program", lambda name: Program([name]))  # none beside Python
+    ehrshot = {"config.type": "ehrshot", **{f"config.params.{name}": value for name, value in EHRSHOT.items()}}
     plans = {
-        "pubmed_qa": plan(),
-        "aci_bench": jury_plan(),
-        "ehrshot": plan(
-            {"config.type": "ehrshot", **{f"config.params.{name}": value for name, value in EHRSHOT.items()}}
-        ),
+        "pubmed_qa": plan(), "aci_bench": jury_plan(), "ehrshot": plan(ehrshot),
         "med_dialog_icliniq": plan({"config.type": "med_dialog_icliniq"}),
-    }
+    }  # fmt: skip
     text = "".join(f"{name}: {shlex.join(command.command_line(p))}\n" for name, p in plans.items())
     check("commands.txt", text)
 
@@ -102,15 +99,10 @@ def test_what_a_value_holds_stays_one_argument(value: str) -> None:
     assert len(argv) == len(command.command_line(plan()))
 
 
-@pytest.mark.parametrize(
-    "model_id", ["gpt-5", "o3-mini", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"]
-)
+@pytest.mark.parametrize("model_id", ["gpt-5", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"])
 def test_any_model_id(model_id: str) -> None:
     here = plan({"target.api_endpoint.model_id": model_id})
     (deployment,) = yaml.safe_load(model_files(here)["model_deployments.yaml"])["model_deployments"]
     assert deployment["client_spec"]["args"]["model_id"] == model_id
     assert deployment["name"].count("/") == 1
-    entry = command.run_entry(here)
-    name, _, arguments = entry.partition(":")
-    assert name == "pubmed_qa"
-    assert arguments == f"model={deployment['name']}"
+    assert command.run_entry(here) == f"pubmed_qa:model={deployment['name']}"

@@ -138,10 +138,8 @@ def test_what_was_applied_is_written_down(tmp_path: Path) -> None:
     made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"), patch("broken"))
     apply_patches(Stage.START, made)
     patch_registry.record_patches(tmp_path / "patches.json")
+    always = {"name": "a", "run_specs": None, "erratum": None}
     assert json.loads((tmp_path / "patches.json").read_text()) == {
-        "applied": [
-            {"name": "a", "run_specs": None, "erratum": None},
-            {"name": "b", "run_specs": ["aci_bench", "medec"], "erratum": "e"},
-        ],
+        "applied": [always, {"name": "b", "run_specs": ["aci_bench", "medec"], "erratum": "e"}],
         "left_out": {"broken": "AttributeError: module 'helm' has no attribute 'that'"},
     }

@@ -71,13 +71,9 @@ def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("confine", "run_specs"), [
     (executed_answers.confine_bird_sql, ["bird_sql", "spider"]),
     (executed_answers.confine_czech_bank_sql, ["czech_bank_qa"]), (executed_answers.confine_python, ["cleva", "code"]),
-    (
-        executed_answers.confine_cpp,
-        [
-            "codeinsights_code_efficiency", "codeinsights_correct_code", "codeinsights_student_coding",
-            "codeinsights_student_mistake",
-        ],
-    ),
+    (executed_answers.confine_cpp, [f"codeinsights_{name}" for name in (
+        "code_efficiency", "correct_code", "student_coding", "student_mistake",
+    )]),
 ])  # fmt: skip
 def test_where_nobody_knows_what_is_asked_all_are_named(confine: Any, run_specs: list[str], monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run"])
@@ -92,9 +88,8 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
     problem = {"task_id": "t/0", "prompt": "def f():\n", "test": check, "entry_point": "f"}
     wrong = {"task_id": "t/0", "passed": False, "completion_id": None}
     assert code_metrics_helper.check_correctness(problem, "return 1", 2.0)["passed"] is True
-    assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == {
-        **wrong, "result": "failed: ", "completion_id": 7,
-    }  # fmt: skip
+    of_seven = {**wrong, "result": "failed: ", "completion_id": 7}
+    assert code_metrics_helper.check_correctness(problem, "return 2", 2.0, 7) == of_seven
     ended = "the process that executed it ended"
     for found, result in ((None, ended), (TIMED_OUT, "timed out"), ([], ended)):
         monkeypatch.setattr(executed_answers, "check_answer", lambda *_, found=found: found)

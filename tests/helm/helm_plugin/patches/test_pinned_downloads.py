@@ -72,15 +72,16 @@ print(json.dumps(asked))
 
 
 ASKS_THE_HUB = """
-import datasets, json
+import datasets, json, sys
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()
-try:
-    print(len(datasets.load_dataset("org/Some-Calc")["test"]))
-except Exception as error:
-    print(error)
-print(json.dumps([entry["revision"] for entry in pinned_downloads._loaded.values()]))
+for name in sys.argv[1:]:
+    try:
+        datasets.load_dataset(name)
+    except Exception as error:
+        print(error)
+print(json.dumps({entry["id"]: entry["revision"] for entry in pinned_downloads._loaded.values()}))
 """
 GONE = "cd" * 20
 
@@ -130,53 +131,36 @@ def test_a_data_set_is_read_at_its_revision_unless_helm_names_one(offline: str, 
     ]  # fmt: skip
 
 
-def revision_that_was_read(origin: Origin, pinned: str, home: Path) -> str | None:
-    """By the real `datasets` package, of the Hub that `origin` plays."""
-    libraries = {"HF_ENDPOINT": origin.url, "HF_HOME": str(home)}
-    told = HelmRunSettings(pins=Pins(hub={"org/Some-Calc": pinned}), libraries=libraries).environment()
-    found: list[str] = json.loads(run(ASKS_THE_HUB, told))
-    return found[0] if found else None
-
-
-INFO, FILES = "/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"
-
-
-def newest_is_there(origin: Origin) -> None:
+def serve(origin: Origin, name: str, *, newest: bool) -> None:
+    """The data set under another name; as its newest revision, too, or as a pinned one only."""
     for known, content in list(origin.files.items()):
-        if known.startswith((f"{INFO}{REVISION}", f"{FILES}{REVISION}")):
-            origin.files[known.replace(REVISION, "main")] = content
+        if "/org/Some-Calc" in known and (newest or REVISION in known):
+            path = known.replace("org/Some-Calc", name)
+            origin.files[path] = content.replace(b"org/Some-Calc", name.encode())
+            if newest:
+                origin.files[path.replace(REVISION, "main")] = origin.files[path]
 
 
-def test_the_pinned_revision_is_asked_of_the_hub(tmp_path: Path, origin: Origin) -> None:
-    main = origin.files.pop("/api/datasets/org/Some-Calc")
-    assert REVISION.encode() in main
-    assert revision_that_was_read(origin, REVISION, tmp_path) == REVISION
-
-
-def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_read(tmp_path: Path, origin: Origin) -> None:
-    newest_is_there(origin)
-    for path in (f"{INFO}{GONE}", f"{FILES}{GONE}"):
-        for name in ("", "/README.md"):
-            origin.altered[f"{path}{name}"] = (404, b"", {"X-Error-Code": "RevisionNotFound"})
-    assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
-
-
-def test_where_the_pinned_revision_has_but_a_script_the_newest_is_read(tmp_path: Path, origin: Origin) -> None:
-    newest_is_there(origin)
-    names = ["README.md", "Some-Calc.py"]
-    info = {"id": "org/Some-Calc", "sha": GONE, "siblings": [{"rfilename": name} for name in names]}
-    origin.files[f"{INFO}{GONE}"] = json.dumps(info).encode()
-    for name, content in {"README.md": b"", "Some-Calc.py": b"raise SystemExit('it was run')"}.items():
-        headers = {"ETag": f'"{name}"', "X-Repo-Commit": GONE}
-        origin.altered[f"{FILES}{GONE}/{name}"] = (200, content, headers)
-    assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
-
-
-def test_any_other_failure_is_not_answered_by_reading_something_else(tmp_path: Path, origin: Origin) -> None:
-    newest_is_there(origin)
-    for path in (f"{INFO}{GONE}", f"{FILES}{GONE}/README.md"):
+def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(tmp_path: Path, origin: Origin) -> None:
+    """By the real `datasets` package; any other failure is not answered by reading something else."""
+    there, gone, script, refused = names = ("org/There", "org/Gone", "org/Script", "org/Refused")
+    for name in names:
+        serve(origin, name, newest=name != there)
+    for path in (f"/api/datasets/{gone}/revision/{GONE}", f"/datasets/{gone}/resolve/{GONE}"):
+        for file in ("", "/README.md"):
+            origin.altered[f"{path}{file}"] = (404, b"", {"X-Error-Code": "RevisionNotFound"})
+    files = {"README.md": b"", "Script.py": b"raise SystemExit('it was run')"}
+    info = {"id": script, "sha": GONE, "siblings": [{"rfilename": file} for file in files]}
+    origin.files[f"/api/datasets/{script}/revision/{GONE}"] = json.dumps(info).encode()
+    for file, content in files.items():
+        headers = {"ETag": f'"{file}"', "X-Repo-Commit": GONE}
+        origin.altered[f"/datasets/{script}/resolve/{GONE}/{file}"] = (200, content, headers)
+    for path in (f"/api/datasets/{refused}/revision/{GONE}", f"/datasets/{refused}/resolve/{GONE}/README.md"):
         origin.altered[path] = (403, b"", {})
-    assert revision_that_was_read(origin, GONE, tmp_path) is None
+    pins = Pins(hub={name: REVISION if name == there else GONE for name in names})
+    libraries = {"HF_ENDPOINT": origin.url, "HF_HOME": str(tmp_path)}
+    told = HelmRunSettings(pins=pins, libraries=libraries).environment()
+    assert json.loads(run(ASKS_THE_HUB, told, *names)) == dict.fromkeys((there, gone, script), REVISION)
 
 
 READS_WHAT_LIES_HERE = """
