@@ -87,8 +87,7 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
     setattr(spec, part, [SimpleNamespace(class_name="no_such_package.metrics.Metric")])
     with pytest.raises(SystemExit):
         made.run_all([spec])
-    (failed,) = told.named(logs.RUN_FAILED)
-    assert failed["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
+    assert told.named(logs.RUN_FAILED)[0]["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
 
 
 def executed(before: Any, after: Any) -> Any:
@@ -175,13 +174,11 @@ def test_a_measured_run_ends_where_it_would_begin_to_ask(tmp_path: Path, monkeyp
 def test_a_helm_that_cannot_be_patched_is_told_before_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, told = runner_of(tmp_path, {})
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
-    monkeypatch.setattr(patch_registry, "warning", lambda: "another HELM")
-    made._before_asking(SimpleNamespace(request_states=["one"]))
-    assert [event["event"] for event in told.events] == [logs.WARNING, "expected", logs.PHASE]
+    for warning in ("another HELM", None):
+        monkeypatch.setattr(patch_registry, "warning", lambda said=warning: said)
+        made._before_asking(SimpleNamespace(request_states=["one"]))
+    assert [event["event"] for event in told.events] == [logs.WARNING, *["expected", logs.PHASE] * 2]
     assert told.events[0]["message"] == "another HELM"
-    monkeypatch.setattr(patch_registry, "warning", lambda: None)
-    made._before_asking(SimpleNamespace(request_states=["one"]))
-    assert [event["event"] for event in told.events[3:]] == ["expected", logs.PHASE]
 
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])

@@ -119,12 +119,12 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     ("int twice(int n) { return 2 * n; }", [1, 1, 0]), ("int twice(int n) { return n + 2; }", [1, 0, 0]),
     ("int twice(int n) { return", [0, 0, 0]), ("#include <cstdlib>\nint twice(int n) { exit(1); }", [0, 0, 0]),
     ("#include <unistd.h>\nint twice(int n) { return fork() == -1 ? 2 * n : 0; }", [1, 1, 0]),
-    ("int twice(int n) { while (true) cout << n; }", [0, 0, 0]),
+    ("int twice(int n) { while (true) cout << n; }", [0]),
 ])  # fmt: skip
 def test_cpp(answer: str, passed: list[int]) -> None:
     executed_answers.confine_cpp()
-    found = correct.CPPEvaluator(TEMPLATE, TESTS, timeout=30, max_workers=1).evaluate(answer)
-    assert found == {"score": sum(passed) / 3, "testcases": passed}
+    found = correct.CPPEvaluator(TEMPLATE, TESTS[: len(passed)], timeout=30, max_workers=1).evaluate(answer)
+    assert found == {"score": sum(passed) / len(passed), "testcases": passed}
 
 
 @needs_gcc

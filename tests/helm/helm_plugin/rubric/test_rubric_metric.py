@@ -29,15 +29,11 @@ def met(a: bool, b: bool | None = None) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("said", "score"), [
     ((met(True), met(False)), 1.0), ((met(True), met(True)), 0.75), ((met(False), met(True)), -0.25),
-    ((met(True, False), met(False, False)), 0.5),
+    ((met(True, False), met(False, False)), 0.5), ((met(True), {"a": {"error": "x"}}), None), ((), None),
 ])  # fmt: skip
-def test_points_met_of_the_positive_points(said: tuple[dict[str, Any], ...], score: float) -> None:
-    assert values(*said) == {"m_score": score}
-
-
-def test_a_case_with_an_unjudged_criterion_has_no_score() -> None:
-    assert values(met(True), {"a": {"error": "x"}}) == {}
-    assert values() == {}
+def test_points_met_of_the_positive_points(said: tuple[dict[str, Any], ...], score: float | None) -> None:
+    """A case with an unjudged criterion has no score."""
+    assert values(*said) == ({} if score is None else {"m_score": score})
 
 
 def test_a_failed_request_keeps_its_place() -> None:
