@@ -52,13 +52,10 @@ def test_of_options_each_letter_the_majority_and_any_at_random() -> None:
     assert (found["empty"], found["refusal"]) == (("",) * 3, (REFUSAL,) * 3)
     assert likely(made) == (("A", "B"),) * 3
     assert is_refusal(REFUSAL)
-
-
-def test_letters_of_all_questions_are_tried_and_at_random_those_of_the_questions_own() -> None:
     few, many = {"A": "x", "B": "y"}, {"A": "x", "B": "y", "C": "z"}
     made = strategies([AskedQuestion("0", ("x",), many), AskedQuestion("1", ("x",), few)])
     assert by_name(made)["always C"] == ("C", "C")
-    assert likely(made) == (("A", "B", "C"), ("A", "B"))
+    assert likely(made) == (("A", "B", "C"), ("A", "B")), "at random those of the question's own"
 
 
 def test_the_longest_and_the_shortest_option_and_of_equals_the_first() -> None:

@@ -18,9 +18,8 @@ from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 
-PROBLEM = {
-    "task_id": "t/0", "prompt": "def add(a, b):\n", "test": "def check(f):\n    assert f(1, 2) == 3\n", "entry_point": "add",
-}  # fmt: skip
+CHECK = "def check(f):\n    assert f(1, 2) == 3\n"
+PROBLEM = {"task_id": "t/0", "prompt": "def add(a, b):\n", "test": CHECK, "entry_point": "add"}
 
 
 def checked(completion: str) -> Any:
@@ -80,15 +79,14 @@ def test_limits(tmp_path: Path) -> None:
         argv = [sys.executable, "-c", program]
         return _run(argv, tmp_path, 20, processes=False).output.decode().strip()
 
-    allocate = "held = bytearray({})\nprint(len(held))"
-    assert found(allocate.format(100_000_000)) == "100000000"
-    assert found(allocate.format(sandbox_worker.MEMORY)) == ""
-    write = "file = open('x', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()\nprint('done')"
-    assert found(write.format(10)) == "done"
-    assert found(write.format(sandbox_worker.FILE_SIZE // 1_000_000 + 1)) == ""
-    opened = "held = [open('/dev/null') for _ in range({})]\nprint('done')"
-    assert found(opened.format(100)) == "done"
-    assert found(opened.format(sandbox_worker.OPEN_FILES)) == ""
+    write = "file = open('x', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()"
+    for program, within, beyond in (
+        ("held = bytearray({})", 100_000_000, sandbox_worker.MEMORY),
+        (write, 10, sandbox_worker.FILE_SIZE // 1_000_000 + 1),
+        ("held = [open('/dev/null') for _ in range({})]", 100, sandbox_worker.OPEN_FILES),
+    ):
+        assert found(program.format(within) + "\nprint('done')") == "done"
+        assert found(program.format(beyond) + "\nprint('done')") == ""
 
 
 @needs_bubblewrap
