@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helm.benchmark.adaptation import adapter_spec
 from helm.benchmark.executor import ExecutionSpec
 from helm.common.authentication import Authentication
 from helm.common.request import Request
@@ -219,3 +220,25 @@ def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monke
     with nullcontext() if outcome is None else pytest.raises(SystemExit):
         made.run_all(specs("a"))
     assert told.ends == [len(told.events)]
+
+
+PROMPTS, SEEN = "the log probabilities of its prompts", "images or sounds in the prompt"
+NEEDED = {
+    **dict.fromkeys(("generation", "chat", "multiple_choice_joint", "ehr_instruction")),
+    "multiple_choice_joint_chain_of_thought": None,
+    "generation_multimodal": SEEN, "multiple_choice_joint_multimodal": SEEN,
+    "language_modeling": PROMPTS, "multiple_choice_separate_original": PROMPTS,
+    "multiple_choice_separate_calibrated": PROMPTS,
+    "ranking_binary": "the log probabilities of its answers",
+}  # fmt: skip
+
+
+def test_by_method_what_an_endpoint_cannot_give() -> None:
+    """It gives text for text only: every method of HELM's was thought of."""
+    known = {name: value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_")}
+    plain = {"image_generation_parameters": None}
+    methods = [method for method in known.values() if isinstance(method, str)]
+    assert {method: runner.needed_capability(SimpleNamespace(method=method, **plain)) for method in methods} == NEEDED
+    assert (
+        runner.needed_capability(SimpleNamespace(method="generation", image_generation_parameters=object())) == "images"
+    )

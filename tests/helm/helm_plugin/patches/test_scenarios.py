@@ -1,4 +1,4 @@
-"""Single scenarios and run specs of HELM, patched."""
+"""Single scenarios and run specs of HELM, patched; which files of MTSamples are read without asking GitHub."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers its run specs
@@ -15,11 +16,15 @@ from helm.benchmark import run_spec
 from helm.benchmark.scenarios import medbullets_scenario
 from helm.benchmark.scenarios.ehrshot_scenario import EHRSHOTScenario
 from helm.benchmark.scenarios.medcalc_bench_scenario import MedCalcBenchScenario
+from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
+from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
 from pyarrow import parquet
 
+from eval_factory.core.helm_run_settings import _FILE_LISTS, ALL_FILES
 from eval_factory.helm.names import LIMITED_RECORDS_FILE
-from eval_factory.helm_plugin.patches import optional_deps
-from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.patches import optional_deps, scenarios
+from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS, known_names
 from patching import ApplyPatch
 
 FREETEXT = "medbullets_freetext"
@@ -119,3 +124,50 @@ def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypa
     made = MedalignScenario(max_length=100, data_path="x")
     assert made.get_instances(str(tmp_path / "scenarios" / "medalign")) == prompts
     assert limits_in(tmp_path) == {"run_spec": "medalign", "max_length": 100, "records": 3, "cut": 1}
+
+
+@pytest.fixture
+def _github(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(_FILE_LISTS, raising=False)
+    monkeypatch.delenv(ALL_FILES, raising=False)
+    monkeypatch.setattr(network_guard, "guard", lambda: None)
+
+
+@pytest.mark.usefixtures("_github")
+def test_files_that_are_there_count_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b.txt", "B.txt", "ä.txt", "a.txt", "a.txt.lock"):
+        (tmp_path / name).touch()
+    assert known_names("mtsamples_procedures", tmp_path) is None
+    monkeypatch.setattr(network_guard, "guard", lambda: SimpleNamespace())
+    assert known_names("mtsamples_procedures", tmp_path) == ["B.txt", "a.txt", "b.txt", "ä.txt"]
+
+
+@pytest.mark.usefixtures("_github")
+def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [f"{number:04}.txt" for number in range(1001)]
+    (tmp_path / "mtsamples_replicate.json").write_text(json.dumps({"names": listed}))
+    monkeypatch.setenv(_FILE_LISTS, str(tmp_path))
+    assert known_names("mtsamples_replicate", tmp_path) == listed[:1000]
+    assert known_names("mtsamples_procedures", tmp_path) is None
+    monkeypatch.setenv(ALL_FILES, "1")
+    assert known_names("mtsamples_replicate", tmp_path) == listed
+
+
+@pytest.mark.parametrize(("kind", "apply", "scenario"), [
+    (MTSamplesProceduresScenario, scenarios.list_procedures_without_github, "mtsamples_procedures"),
+    (MTSamplesReplicateScenario, scenarios.list_replicates_without_github, "mtsamples_replicate"),
+])  # fmt: skip
+def test_known_names(kind: Any, apply: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def known(name: str, folder: Path) -> list[str] | None:
+        asked.append(f"{name} in {folder.name}")
+        return None if folder.name == "unknown" else ["a.txt"]
+
+    monkeypatch.setattr(kind, "get_instances", lambda self, _path: self.fetch_file_list())
+    monkeypatch.setattr(kind, "fetch_file_list", lambda _self: ["GitHub's"])
+    monkeypatch.setattr(scenarios, "known_names", known)
+    apply()
+    assert kind().get_instances(str(tmp_path / "here")) == ["a.txt"]
+    assert kind().get_instances(str(tmp_path / "unknown")) == ["GitHub's"]
+    assert asked == [f"{scenario} in here", f"{scenario} in unknown"]
