@@ -102,8 +102,7 @@ def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' judgements are kept; a score without this judge's would not be the benchmark's."""
-    reached = session(limit_reached="max_cost")
-    monkeypatch.setattr(criterion_judge, "current_session", lambda: reached)
+    monkeypatch.setattr(criterion_judge, "current_session", lambda: session(limit_reached="max_cost"))
     with pytest.raises(ValueError, match="max_cost"):
         annotated({"a": result(GIVEN), "b": ValueError("max_cost")})
     assert forgotten == []

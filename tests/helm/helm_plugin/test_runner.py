@@ -225,11 +225,9 @@ def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monke
 PROMPTS, SEEN = "the log probabilities of its prompts", "images or sounds in the prompt"
 NEEDED = {
     **dict.fromkeys(("generation", "chat", "multiple_choice_joint", "ehr_instruction")),
-    "multiple_choice_joint_chain_of_thought": None,
-    "generation_multimodal": SEEN, "multiple_choice_joint_multimodal": SEEN,
-    "language_modeling": PROMPTS, "multiple_choice_separate_original": PROMPTS,
-    "multiple_choice_separate_calibrated": PROMPTS,
-    "ranking_binary": "the log probabilities of its answers",
+    "multiple_choice_joint_chain_of_thought": None, "ranking_binary": "the log probabilities of its answers",
+    "generation_multimodal": SEEN, "multiple_choice_joint_multimodal": SEEN, "language_modeling": PROMPTS,
+    "multiple_choice_separate_original": PROMPTS, "multiple_choice_separate_calibrated": PROMPTS,
 }  # fmt: skip
 
 

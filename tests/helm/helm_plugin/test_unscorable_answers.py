@@ -166,13 +166,12 @@ def test_a_processor_of_output_that_raises() -> None:
 def test_where_nothing_raises_all_is_as_helm_has_it() -> None:
     isolate_once()
     answers = ["a", "", "abc"]
-    bare = [Lengths().evaluate(scenario(answers), None, "", 1), Longest().evaluate(scenario(answers), None, "", 1)]
-    ours = [evaluated(Lengths(), scenario(answers)), evaluated(Longest(), scenario(answers))]
-    assert json.dumps([asdict(one) for one in ours]) == json.dumps([asdict(one) for one in bare])
-    state = scenario(answers)
-    before = list(state.request_states)
-    evaluated(Lengths(), state)
-    assert state.request_states == before
+    for metric in (Lengths(), Longest()):
+        state = scenario(answers)
+        before = list(state.request_states)
+        bare = metric.evaluate(scenario(answers), None, "", 1)
+        assert json.dumps(asdict(evaluated(metric, state))) == json.dumps(asdict(bare))
+        assert state.request_states == before
 
 
 def test_outside_a_run_nothing_is_hidden() -> None:

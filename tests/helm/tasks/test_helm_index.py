@@ -25,6 +25,13 @@ sys.exit(f"not found: {missing}" if missing else 0)
 """
 
 
+def run(code: str, given: str = "") -> str:
+    argv = [sys.executable, "-c", code]
+    finished = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=240, check=False)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    return finished.stdout
+
+
 def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> None:
     """After another HELM is installed: python scripts/make_helm_index.py"""
     anew = tmp_path / "index.json"
@@ -35,9 +42,7 @@ def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> Non
 
 
 def test_the_plug_in_finds_every_run_spec_by_its_module() -> None:
-    argv = [sys.executable, "-c", EVERY_RUN_SPEC]
-    finished = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-    assert finished.returncode == 0, finished.stderr[-2000:]
+    run(EVERY_RUN_SPEC)
 
 
 IMPORT_PARTS = """
@@ -49,7 +54,7 @@ from helm.common.object_spec import get_class_by_name
 errors = {}
 for name, path in json.load(sys.stdin).items():
     try:
-        get_class_by_name(path)
+        get_class_by_name(f"helm.benchmark.metrics.{path}")
     except Exception as error:
         errors[name] = str(error)
 json.dump(errors, sys.stdout)
@@ -58,17 +63,11 @@ json.dump(errors, sys.stdout)
 
 def test_what_is_known_to_be_missing_is_missing() -> None:
     metrics = {
-        "ifeval": "helm.benchmark.metrics.ifeval_metrics.IFEvalMetric",
-        "msmarco": "helm.benchmark.metrics.ranking_metrics.RankingMetric",
-        "flores": "helm.benchmark.metrics.machine_translation_metrics.MachineTranslationMetric",
-        "copyright": "helm.benchmark.metrics.copyright_metrics.BasicCopyrightMetric",
-        "mmlu": "helm.benchmark.metrics.basic_metrics.BasicReferenceMetric",
-    }
-    finished = subprocess.run(
-        [sys.executable, "-c", IMPORT_PARTS], input=json.dumps(metrics), capture_output=True, text=True, timeout=240,
-        check=True,
-    )  # fmt: skip
-    errors: dict[str, str] = json.loads(finished.stdout.splitlines()[-1])
+        "ifeval": "ifeval_metrics.IFEvalMetric", "msmarco": "ranking_metrics.RankingMetric",
+        "flores": "machine_translation_metrics.MachineTranslationMetric",
+        "copyright": "copyright_metrics.BasicCopyrightMetric", "mmlu": "basic_metrics.BasicReferenceMetric",
+    }  # fmt: skip
+    errors: dict[str, str] = json.loads(run(IMPORT_PARTS, json.dumps(metrics)).splitlines()[-1])
     for name in metrics:
         missing = packages.missing_for(name)
         assert (name in errors) == bool(missing), errors.get(name)

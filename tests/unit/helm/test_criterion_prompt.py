@@ -16,22 +16,16 @@ MESSAGES = [{"role": role, "content": content} for role, content in TURNS]
 ONE, TWO = Criterion("Names {answer}", 5), Criterion("Harms", -2.5)
 
 
-def test_one_criterion() -> None:
+def test_one_criterion_several_and_a_reference() -> None:
     prompt = criterion_prompt(MESSAGES, "The {criteria} answer", [ONE])
     assert "<conversation>\nuser: A?\n\nassistant: B.\n\nuser: C?\n\nassistant: The {criteria} answer\n" in prompt
     assert "<criterion>\n[5] Names {answer}\n</criterion>" in prompt
     assert '{"explanation": "...", "criteria_met": false}' in prompt
     assert "<reference>" not in prompt
     assert "judgements" not in prompt
-
-
-def test_several_criteria_are_numbered() -> None:
     prompt = criterion_prompt(MESSAGES, "x", [ONE, TWO])
     assert "<criteria>\n1. [5] Names {answer}\n2. [-2.5] Harms\n</criteria>" in prompt
     assert '{"judgements": [{"criterion": 1,' in prompt
-
-
-def test_a_reference_is_shown() -> None:
     assert "<reference>\nSo {it} is.\n</reference>" in criterion_prompt(MESSAGES, "x", [ONE], "So {it} is.")
 
 

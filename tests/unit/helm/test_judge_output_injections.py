@@ -160,7 +160,4 @@ def test_undisguised(text: str, plain: str) -> None:
 def test_words_are_no_code() -> None:
     for text in ("otorhinolaryngological electroencephalography", "120 80 98 72 63 44 55 66 77 80 81"):
         assert list(readings(text)) == [text]
-
-
-def test_squeezed() -> None:
     assert judge_output.squeezed('"A_b": \n5.0, \u00e9') == "ab50\u00e9"
