@@ -13,35 +13,23 @@ from eval_factory.data.sources import SourceFile, load_sources
 from eval_factory.tasks.framework import load_framework
 
 SCENARIO_OF = {
-    "medec": "medec.MedecScenario",
-    "medbullets": "medbullets.MedBulletsScenario",
-    "medbullets_freetext": "medbullets.MedBulletsScenario",
-    "medhelm_med_qa": "med_qa.MedQAScenario",
-    "medhelm_med_mcqa": "med_mcqa.MedMCQAScenario",
-    "med_qa": "med_qa.MedQAScenario",
-    "med_mcqa": "med_mcqa.MedMCQAScenario",
-    "pubmed_qa": "pubmed_qa.PubMedQAScenario",
-    "ehr_sql": "ehr_sql.EhrSqlScenario",
-    "race_based_med": "race_based_med.RaceBasedMedScenario",
-    "aci_bench": "aci_bench.ACIBenchScenario",
-    "medication_qa": "medication_qa.MedicationQAScenario",
-    "med_dialog_healthcaremagic": "med_dialog.MedDialogScenario",
-    "med_dialog_icliniq": "med_dialog.MedDialogScenario",
-}
-
+    "medec": "medec.MedecScenario", "medbullets": "medbullets.MedBulletsScenario",
+    "medbullets_freetext": "medbullets.MedBulletsScenario", "medhelm_med_qa": "med_qa.MedQAScenario",
+    "medhelm_med_mcqa": "med_mcqa.MedMCQAScenario", "med_qa": "med_qa.MedQAScenario",
+    "med_mcqa": "med_mcqa.MedMCQAScenario", "pubmed_qa": "pubmed_qa.PubMedQAScenario",
+    "ehr_sql": "ehr_sql.EhrSqlScenario", "race_based_med": "race_based_med.RaceBasedMedScenario",
+    "aci_bench": "aci_bench.ACIBenchScenario", "medication_qa": "medication_qa.MedicationQAScenario",
+    "med_dialog_healthcaremagic": "med_dialog.MedDialogScenario", "med_dialog_icliniq": "med_dialog.MedDialogScenario",
+}  # fmt: skip
 HUB_SCENARIO_OF = {
-    "medcalc_bench": "medcalc_bench.MedCalcBenchScenario",
-    "head_qa": "headqa.HeadQAScenario",
-    "medhallu": "medhallu.MedHalluScenario",
-    "medi_qa": "medi_qa.MediQAScenario",
-    "mmlu_pro_health": "mmlu_pro.MMLUProScenario",
-    "healthqa_br": "healthqa_br.HEALTHQA_BR_Scenario",
-}
-
+    "medcalc_bench": "medcalc_bench.MedCalcBenchScenario", "head_qa": "headqa.HeadQAScenario",
+    "medhallu": "medhallu.MedHalluScenario", "medi_qa": "medi_qa.MediQAScenario",
+    "mmlu_pro_health": "mmlu_pro.MMLUProScenario", "healthqa_br": "healthqa_br.HEALTHQA_BR_Scenario",
+}  # fmt: skip
 LISTING_SCENARIO_OF = {
     "mtsamples_replicate": "mtsamples_replicate.MTSamplesReplicateScenario",
     "mtsamples_procedures": "mtsamples_procedures.MTSamplesProceduresScenario",
-}
+}  # fmt: skip
 
 
 class Stop(Exception):

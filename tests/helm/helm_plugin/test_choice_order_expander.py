@@ -14,7 +14,7 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, Reference
 
 from eval_factory.demo.benchmark import sample_medical_qa
-from eval_factory.helm_plugin.choice_order_expander import ChoiceOrder, ShuffleChoicesRunExpander
+from eval_factory.helm_plugin.choice_order_expander import ShuffleChoicesRunExpander
 from eval_factory.tasks.choice_question import name_of, orders_of
 
 CHOICES = ["heart", "liver", "spleen", "colon"]
@@ -67,9 +67,3 @@ def test_a_run_without_lettered_options_is_refused() -> None:
     augmented = replace(spec, data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})]))
     with pytest.raises(ValueError, match="exclude each other"):
         ShuffleChoicesRunExpander(2).expand(augmented)
-
-
-def test_a_question_without_such_an_order_stays_the_same() -> None:
-    two = question("b", ["yes", "no"])
-    assert ChoiceOrder(3).apply(two) is two
-    assert ChoiceOrder(2).apply(two) is not two

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from helm.common.request import Request
+from helm.common.request import Request, RequestResult
 
 from eval_factory.core.bridge import map_at_once
 from eval_factory.core.budget import Budget, Purse
@@ -38,23 +38,45 @@ def server() -> Iterator[ScriptedEndpoint]:
         yield endpoint
 
 
-def endpoint_at(server: ScriptedEndpoint, folder: Path, **settings: Any) -> Endpoint:
-    usual: dict[str, Any] = {
+def asking(prompt: object) -> Request:
+    return dataclasses.replace(REQUEST, prompt=str(prompt))
+
+
+def arguments(server: ScriptedEndpoint, **more: Any) -> dict[str, Any]:
+    usual = {
         "role": "model", "url": server.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
         "request_timeout": 5, "max_retries": 0, "parallelism": 1, "adapter": ADAPTER,
     }  # fmt: skip
-    args = {**usual, **settings}
-    session_of_folder = session.session_for(folder)
-    return Endpoint(EndpointSettings.from_args(args), session_of_folder)
+    return {**usual, **more}
 
 
-def events_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "logs" / "events.jsonl").read_text("utf-8").splitlines()]
+def endpoint_at(server: ScriptedEndpoint, folder: Path, **settings: Any) -> Endpoint:
+    return Endpoint(EndpointSettings.from_args(arguments(server, **settings)), session.session_for(folder))
 
 
-def test_what_nobody_thought_of_costs_one_instance(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def events_in(folder: Path, name: str) -> list[dict[str, Any]]:
+    events = [json.loads(line) for line in (folder / "logs" / "events.jsonl").read_text("utf-8").splitlines()]
+    return [event for event in events if event["event"] == name]
+
+
+def outcomes(folder: Path) -> list[str]:
+    return [row["outcome"] for row in journal.read_attempts(folder / "cache.db")]
+
+
+def kept_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(row["request"]) for row in journal.read_answers(folder / "cache.db")]
+
+
+def keep(endpoint: Endpoint, folder: Path, request: Request, choice: dict[str, Any]) -> None:
+    """As an older version did, or at a time in which every field was taken."""
+    asked = endpoint._keyed(request)
+    session.session_for(folder).cache.save(
+        response_cache.Answer(asked.key, "model", "m", asked.body, {"choices": [choice]}, time.time(), 0.1),
+        response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
+    )
+
+
+def test_an_error_costs_one_instance(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint = endpoint_at(server, tmp_path)
 
     def stumbles(*_: object, **__: object) -> None:
@@ -63,88 +85,77 @@ def test_what_nobody_thought_of_costs_one_instance(
     with monkeypatch.context() as patch:
         patch.setattr(client, "truncate_sequence", stumbles)
         result = endpoint.make_request(REQUEST)
-    assert not result.success
-    assert result.error_flags is not None
-    assert result.error_flags.is_retriable is False  # HELM's own loop leaves it alone
-    assert result.error_flags.is_fatal is False
+    flags = result.error_flags
+    assert flags is not None
+    assert (result.success, flags.is_retriable, flags.is_fatal) == (False, False, False)  # HELM's loop leaves it alone
     assert len(server.requests) == 1
-    (told,) = [event for event in events_in(tmp_path) if event["event"] == WARNING]
+    (told,) = events_in(tmp_path, WARNING)
     assert "unexpected ArithmeticError in test_client.py" in told["message"]
     assert "patient" not in told["message"] + str(result.error)
     counters = session.session_for(tmp_path).counters["model"]
     assert (counters.done, counters.failed) == (1, 1)
-    again = endpoint.make_request(REQUEST)
-    assert again.success
-    assert again.cached
+    assert endpoint.make_request(REQUEST).cached
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        {"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}},
-        {"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}},  # no file can hold it
-    ],
-)
-def test_an_answer_that_an_older_version_kept_is_looked_at_again(
-    server: ScriptedEndpoint, tmp_path: Path, choice: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("choice", [
+    {"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}},
+    {"message": {"content": "B"}, "finish_reason": "stop", "logprobs": {"x": float("nan")}},  # no file can hold it
+])  # fmt: skip
+def test_an_answer_kept_by_an_older_version_is_looked_at(server: ScriptedEndpoint, tmp_path: Path, choice: Any) -> None:
     endpoint = endpoint_at(server, tmp_path)
-    asked = endpoint._keyed(REQUEST)
-    kept = session.session_for(tmp_path).cache
-    kept.save(
-        response_cache.Answer(asked.key, "model", "m", asked.body, {"choices": [choice]}, time.time(), 0.1),
-        response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
-    )
+    keep(endpoint, tmp_path, REQUEST, choice)
     result = endpoint.make_request(REQUEST)
-    assert result.completions[0].text == "B"
-    assert not result.cached
-    assert [row["outcome"] for row in journal.read_attempts(kept.path)] == ["answered", "unusable", "answered"]
+    assert (result.completions[0].text, result.cached) == ("B", False)
+    assert outcomes(tmp_path) == ["answered", "unusable", "answered"]
     assert endpoint.make_request(REQUEST).cached
 
 
 @pytest.mark.parametrize("probed", [True, False])
-def test_who_answered_the_probe_may_refuse_the_first_prompt(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, probed: bool
-) -> None:
+def test_who_was_probed_may_refuse_a_prompt(server: Any, tmp_path: Path, monkeypatch: Any, *, probed: bool) -> None:
     monkeypatch.setenv(PROBED, json.dumps(["model"] if probed else ["a_judge"]))
     server.status, server.body = 403, {"error": {"message": "Input flagged by moderation"}}
     endpoint = endpoint_at(server, tmp_path)
     if probed:
         assert "Input flagged by moderation" in str(endpoint.make_request(REQUEST).error)
-        assert [row["outcome"] for row in journal.read_attempts(tmp_path / "cache.db")] == ["failed"]
+        assert outcomes(tmp_path) == ["failed"]
         return
     with pytest.raises(EndpointStopped, match="Input flagged by moderation"):
         endpoint.make_request(REQUEST)
-    assert any("Input flagged by moderation" in event.get("message", "") for event in events_in(tmp_path))
+    assert any("Input flagged by moderation" in event["message"] for event in events_in(tmp_path, FATAL))
 
 
-def test_two_equal_requests_at_once_are_sent_once(server: ScriptedEndpoint, tmp_path: Path) -> None:
-    """Repeated rows of a benchmark, asked by several threads, are paid for once."""
+def at_once(way: str, endpoint: Endpoint, requests: list[Request], count: int) -> list[RequestResult]:
+    if way == "loop":
+        return map_at_once(endpoint.make_request, requests, count)
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(endpoint.make_request, requests))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_equal_requests_at_once_are_sent_once(way: str, server: ScriptedEndpoint, tmp_path: Path) -> None:
+    """Repeated rows of a benchmark are paid for once; other requests go on meanwhile."""
     released = threading.Event()
 
-    def answer(_prompt: str) -> str:
-        released.wait(30)
-        return "B"
+    def answer(prompt: str) -> str:
+        if prompt == "last":
+            released.set()
+        elif prompt == REQUEST.prompt:
+            assert released.wait(30)
+        return prompt
 
     server.answer = answer
-    endpoint = endpoint_at(server, tmp_path)
-    with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(endpoint.make_request, REQUEST) for _ in range(4)]
-        while not server.requests:
-            time.sleep(0.01)
-        released.set()
-        results = [one.result(30) for one in asked]
-    assert [result.completions[0].text for result in results] == ["B"] * 4
-    assert len(server.requests) == 1
-    assert sorted(result.cached for result in results) == [False, True, True, True]
-    rows = [(row["key"], row["outcome"], row["attempt"]) for row in journal.read_attempts(tmp_path / "cache.db")]
-    (key,) = (row["key"] for row in journal.read_answers(tmp_path / "cache.db"))
-    assert rows == [(key, "answered", 1), *[(key, "cached", 0)] * 3], "sent and cached are what was asked"
+    endpoint = endpoint_at(server, tmp_path, parallelism=6)
+    results = at_once(way, endpoint, [REQUEST] * 4 + [asking("other"), asking("last")], 6)
+    assert [result.completions[0].text for result in results] == ["p"] * 4 + ["other", "last"]
+    assert sorted(result.cached for result in results) == [False] * 3 + [True] * 3
+    assert len(server.requests) == 3
+    key = endpoint._keyed(REQUEST).key
+    attempts = journal.read_attempts(tmp_path / "cache.db")
+    rows = [(row["outcome"], row["attempt"]) for row in attempts if row["key"] == key]
+    assert rows == [("answered", 1), *[("cached", 0)] * 3], "sent and cached are what was asked"
 
 
-def test_in_an_event_loop_no_more_requests_go_on_than_there_are_places(
-    server: ScriptedEndpoint, tmp_path: Path
-) -> None:
+def test_in_an_event_loop_no_more_requests_go_on_than_places(server: ScriptedEndpoint, tmp_path: Path) -> None:
     places, counts, lock = 16, [0, 0], threading.Lock()
 
     def answer(_prompt: str) -> str:
@@ -158,33 +169,9 @@ def test_in_an_event_loop_no_more_requests_go_on_than_there_are_places(
 
     server.answer = answer
     endpoint = endpoint_at(server, tmp_path, parallelism=places)
-    requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(100)]
-    assert all(result.success for result in map_at_once(endpoint.make_request, requests, 2 * places))
+    assert all(result.success for result in at_once("loop", endpoint, list(map(asking, range(100))), 2 * places))
     assert counts == [0, places]
-    assert len(server.requests) == 100
-    assert len(kept_in(tmp_path)) == 100
-
-
-def test_in_an_event_loop_equal_requests_are_sent_once(server: ScriptedEndpoint, tmp_path: Path) -> None:
-    """Other requests go on meanwhile."""
-    released, asked = threading.Event(), []
-
-    def answer(prompt: str) -> str:
-        asked.append(prompt)
-        if prompt == REQUEST.prompt:
-            released.wait(30)
-        elif prompt == "last":
-            released.set()
-        return prompt
-
-    server.answer = answer
-    endpoint = endpoint_at(server, tmp_path, parallelism=4)
-    others = [dataclasses.replace(REQUEST, prompt=prompt) for prompt in ("other", "last")]
-    results = map_at_once(endpoint.make_request, [REQUEST, REQUEST, *others], 4)
-    assert [result.completions[0].text for result in results] == ["p", "p", "other", "last"]
-    assert sorted(asked) == ["last", "other", "p"]
-    outcomes = [row["outcome"] for row in journal.read_attempts(tmp_path / "cache.db")]
-    assert sorted(outcomes) == ["answered"] * 3 + ["cached"]
+    assert len(server.requests) == len(kept_in(tmp_path)) == 100
 
 
 class OnceTooMany(ScriptedEndpoint):
@@ -200,8 +187,7 @@ class OnceTooMany(ScriptedEndpoint):
 def test_in_an_event_loop_others_go_on_while_one_is_tried_again(tmp_path: Path) -> None:
     with OnceTooMany(lambda prompt: prompt) as server:
         endpoint = endpoint_at(server, tmp_path, max_retries=2, parallelism=2)
-        requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(20)]
-        results = map_at_once(endpoint.make_request, requests, 2)
+        results = at_once("loop", endpoint, list(map(asking, range(20))), 2)
         assert [result.completions[0].text for result in results] == [str(number) for number in range(20)]
         prompts = [body["messages"][-1]["content"] for body in server.requests]
         assert prompts[-1] == "0"
@@ -213,17 +199,8 @@ def test_the_model_is_unknown_however_it_is_asked(way: str, server: ScriptedEndp
     """What holds for every request ends them all; no other is begun."""
     server.status = 404
     endpoint = endpoint_at(server, tmp_path, parallelism=4)
-    requests = [dataclasses.replace(REQUEST, prompt=str(number)) for number in range(50)]
-
-    def ask_all() -> None:
-        if way == "loop":
-            map_at_once(endpoint.make_request, requests, 4)
-        else:
-            with ThreadPoolExecutor(4) as pool:
-                list(pool.map(endpoint.make_request, requests))
-
     with pytest.raises(EndpointStopped, match="404"):
-        ask_all()
+        at_once(way, endpoint, list(map(asking, range(50))), 4)
     assert 1 <= len(server.requests) <= 4
 
 
@@ -245,7 +222,7 @@ def test_two_equal_requests_at_once_fail_together(tmp_path: Path) -> None:
         asked = [pool.submit(endpoint.make_request, REQUEST) for _ in range(4)]
         while not server.requests:
             time.sleep(0.01)
-        time.sleep(0.2)  # the others wait for it by now
+        time.sleep(0.1)  # the others wait for it by now
         server.released.set()
         assert [one.result(30).error for one in asked] == ["HTTP 400: too long"] * 4
         before = len(server.requests)
@@ -263,10 +240,6 @@ class Picky(ScriptedEndpoint):
         return status, answer
 
 
-def kept_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(row["request"]) for row in journal.read_answers(folder / "cache.db")]
-
-
 def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> None:
     with Picky(lambda _prompt: "B") as server:
         endpoint = endpoint_at(server, tmp_path)
@@ -279,31 +252,21 @@ def test_what_was_answered_without_a_field_is_kept_as_that(tmp_path: Path) -> No
     (kept,) = kept_in(tmp_path)
     assert "temperature" not in kept
     asked_as_it_was = endpoint._keyed(REQUEST)
-    assert not session.session_for(tmp_path).cache.holds(
-        asked_as_it_was.key
-    )  # nothing was answered to the request as it was
+    assert not session.session_for(tmp_path).cache.holds(asked_as_it_was.key)  # nothing was answered to it
     assert response_cache.read_changes(tmp_path / "cache.db", url, "m") == [{"temperature": None}]
     assert response_cache.read_changes(tmp_path / "cache.db", url, "another") == []
     keys = [asked_as_it_was.key, asked_as_it_was.with_changes({"temperature": None}).key]
     assert [row["key"] for row in journal.read_answers(tmp_path / "cache.db")] == keys[1:]
-    outcomes = [(row["key"], row["outcome"]) for row in journal.read_attempts(tmp_path / "cache.db")]
-    assert outcomes == [(keys[0], "refused"), (keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
+    rows = [(row["key"], row["outcome"]) for row in journal.read_attempts(tmp_path / "cache.db")]
+    assert rows == [(keys[0], "refused"), (keys[1], "answered"), (keys[1], "cached"), (keys[1], "cached")]
 
 
 def test_an_answer_to_the_request_as_it_is_comes_first(tmp_path: Path) -> None:
-    """Of an older version, or of a time in which the field was taken."""
     with Picky(lambda _prompt: "B") as server:
         endpoint = endpoint_at(server, tmp_path)
-        other = dataclasses.replace(REQUEST, prompt="q")
-        asked = endpoint._keyed(other)
-        session.session_for(tmp_path).cache.save(
-            response_cache.Answer(
-                asked.key, "model", "m", asked.body, {"choices": [{"message": {"content": "old"}}]}, time.time(), 0.1
-            ),
-            response_cache.Attempt(asked.key, "model", 1, "answered", 200, None, time.time(), 0.1),
-        )
+        keep(endpoint, tmp_path, asking("q"), {"message": {"content": "old"}})
         endpoint.make_request(REQUEST)
-        found = endpoint.make_request(other)
+        found = endpoint.make_request(asking("q"))
         assert (found.completions[0].text, found.cached) == ("old", True)
         assert len(server.requests) == 2
 
@@ -315,39 +278,34 @@ def test_a_judgement_that_is_forgotten_is_asked_again_under_any_key(tmp_path: Pa
         endpoint.forget(REQUEST, "no judgement")
         assert not endpoint.make_request(REQUEST).cached
         assert endpoint.make_request(REQUEST).cached
-    outcomes = [row["outcome"] for row in journal.read_attempts(tmp_path / "cache.db")]
-    assert outcomes == ["refused", "answered", "unusable", "answered", "cached"]
+    assert outcomes(tmp_path) == ["refused", "answered", "unusable", "answered", "cached"]
 
 
-@pytest.mark.parametrize(("answered_before", "model_id"), [(True, "m"), (False, "m"), (True, "another")])
-def test_the_first_requests_may_all_fail_where_others_were_answered_before(
-    server: ScriptedEndpoint, tmp_path: Path, *, answered_before: bool, model_id: str
-) -> None:
-    if answered_before:
-        endpoint_at(server, tmp_path, model_id=model_id).make_request(REQUEST)
+@pytest.mark.parametrize("before", ["m", None, "another"])
+def test_the_first_may_all_fail_where_others_were_answered(server: Any, tmp_path: Path, before: str | None) -> None:
+    if before is not None:
+        endpoint_at(server, tmp_path, model_id=before).make_request(REQUEST)
     server.status = 400
     endpoint = endpoint_at(server, tmp_path, stop_after_failures=2)
-    requests = [dataclasses.replace(REQUEST, prompt=f"another {number}") for number in range(2)]
-    assert not endpoint.make_request(requests[0]).success
-    if answered_before and model_id == "m":
-        assert not endpoint.make_request(requests[1]).success
+    assert not endpoint.make_request(asking("another")).success
+    if before == "m":
+        assert not endpoint.make_request(asking("one more")).success
         return
     with pytest.raises(EndpointStopped, match="the first 2 requests"):
-        endpoint.make_request(requests[1])
+        endpoint.make_request(asking("one more"))
 
 
-@pytest.mark.parametrize(
-    ("status", "settings", "kind"),
-    [(401, {}, "refused"), (500, {"stop_after_failures": 1}, "unreachable"), (400, {"stop_after_failures": 1}, None)],
-)
-def test_the_event_of_a_stop_says_whether_the_endpoint_is_gone_or_refuses(
-    server: ScriptedEndpoint, tmp_path: Path, status: int, settings: dict[str, Any], kind: str | None
+@pytest.mark.parametrize(("status", "settings", "kind"), [
+    (401, {}, "refused"), (500, {"stop_after_failures": 1}, "unreachable"), (400, {"stop_after_failures": 1}, None),
+])  # fmt: skip
+def test_a_stop_says_why(
+    server: ScriptedEndpoint, tmp_path: Path, status: int, settings: Any, kind: str | None
 ) -> None:
     """Nothing where it may be this benchmark's requests: others may be answered."""
     server.status = status
     with pytest.raises(EndpointStopped):
         endpoint_at(server, tmp_path, **settings).make_request(REQUEST)
-    (told,) = [event for event in events_in(tmp_path) if event["event"] == FATAL]
+    (told,) = events_in(tmp_path, FATAL)
     assert told.get("kind") == kind
 
 
@@ -359,8 +317,8 @@ def test_a_judge_that_stops_names_itself_and_its_key(
     assert judge.make_request(REQUEST).success
     server.status = 401
     with pytest.raises(EndpointStopped):
-        judge.make_request(dataclasses.replace(REQUEST, prompt="q"))
-    (told,) = [event["message"] for event in events_in(tmp_path) if event["event"] == WARNING]
+        judge.make_request(asking("q"))
+    (told,) = [event["message"] for event in events_in(tmp_path, WARNING)]
     assert told.startswith(f"judge gpt: Authentication error detected: {server.url}/chat/completions answers 401")
     assert "GPT_JUDGE_API_KEY" in told
     assert "config.params.extra.judges" in told
@@ -370,11 +328,7 @@ def test_a_judge_that_stops_names_itself_and_its_key(
 
 def test_helm_makes_a_client_of_the_arguments_in_the_file(server: ScriptedEndpoint, tmp_path: Path) -> None:
     """Those that every version wrote; the clients of one role share one endpoint."""
-    args: dict[str, Any] = {
-        "role": "model", "url": server.url, "model_id": "m", "endpoint_type": "chat", "key_names": [],
-        "request_timeout": 5, "max_retries": 0, "parallelism": 1, "cache_db": str(tmp_path / "cache.db"),
-        "adapter": ADAPTER,
-    }  # fmt: skip
+    args = arguments(server, cache_db=str(tmp_path / "cache.db"))
     first, second = EndpointClient(**args), EndpointClient(**args)
     assert first.make_request(REQUEST).success
     assert second.make_request(REQUEST).cached
@@ -382,11 +336,8 @@ def test_helm_makes_a_client_of_the_arguments_in_the_file(server: ScriptedEndpoi
     assert EndpointClient(**{**args, "role": "gpt"})._endpoint is not first._endpoint
 
 
-def test_a_secret_in_the_requests_is_sent_and_neither_kept_nor_shown(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    secret = "the-canary-0123456789"
-    monkeypatch.setenv("CANARY", secret)
+def test_a_secret_is_sent_not_kept(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", secret := "the-canary-0123456789")
     endpoint = endpoint_at(server, tmp_path, adapter={**ADAPTER, "params_to_add": {"account": "${CANARY}"}})
     assert endpoint.make_request(REQUEST).success
     assert [body["account"] for body in server.requests] == [secret]
@@ -395,9 +346,7 @@ def test_a_secret_in_the_requests_is_sent_and_neither_kept_nor_shown(
     assert secret not in session.session_for(tmp_path).redactor.text(f"an endpoint repeats {secret}")
 
 
-def test_a_run_that_shares_its_limits_asks_within_them(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_within_shared_limits(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LimitServer({"g": LimitOf(1)}) as limits:
         shared = SharedLimitsSettings(limits.address, {"model": "g"})
         monkeypatch.setenv(LIMITS, HelmRunSettings(limits=shared).environment()[LIMITS])
@@ -413,7 +362,7 @@ def test_a_run_that_shares_its_limits_asks_within_them(
                 assert not asked.done()
             assert asked.result(30).success
     with pytest.raises(EndpointStopped, match="run its command again"):
-        endpoint.make_request(dataclasses.replace(REQUEST, prompt="another"))
+        endpoint.make_request(asking("another"))
     assert len(server.requests) == 2
 
 
@@ -433,35 +382,29 @@ def limited(folder: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> ses
 
 
 def at(limit: str, folder: Path) -> list[dict[str, Any]]:
-    return [event for event in events_in(folder) if event["event"] == LIMIT_REACHED and event["limit"] == limit]
+    return [event for event in events_in(folder, LIMIT_REACHED) if event["limit"] == limit]
 
 
-def test_at_a_limit_nothing_is_sent_and_what_is_kept_is_given(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_at_a_limit_nothing_is_sent(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = limited(tmp_path, monkeypatch, max_requests=2)
     endpoint, judge = endpoint_at(server, tmp_path), endpoint_at(server, tmp_path, role="gpt")
     here.clients.update(model=endpoint, gpt=judge)
     assert endpoint.make_request(REQUEST).success
     here.report_limit()
-    assert judge.make_request(dataclasses.replace(REQUEST, prompt="judge it")).success  # from one purse
-    other = dataclasses.replace(REQUEST, prompt="other")
+    assert judge.make_request(asking("judge it")).success  # from one purse
     for asked in (endpoint, judge):
         with pytest.raises(EndpointStopped, match="max_requests"):
-            asked.make_request(other)
+            asked.make_request(asking("other"))
     assert here.limit_reached == "max_requests"
     assert endpoint.make_request(REQUEST).cached
     assert len(server.requests) == 2
     assert at("max_requests", tmp_path) == []  # a run may end well without what was refused
     here.report_limit()
     (told,) = at("max_requests", tmp_path)
-    assert told["countable"] is True
-    assert told["answered"] == {"model": 2, "gpt": 1}
+    assert (told["countable"], told["answered"]) == (True, {"model": 2, "gpt": 1})
 
 
-def test_when_time_is_over_only_what_is_still_asked_is_refused(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_when_time_is_over(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = limited(tmp_path, monkeypatch, max_wall_s=1000.0)
     endpoint = here.clients["model"] = endpoint_at(server, tmp_path)
     assert endpoint.make_request(REQUEST).success
@@ -469,18 +412,16 @@ def test_when_time_is_over_only_what_is_still_asked_is_refused(
     assert endpoint.make_request(REQUEST).cached
     assert here.limit_reached is None
     with pytest.raises(EndpointStopped, match="max_wall_s"):
-        endpoint.make_request(dataclasses.replace(REQUEST, prompt="other"))
+        endpoint.make_request(asking("other"))
     assert here.limit_reached == "max_wall_s"
 
 
-def test_an_answer_whose_cost_nobody_knows_is_the_last(
-    server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_of_unknown_cost(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.body = {"choices": [{"message": {"content": "B"}, "finish_reason": "stop"}]}
     here = limited(tmp_path, monkeypatch, max_cost=1000.0)
     endpoint = here.clients["model"] = endpoint_at(server, tmp_path)
     assert endpoint.make_request(REQUEST).success
     with pytest.raises(EndpointStopped, match="max_cost"):
-        endpoint.make_request(dataclasses.replace(REQUEST, prompt="other"))
+        endpoint.make_request(asking("other"))
     here.report_limit()
     assert at("max_cost", tmp_path)[0]["countable"] is False

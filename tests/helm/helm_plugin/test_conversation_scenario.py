@@ -12,7 +12,7 @@ import yaml
 from helm.common.object_spec import create_object
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm_plugin.conversation_scenario import conversations
+from eval_factory.helm_plugin.conversation_scenario import conversations, input_of
 
 TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A or B?"}]
 
@@ -30,7 +30,10 @@ def test_a_conversation_becomes_an_instance_with_its_turns(tmp_path: Path, monke
     file.write_text(yaml.safe_dump(shape), "utf-8")
     spec = conversations(str(file))
     assert (spec.name, spec.groups, spec.annotators) == ("mine", ["mine"], [])
-    assert (spec.adapter_spec.method, spec.adapter_spec.max_tokens) == ("chat", 9)
+    adapter = spec.adapter_spec
+    assert (adapter.method, adapter.max_tokens, adapter.num_outputs, adapter.temperature) == ("chat", 9, 1, 0.0)
+    assert [adapter.input_prefix, adapter.input_suffix, adapter.output_prefix, adapter.output_suffix] == [""] * 4
+    assert (adapter.max_train_instances, adapter.stop_sequences) == (0, [])
     assert "exact_match" in str(spec.metric_specs)
     scenario = create_object(spec.scenario_spec)
     one, two = scenario.get_instances(str(tmp_path))
@@ -44,3 +47,5 @@ def test_a_conversation_becomes_an_instance_with_its_turns(tmp_path: Path, monke
     data.write_text("{", "utf-8")
     with pytest.raises(PrerequisiteError, match="line 1: is not JSON"):
         scenario.get_instances(str(tmp_path))
+    assert input_of(tuple(TURNS)).messages[0] is not TURNS[0]
+    assert input_of(tuple(TURNS[1:])).text == "A or B?"

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helm.benchmark.adaptation import adapter_spec
 from helm.benchmark.executor import ExecutionSpec
 from helm.common.authentication import Authentication
+from helm.common.request import Request
 
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
@@ -34,19 +36,26 @@ class Told:
     def emit(self, event: str, **fields: Any) -> None:
         self.events.append({"event": event, **fields})
 
+    def named(self, event: str) -> list[dict[str, Any]]:
+        return [one for one in self.events if one["event"] == event]
 
-def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any, Told]:
-    """A runner whose runs end as `outcomes` says; HELM's constructor is not called."""
+
+def bare(kind: type[runner.EvalRunner], tmp_path: Path) -> tuple[Any, Told]:
+    """HELM's constructor is not called."""
     told = Told()
-    made: Any = object.__new__(runner.EvalRunner)
+    made: Any = object.__new__(kind)
     made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
     made._session = SimpleNamespace(
-        events=told,
-        redactor=Redactor([KEY]),
-        report=lambda *_, **__: None,
+        events=told, redactor=Redactor([KEY]), report=lambda *_, **__: None,
         report_limit=lambda: told.ends.append(len(told.events)),
-    )
+    )  # fmt: skip
     made._guard = None
+    return made, told
+
+
+def runner_of(tmp_path: Path, outcomes: dict[str, Exception | None]) -> tuple[Any, Told]:
+    """A runner whose runs end as `outcomes` says."""
+    made, told = bare(runner.EvalRunner, tmp_path)
 
     def run_one(run_spec: Any) -> None:
         outcome = outcomes[run_spec.name]
@@ -56,6 +65,13 @@ def runner_of(tmp_path: Any, outcomes: dict[str, Exception | None]) -> tuple[Any
 
     made.run_one = run_one
     return made, told
+
+
+def fails_with(error: Exception, tmp_path: Path) -> Told:
+    made, told = runner_of(tmp_path, {"a": error})
+    with pytest.raises(SystemExit):
+        made.run_all(specs("a"))
+    return told
 
 
 def specs(*names: str, method: str = "generation") -> list[Any]:
@@ -72,8 +88,7 @@ def test_what_a_part_lacks_is_found_before_anything_is_asked(part: str, tmp_path
     setattr(spec, part, [SimpleNamespace(class_name="no_such_package.metrics.Metric")])
     with pytest.raises(SystemExit):
         made.run_all([spec])
-    (failed,) = [event for event in told.events if event["event"] == "run_failed"]
-    assert failed["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
+    assert told.named(logs.RUN_FAILED)[0]["error"] == "ModuleNotFoundError: No module named 'no_such_package'"
 
 
 def executed(before: Any, after: Any) -> Any:
@@ -93,7 +108,7 @@ def test_requests_are_let_go_when_they_are_answered() -> None:
     assert executed(after, after).request_states == [1, 2]  # nothing was to be judged
 
 
-def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
     monkeypatch.setattr(patch_registry, "apply_patches", stages.append)
     made, told = runner_of(tmp_path, {"a:x=1": None})
@@ -104,22 +119,17 @@ def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Any, monkeypatch: pyt
     assert "applied" in json.loads((tmp_path / "patches.json").read_text())
 
 
-def test_an_endpoint_that_refuses_ends_it(tmp_path: Any) -> None:
-    made, told = runner_of(tmp_path, {"a": EndpointStopped("401")})
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
-    assert [event["run"] for event in told.events if event["event"] == logs.RUN_FAILED] == ["a"]
-    assert not [event for event in told.events if event["event"] == logs.RUN_DONE]
+def test_an_endpoint_that_refuses_ends_it(tmp_path: Path) -> None:
+    told = fails_with(EndpointStopped("401"), tmp_path)
+    assert [event["run"] for event in told.named(logs.RUN_FAILED)] == ["a"]
+    assert not told.named(logs.RUN_DONE)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (specs("b", method="language_modeling"), "b asks a model for the log probabilities of its prompts"),
-        (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
-    ],
-)
-def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize(("given", "said"), [
+    (specs("b", method="language_modeling"), "b asks a model for the log probabilities of its prompts"),
+    (specs("a", "b"), "the run entry stands for 2 runs, name one of them: a; b"),
+])  # fmt: skip
+def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp_path: Path) -> None:
     made, told = runner_of(tmp_path, {})
     with pytest.raises(SystemExit):
         made.run_all(given)
@@ -127,42 +137,61 @@ def test_what_is_not_one_run_of_text_is_refused(given: list[Any], said: str, tmp
     assert told.events[0]["message"].startswith(said)
 
 
-def test_a_run_without_instances_fails_while_its_data_are_loaded(tmp_path: Any) -> None:
-    made, told = runner_of(tmp_path, {})
-    with pytest.raises(runner.NoInstancesError, match="is the path to them right"):
+@pytest.mark.parametrize(("kind", "said"), [
+    (runner.EvalRunner, "is the path to them right"), (runner.MeasuringRunner, "found no instances"),
+])  # fmt: skip
+def test_a_run_without_instances_fails_while_its_data_are_loaded(kind: Any, said: str, tmp_path: Path) -> None:
+    made, told = bare(kind, tmp_path)
+    with pytest.raises(runner.NoInstancesError, match=said):
         made._before_asking(SimpleNamespace(request_states=[]))
     assert told.events == []  # it never came to asking
 
 
-def test_a_helm_that_cannot_be_patched_is_told_before_anything_is_asked(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def request(prompt: str = "", **fields: Any) -> Request:
+    return Request(model="m/m", model_deployment="m/m", prompt=prompt, max_tokens=5, **fields)
+
+
+def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
+    assert runner.prompt_bytes(request("Fieber über 39")) == len("Fieber über 39") + 1
+    messages = [{"role": "system", "content": "ab"}, {"role": "user", "content": "cde"}]
+    assert runner.prompt_bytes(request("", messages=messages)) == 5
+
+
+def test_a_measured_run_ends_where_it_would_begin_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, told = bare(runner.MeasuringRunner, tmp_path)
+    asked = [SimpleNamespace(request=one) for one in (request("abcd"), request("abcdef", num_completions=3))]
+    state = SimpleNamespace(request_states=asked, annotator_specs=None)
+
+    def run_one(self: Any, _run_spec: Any) -> None:
+        self._before_asking(state)
+        pytest.fail("it asks")
+
+    monkeypatch.setattr(runner.EvalRunner, "run_one", run_one)
+    made.run_one(None)
+    counts = {"requests": 2, "prompt_bytes": 10, "most_tokens": 20, "judge_requests": 0}
+    assert told.events == [{"event": "measured", **counts}]
+
+
+def test_a_helm_that_cannot_be_patched_is_told_before_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, told = runner_of(tmp_path, {})
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
-    monkeypatch.setattr(patch_registry, "warning", lambda: "another HELM")
-    made._before_asking(SimpleNamespace(request_states=["one"]))
-    assert [event["event"] for event in told.events] == [logs.WARNING, "expected", logs.PHASE]
+    for warning in ("another HELM", None):
+        monkeypatch.setattr(patch_registry, "warning", lambda said=warning: said)
+        made._before_asking(SimpleNamespace(request_states=["one"]))
+    assert [event["event"] for event in told.events] == [logs.WARNING, *["expected", logs.PHASE] * 2]
     assert told.events[0]["message"] == "another HELM"
-    monkeypatch.setattr(patch_registry, "warning", lambda: None)
-    made._before_asking(SimpleNamespace(request_states=["one"]))
-    assert [event["event"] for event in told.events[3:]] == ["expected", logs.PHASE]
 
 
 @pytest.mark.parametrize("before", [0, 280, 290, 299])
-def test_a_key_in_an_error_is_redacted_before_the_error_is_cut(before: int, tmp_path: Any, capsys: Any) -> None:
-    made, told = runner_of(tmp_path, {"a": ValueError("x" * before + KEY)})
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
+def test_a_key_in_an_error_is_redacted_before_the_error_is_cut(before: int, tmp_path: Path, capsys: Any) -> None:
+    told = fails_with(ValueError("x" * before + KEY), tmp_path)
     assert "x9bQz" not in told.events[-1]["error"] + capsys.readouterr().err
     assert KEY not in told.events[-1]["error"]
 
 
-def test_what_is_missing_is_said_as_the_preflight_says_it(tmp_path: Any) -> None:
-    made, told = runner_of(tmp_path, {"a": PrerequisiteError("MY_KEY holds a character")})
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
-    assert told.events[-1]["event"] == logs.FATAL
-    assert told.events[-1]["message"] == "MY_KEY holds a character"
+def test_what_is_missing_is_said_as_the_preflight_says_it(tmp_path: Path) -> None:
+    last = fails_with(PrerequisiteError("MY_KEY holds a character"), tmp_path).events[-1]
+    assert (last["event"], last["message"]) == (logs.FATAL, "MY_KEY holds a character")
 
 
 def test_events_hold_no_key(tmp_path: Path) -> None:
@@ -175,24 +204,39 @@ def test_events_hold_no_key(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_what_helm_raises_is_told_on_a_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    made, told = runner_of(
-        tmp_path, {"a": ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)}
-    )
-    with pytest.raises(SystemExit):
-        made.run_all(specs("a"))
-    (error,) = [event["error"] for event in told.events if event["event"] == logs.RUN_FAILED]
+def test_what_helm_raises_is_told_on_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = ValueError("odd\x1b[2J\neval-factory stops: a false line\u2028" + "x" * 1000)
+    (error,) = [event["error"] for event in fails_with(odd, tmp_path).named(logs.RUN_FAILED)]
     assert error == ("ValueError: " + ("odd\\x1b[2J eval-factory stops: a false line " + "x" * 1000)[:300])
     assert error in capsys.readouterr().err.split("\n")
 
 
 @pytest.mark.parametrize("outcome", [None, ValueError("no"), EndpointStopped("max_cost")])
-def test_a_limit_is_told_at_the_end_of_a_run_however_it_ends(
-    outcome: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it ends."""
     monkeypatch.setattr(patch_registry, "apply_patches", lambda _stage: None)
     monkeypatch.setattr(patch_registry, "record_patches", lambda _path: None)
     made, told = runner_of(tmp_path, {"a": outcome})
     with nullcontext() if outcome is None else pytest.raises(SystemExit):
         made.run_all(specs("a"))
     assert told.ends == [len(told.events)]
+
+
+PROMPTS, SEEN = "the log probabilities of its prompts", "images or sounds in the prompt"
+NEEDED = {
+    **dict.fromkeys(("generation", "chat", "multiple_choice_joint", "ehr_instruction")),
+    "multiple_choice_joint_chain_of_thought": None, "ranking_binary": "the log probabilities of its answers",
+    "generation_multimodal": SEEN, "multiple_choice_joint_multimodal": SEEN, "language_modeling": PROMPTS,
+    "multiple_choice_separate_original": PROMPTS, "multiple_choice_separate_calibrated": PROMPTS,
+}  # fmt: skip
+
+
+def test_by_method_what_an_endpoint_cannot_give() -> None:
+    """It gives text for text only: every method of HELM's was thought of."""
+    known = {name: value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_")}
+    plain = {"image_generation_parameters": None}
+    methods = [method for method in known.values() if isinstance(method, str)]
+    assert {method: runner.needed_capability(SimpleNamespace(method=method, **plain)) for method in methods} == NEEDED
+    assert (
+        runner.needed_capability(SimpleNamespace(method="generation", image_generation_parameters=object())) == "images"
+    )

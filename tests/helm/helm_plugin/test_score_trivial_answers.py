@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shutil
 import sqlite3
 import time
 from dataclasses import replace
@@ -40,19 +41,13 @@ from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivi
 from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
-from eval_factory.helm_plugin.score_trivial_answers import (
-    _FORMS,
-    BASIC,
-    EXECUTED,
-    SQL,
-    SUMMARIES,
-    clock_for,
-    score_trivial_answers,
-)
+from eval_factory.helm_plugin.score_trivial_answers import _FORMS, BASIC, SQL, SUMMARIES, score_trivial_answers
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.known_floors import known_floors
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
+VALUE = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
+LIMITS = {"lower_limit": "1", "upper_limit": "2"}
 OPTIONS = {"A": "yes", "B": "no"}
 
 
@@ -79,15 +74,16 @@ def spec_of(*metrics: MetricSpec, name: str = "pubmed_qa:model=m") -> RunSpec:
     return RunSpec(name=name, scenario_spec=ScenarioSpec("none"), adapter_spec=adapter, metric_specs=list(metrics))
 
 
-def scored(
-    folder: Path, states: list[RequestState], *metrics: MetricSpec, limit: TimeLimit | None = None, **spec: Any
-) -> TrivialScores:
-    run_spec = spec_of(*(metrics or (EXACT,)), **spec)
+def scored_as(run_spec: RunSpec, folder: Path, states: list[RequestState], limit: Any = None) -> TrivialScores:
     state = ScenarioState(run_spec.adapter_spec, states, [])
     assert score_trivial_answers(run_spec, state, None, folder, limit or TimeLimit(100.0)) is None
     found = read_trivial_scores(folder)
     assert found is not None
     return found
+
+
+def scored(folder: Path, states: list[RequestState], *metrics: Any, limit: Any = None, **spec: Any) -> TrivialScores:
+    return scored_as(spec_of(*(metrics or (EXACT,)), **spec), folder, states, limit)
 
 
 def means(found: TrivialScores, metric: str = "exact_match") -> dict[str, float]:
@@ -126,9 +122,7 @@ def different() -> list[RequestState]:
         ("yes", OPTIONS), ("no", OPTIONS), ("yes", OPTIONS), ("yes", other), ("heart", other), ("yes", None),
         ("yes", {}), ("refusal", None), ("yes", None),
     ]  # fmt: skip
-    return [
-        state_of(question(number, right, wrong=("wrong",)), options) for number, (right, options) in enumerate(asked)
-    ]
+    return [state_of(question(n, right, wrong=("wrong",)), options) for n, (right, options) in enumerate(asked)]
 
 
 def computed_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
@@ -157,9 +151,8 @@ def test_what_helm_would_say_again_is_asked_once(tmp_path: Path, monkeypatch: py
     assert len(set(once)) == len(once) < len(made)
 
 
-def test_an_answer_that_a_pattern_is_applied_to_is_not_taken_for_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_a_pattern_is_applied_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken for nothing."""
     made = computed_for(monkeypatch)
     run_spec = spec_of(EXACT)
     run_spec = replace(run_spec, adapter_spec=replace(run_spec.adapter_spec, output_mapping_pattern="(.).*answer"))
@@ -168,28 +161,19 @@ def test_an_answer_that_a_pattern_is_applied_to_is_not_taken_for_nothing(
     assert [text for _, text in made] == ["", REFUSAL, "I"]
 
 
-def test_to_a_metric_that_may_look_at_anything_each_question_is_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_that_may_look_at_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = computed_for(monkeypatch)
-    value = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
-    limits = {"lower_limit": "1", "upper_limit": "2", "category": "physical"}
-    states = [state_of(question(number, "1", extra_data=limits)) for number in range(3)]
-    scored(tmp_path, states, value, EXACT)
+    states = [state_of(question(number, "1", extra_data=LIMITS | {"category": "physical"})) for number in range(3)]
+    scored(tmp_path, states, VALUE, EXACT)
     assert [id_ for id_, text in made if text == ""] == ["id0", "id1", "id2"]
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        MetricSpec(class_name=BASIC, args={"names": []}),
-        MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
-        MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
-    ],
-)
-def test_what_asks_somebody_or_executes_answers_is_left_alone(
-    spec: MetricSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("spec", [
+    MetricSpec(class_name=BASIC, args={"names": []}),
+    MetricSpec(class_name=BASIC, args={"names": ["exact_match", "code_eval_acc"]}),
+    MetricSpec(class_name="helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric", args={}),
+])  # fmt: skip
+def test_who_asks_or_executes_is_left_alone(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "create_metric", lambda _spec: pytest.fail("it is not made"))
     assert scored(tmp_path, yes_no("yes"), spec).strategies == []
 
@@ -203,19 +187,17 @@ def of_a_dialogue() -> list[RequestState]:
     return [state_of(one)]
 
 
-def test_a_summary_is_measured_against_the_first_sentences_of_its_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_summary_against_first_sentences_of_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As HELM's own metric has it, of which neither the download nor the models are touched."""
     monkeypatch.setattr(module, "create_metric", lambda _spec: pytest.fail("it is not made"))
-    found = scored(tmp_path, of_a_dialogue(), MetricSpec(class_name=SUMMARIES, args={"task": "x"}), name="x:model=m")
+    summaries = MetricSpec(class_name=SUMMARIES, args={"task": "x"})
+    found = scored(tmp_path, of_a_dialogue(), summaries, name="x:model=m")
     assert [one.name for one in found.strategies] == ["first sentences", "empty", "refusal"], "what matters most first"
-    (lead,) = (one for one in found.strategies if one.name == "first sentences")
-    assert lead.answer == "{Doctor: How are you?"
+    assert found.strategies[0].answer == "{Doctor: How are you?"
     assert set(means(found, "rouge_1").values()) == {0.0}
     monkeypatch.setattr(trivial_answers, "_SENTENCE_END", re.compile("$^"))
     (tmp_path / names.TRIVIAL_SCORES_FILE).unlink()
-    found = scored(tmp_path, of_a_dialogue(), MetricSpec(class_name=SUMMARIES, args={"task": "x"}), name="x:model=m")
+    found = scored(tmp_path, of_a_dialogue(), summaries, name="x:model=m")
     helms = get_rouge_function("rouge1")(NOTE[1:-1], DIALOGUE[1:-1])
     assert means(found, "rouge_1")["first sentences"] == helms == pytest.approx(2 * 2 / (2 + 7))
     assert found.strategies[0].values.keys() == {"rouge_1", "rouge_2", "rouge_l"}
@@ -229,33 +211,30 @@ def test_words_in_common_are_measured_against_the_first_sentences_too(tmp_path: 
 
 
 def test_questions_that_share_a_source_are_known_by_the_framework_or_a_field(tmp_path: Path) -> None:
-    value = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
-    limits = {"lower_limit": "1", "upper_limit": "2", "category": "risk"}
+    limits = LIMITS | {"category": "risk"}
 
     def states(text: str, **extra: str) -> list[RequestState]:
         made = [replace(question(n, "1", extra_data=limits | extra), input=Input(text=text)) for n in range(4)]
         return [state_of(one) for one in made]
 
     asked = states("note\nQuestion: What is the score?")
-    found = scored(tmp_path, asked, value, name="medcalc_bench:model=m")
+    found = scored(tmp_path, asked, VALUE, name="medcalc_bench:model=m")
     assert means(found, "medcalc_bench_accuracy")["majority by calculator"] == 1.0
-    other = scored(tmp_path, asked, value, name="of_nobody:model=m")
+    other = scored(tmp_path, asked, VALUE, name="of_nobody:model=m")
     assert not any(one.name.startswith("majority by") for one in other.strategies)
-    own = scored(tmp_path, states("q", cluster="note 7"), value, name="of_nobody:model=m")
+    own = scored(tmp_path, states("q", cluster="note 7"), VALUE, name="of_nobody:model=m")
     assert means(own, "medcalc_bench_accuracy")["majority by cluster"] == 1.0
 
 
 def test_forms_are_those_of_the_framework() -> None:
-    assert EXECUTED.isdisjoint(EXACT.args["names"])
+    assert module.EXECUTED.isdisjoint(EXACT.args["names"])
     declared = {task.helm.run_spec: task.helm.answer_form for task in load_framework().evaluations}
     specs = {
         "medec": medhelm_run_specs.get_medec_run_spec(), "ehr_sql": medhelm_run_specs.get_ehr_sql_run_spec(),
         "medcalc_bench": medhelm_run_specs.get_medcalc_bench_spec(),
     }  # fmt: skip
-    found = {
-        name: [_FORMS[one.class_name] for one in spec.metric_specs if one.class_name in _FORMS]
-        for name, spec in specs.items()
-    }
+    known = {name: [_FORMS.get(one.class_name) for one in spec.metric_specs] for name, spec in specs.items()}
+    found = {name: list(filter(None, forms)) for name, forms in known.items()}
     assert found == {name: [form] for name, form in declared.items() if form is not None}
 
 
@@ -288,8 +267,9 @@ def test_what_there_is_no_time_for_is_named_and_done_the_next_time(tmp_path: Pat
 
 def test_a_busy_machine_leaves_out_nothing_that_an_idle_one_computes() -> None:
     """Only what another process does is measured by the time that it takes."""
-    assert clock_for(spec_of(MetricSpec(class_name=BASIC, args={"names": ["exact_match"]}))) is time.thread_time
-    assert clock_for(spec_of(MetricSpec(class_name=BASIC, args={}), MetricSpec(class_name=SQL))) is time.monotonic
+    basic = MetricSpec(class_name=BASIC, args={})
+    assert module.clock_for(spec_of(basic)) is time.thread_time
+    assert module.clock_for(spec_of(basic, MetricSpec(class_name=SQL))) is time.monotonic
 
 
 def test_known_data_sets_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,16 +289,12 @@ def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, mon
 
     monkeypatch.setattr(sql_execution, "query_annotation_of", annotation_of)
     monkeypatch.setattr(sql_execution, "database_state", lambda: "state")
-    states = [
-        state_of(question(number, "SELECT 1"), annotations={"ehr_sql": {"ground_truth_result": [(number,)]}})
-        for number in range(2)
-    ]
+    gold = [{"ehr_sql": {"ground_truth_result": [(number,)]}} for number in range(2)]
+    states = [state_of(question(number, "SELECT 1"), annotations=given) for number, given in enumerate(gold)]
     found = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
     assert means(found, "ehr_sql_execution_accuracy") == {"empty": 0.0, "refusal": 0.0, "always SELECT 1": 0.5}
     assert executed == ["", REFUSAL, "SELECT 1"]
-    assert [one.annotation for one in found.strategies][2] == {
-        "predicted_result": [[1]], "query_error": None, "query_written": True,
-    }  # fmt: skip
+    assert found.strategies[2].annotation == {"predicted_result": [[1]], "query_error": None, "query_written": True}
     monkeypatch.setattr(sql_execution, "database_state", lambda: "changed")
     again = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
     assert again.data_sha256 != found.data_sha256
@@ -350,9 +326,8 @@ def test_what_goes_wrong_is_written_down_without_a_text(tmp_path: Path, monkeypa
     monkeypatch.setattr(module, "create_metric", failing)
     run_spec = spec_of(EXACT)
     state = ScenarioState(run_spec.adapter_spec, yes_no("yes"), [])
-    told = score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0))
+    told = str(score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)))
     found = read_trivial_scores(tmp_path)
-    assert told is not None
     assert told.startswith("RuntimeError in test_score_trivial_answers.py:")
     assert found is not None
     assert (found.error, found.strategies, found.run) == (told, [], "pubmed_qa:model=m")
@@ -362,14 +337,11 @@ def test_what_goes_wrong_is_written_down_without_a_text(tmp_path: Path, monkeypa
     assert score_trivial_answers(run_spec, state, None, no_folder, TimeLimit(100.0)) == told  # the first error counts
     monkeypatch.undo()
     unwritten = score_trivial_answers(run_spec, state, None, no_folder, TimeLimit(100.0))
-    assert unwritten is not None
-    assert unwritten.endswith("Error: it could not be written down")
+    assert str(unwritten).endswith("Error: it could not be written down")
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_run_goes_on_whatever_happens_to_its_floors(
-    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_with_or_without_its_floors(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, Any]] = []
     made: Any = object.__new__(runner.EvalRunner)
     made.output_path, made.metric_service = str(tmp_path), None
@@ -392,30 +364,17 @@ def test_a_run_goes_on_whatever_happens_to_its_floors(
 
 
 @pytest.mark.medical_data
-def test_the_table_of_the_package_holds_what_is_computed(
-    medical_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = medical_data / "scenarios" / "medec"
-    scenario = MedecScenario()
-    folder = tmp_path / "medec"
-    folder.mkdir()
-    for file in source.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    instances = [one for one in with_instance_ids(scenario.get_instances(str(folder))) if one.split == "test"]
-    states = [state_of(instance) for instance in instances]
+def test_the_packages_table_is_what_is_computed(medical_data: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    folder = shutil.copytree(medical_data / "scenarios" / "medec", tmp_path / "medec")
+    instances = [one for one in with_instance_ids(MedecScenario().get_instances(str(folder))) if one.split == "test"]
     run_spec = replace(medhelm_run_specs.get_medec_run_spec(), name="medec:model=m")
-    state = ScenarioState(run_spec.adapter_spec, states, [])
-    assert score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)) is None
-    known = read_trivial_scores(tmp_path)
-    assert known is not None
+    known = scored_as(run_spec, tmp_path, list(map(state_of, instances)))
     assert known.known
     floors = known_floors(known.data_sha256)
     assert floors is not None
     assert floors.floors["medec_error_flag_accuracy"].instances == len(instances)
     monkeypatch.setattr(module, "known_floors", lambda _sha256: None)
-    assert score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)) is None
-    computed = read_trivial_scores(tmp_path)
-    assert computed is not None
+    computed = scored_as(run_spec, tmp_path, list(map(state_of, instances)))
     for metric in ("medec_error_flag_accuracy", "medec_error_sentence_accuracy"):
         assert means(computed, metric) == pytest.approx(floors.floors[metric].answers, abs=1e-12)
     assert round(means(computed, "medec_error_flag_accuracy")["empty"], 2) == 0.52

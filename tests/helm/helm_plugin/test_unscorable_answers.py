@@ -84,11 +84,8 @@ def evaluated(metric: Any, state: ScenarioState, told: list[str] | None = None, 
 
 
 def failed(state: ScenarioState) -> dict[str, str]:
-    return {
-        str(one.instance.id): str(one.result.error)
-        for one in state.request_states
-        if one.result and not one.result.success
-    }
+    lost = [(one.instance.id, one.result) for one in state.request_states]
+    return {str(name): str(result.error) for name, result in lost if result and not result.success}
 
 
 def test_one_that_raises_fails_alone_and_has_the_value_of_an_empty_answer() -> None:
@@ -110,10 +107,9 @@ def test_one_that_bears_no_empty_answer_either_has_no_value() -> None:
     assert list(failed(state)) == ["id1"]
 
 
-@pytest.mark.parametrize(
-    ("odd", "plain", "fails"),
-    [(1, 0, True), (2, 0, True), (1, 1, False), (2, 1, True), (2, 2, False), (3, 2, True), (3, 3, False), (9, 8, True)],
-)
+@pytest.mark.parametrize(("odd", "plain", "fails"), [
+    (1, 0, True), (2, 0, True), (1, 1, False), (2, 1, True), (2, 2, False), (3, 2, True), (3, 3, False), (9, 8, True),
+])  # fmt: skip
 def test_more_than_half_fail_the_run_with_what_was_raised(odd: int, plain: int, fails: bool) -> None:
     state = scenario([ODD] * odd + ["plain"] * plain)
     if fails:
@@ -133,14 +129,10 @@ def caused(error: Exception, cause: Exception) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        FileNotFoundError("nltk_data"), ModuleNotFoundError("no"), LookupError("Resource punkt_tab not found"),
-        PrerequisiteError("no key"), MemoryError(), caused(RuntimeError("x"), ImportError("y")),
-    ],
-    ids=repr,
-)  # fmt: skip
+@pytest.mark.parametrize("error", [
+    FileNotFoundError("nltk_data"), ModuleNotFoundError("no"), LookupError("Resource punkt_tab not found"),
+    PrerequisiteError("no key"), MemoryError(), caused(RuntimeError("x"), ImportError("y")),
+], ids=repr)  # fmt: skip
 def test_what_no_answer_sets_off_fails_the_run_at_once(error: Exception) -> None:
     state = scenario([ODD] + ["plain"] * 30)
     with pytest.raises(type(error)):
@@ -148,9 +140,7 @@ def test_what_no_answer_sets_off_fails_the_run_at_once(error: Exception) -> None
     assert failed(state) == {}
 
 
-@pytest.mark.parametrize(
-    "error", [KeyError("x"), Missing(), RecursionError(), AssertionError(), OverflowError()], ids=repr
-)
+@pytest.mark.parametrize("error", [KeyError("x"), Missing(), RecursionError(), AssertionError(), OverflowError()])
 def test_what_an_answer_can_set_off(error: Exception) -> None:
     state = scenario([ODD] + ["plain"] * 30)
     evaluated(Lengths(error), state)
@@ -159,8 +149,7 @@ def test_what_an_answer_can_set_off(error: Exception) -> None:
 
 def test_a_metric_of_all_answers_leaves_out_the_one_that_it_does_not_bear() -> None:
     state = scenario(["a", ODD, "abcd", "x"])
-    result = evaluated(Longest(), state)
-    assert [stat.mean for stat in result.aggregated_stats] == [4]
+    assert [stat.mean for stat in evaluated(Longest(), state).aggregated_stats] == [4]
     assert list(failed(state)) == ["id1"]
 
 
@@ -177,13 +166,12 @@ def test_a_processor_of_output_that_raises() -> None:
 def test_where_nothing_raises_all_is_as_helm_has_it() -> None:
     isolate_once()
     answers = ["a", "", "abc"]
-    bare = [Lengths().evaluate(scenario(answers), None, "", 1), Longest().evaluate(scenario(answers), None, "", 1)]
-    ours = [evaluated(Lengths(), scenario(answers)), evaluated(Longest(), scenario(answers))]
-    assert json.dumps([asdict(one) for one in ours]) == json.dumps([asdict(one) for one in bare])
-    state = scenario(answers)
-    before = list(state.request_states)
-    evaluated(Lengths(), state)
-    assert state.request_states == before
+    for metric in (Lengths(), Longest()):
+        state = scenario(answers)
+        before = list(state.request_states)
+        bare = metric.evaluate(scenario(answers), None, "", 1)
+        assert json.dumps(asdict(evaluated(metric, state))) == json.dumps(asdict(bare))
+        assert state.request_states == before
 
 
 def test_outside_a_run_nothing_is_hidden() -> None:
@@ -200,10 +188,8 @@ def test_outside_a_run_nothing_is_hidden() -> None:
 
 def test_a_perplexity_that_overflows_is_left_out() -> None:
     isolate_once()
-    stats = {
-        MetricName(name): Stat(MetricName(name)).add(value)
-        for name, value in (("logprob", -1e6), ("num_perplexity_tokens", 1), ("num_bytes", 1))
-    }
+    values = {"logprob": -1e6, "num_perplexity_tokens": 1, "num_bytes": 1}
+    stats = {MetricName(name): Stat(MetricName(name)).add(value) for name, value in values.items()}
     assert basic_metrics.compute_perplexity_metrics(stats) == []
     stats[MetricName("logprob")] = Stat(MetricName("logprob")).add(-1.0)
     assert len(basic_metrics.compute_perplexity_metrics(stats)) == 3
@@ -226,37 +212,25 @@ class Judge(Annotator):
     _auto_client = None
 
 
-def annotated(annotators: list[Any], answers: list[str]) -> tuple[list[RequestState], dict[str, str]]:
-    asked = scenario(answers)
-    here = Unscorable(lambda _state, _reason: None)
-    here.watch(asked)
-    done = [here.process(annotators, state) for state in asked.request_states]
-    state = ScenarioState(asked.adapter_spec, done, [])
-    here.watch(state)
-    return state.request_states, failed(state)
-
-
-def test_an_annotator_that_raises_costs_the_instance() -> None:
-    states, lost = annotated([Annotator()], ["abc", ODD, "a"])
-    assert [state.annotations for state in states] == [{"lengths": {"length": n}} for n in (3, 0, 1)]
-    assert list(lost) == ["id1"]
-    assert "ValueError in Annotator" in lost["id1"]
-
-
-@pytest.mark.parametrize(
-    "annotator", [Judge(), Annotator(bears_empty=False)], ids=["a judge", "one that bears nothing"]
-)
-def test_annotators_that_fail_the_run(annotator: Any) -> None:
-    with pytest.raises((AnnotationExecutorError, ValueError), match="that was odd"):
-        annotated([annotator], ["abc", ODD, "a"])
-
-
-def test_helms_annotations_are_made_by_the_run_in_hand() -> None:
+def annotated(annotator: Any) -> tuple[list[Any], dict[str, str]]:
+    """By HELM's executor, of the run in hand."""
     isolate_once()
     executor: Any = object.__new__(AnnotationExecutor)
     asked = scenario(["abc", ODD, "a"])
     with of_a_run(Unscorable(lambda _state, _reason: None)) as here:
         here.watch(asked)
-        done = [executor.process([Annotator()], state) for state in list(asked.request_states)]
-    assert [state.annotations for state in done] == [{"lengths": {"length": n}} for n in (3, 0, 1)]
-    assert list(failed(asked)) == ["id1"]
+        done = [executor.process([annotator], state) for state in list(asked.request_states)]
+    return [state.annotations for state in done], failed(asked)
+
+
+@pytest.mark.parametrize("annotator", [Judge(), Annotator(bears_empty=False)], ids=["judge", "bears nothing"])
+def test_annotators_that_fail_the_run(annotator: Any) -> None:
+    with pytest.raises((AnnotationExecutorError, ValueError), match="that was odd"):
+        annotated(annotator)
+
+
+def test_an_annotator_that_raises_costs_the_instance() -> None:
+    annotations, lost = annotated(Annotator())
+    assert annotations == [{"lengths": {"length": n}} for n in (3, 0, 1)]
+    assert list(lost) == ["id1"]
+    assert "ValueError in Annotator" in lost["id1"]

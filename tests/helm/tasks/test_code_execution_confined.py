@@ -16,11 +16,10 @@ EXECUTING = {
 
 def test_what_helm_executes_and_who_confines_it() -> None:
     """Where another HELM executes more, somebody has to say here what is done about it."""
-    found = {name: list(spec.executes) for name, spec in load_index().run_specs.items() if spec.executes}
+    specs = load_index().run_specs
+    found = {name: list(spec.executes) for name, spec in specs.items() if spec.executes}
     assert found == {name: [what] for name, what in EXECUTING.items()}
     assert set(found) == CONFINED | NOT_CONFINED | NEEDS_NO_PERMISSION
     assert not CONFINED & (NOT_CONFINED | NEEDS_NO_PERMISSION)
     assert set(ONLY_WITH) <= set(found)
-    assert {name for name, spec in load_index().run_specs.items() if needs_permission(name, spec)} == set(found) - {
-        "ehr_sql"
-    }
+    assert {name for name, spec in specs.items() if needs_permission(name, spec)} == set(found) - {"ehr_sql"}

@@ -1,10 +1,13 @@
-"""The index of run specs is the installed HELM's."""
+"""The index of run specs is the installed HELM's; what it says of packages is what importing HELM stumbles over."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+
+from eval_factory.helm import packages
 
 EVERY_RUN_SPEC = """
 import sys
@@ -22,6 +25,13 @@ sys.exit(f"not found: {missing}" if missing else 0)
 """
 
 
+def run(code: str, given: str = "") -> str:
+    argv = [sys.executable, "-c", code]
+    finished = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=240, check=False)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    return finished.stdout
+
+
 def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> None:
     """After another HELM is installed: python scripts/make_helm_index.py"""
     anew = tmp_path / "index.json"
@@ -32,7 +42,33 @@ def test_the_index_is_what_helms_source_gives(root: Path, tmp_path: Path) -> Non
 
 
 def test_the_plug_in_finds_every_run_spec_by_its_module() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", EVERY_RUN_SPEC], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert finished.returncode == 0, finished.stderr[-2000:]
+    run(EVERY_RUN_SPEC)
+
+
+IMPORT_PARTS = """
+import json, sys
+sys.argv = ["helm-run"]
+from eval_factory.helm_plugin.patches import optional_deps
+optional_deps.replace_missing_torch()
+from helm.common.object_spec import get_class_by_name
+errors = {}
+for name, path in json.load(sys.stdin).items():
+    try:
+        get_class_by_name(f"helm.benchmark.metrics.{path}")
+    except Exception as error:
+        errors[name] = str(error)
+json.dump(errors, sys.stdout)
+"""
+
+
+def test_what_is_known_to_be_missing_is_missing() -> None:
+    metrics = {
+        "ifeval": "ifeval_metrics.IFEvalMetric", "msmarco": "ranking_metrics.RankingMetric",
+        "flores": "machine_translation_metrics.MachineTranslationMetric",
+        "copyright": "copyright_metrics.BasicCopyrightMetric", "mmlu": "basic_metrics.BasicReferenceMetric",
+    }  # fmt: skip
+    errors: dict[str, str] = json.loads(run(IMPORT_PARTS, json.dumps(metrics)).splitlines()[-1])
+    for name in metrics:
+        missing = packages.missing_for(name)
+        assert (name in errors) == bool(missing), errors.get(name)
+        assert not missing or any(module in errors[name] for module in missing), errors[name]

@@ -1,8 +1,9 @@
-"""What is written down of MedHELM's leaderboard is what the installed HELM's run specs say."""
+"""What is written down of MedHELM's leaderboard, and of token limits, is what the installed HELM's run specs say."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -17,15 +18,21 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 from helm.common.request import Request
 
 from eval_factory.scoring.provenance import SEEDS
+from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.medhelm_leaderboard import load_medhelm_leaderboard
 
 BOARD = load_medhelm_leaderboard()
 ARGUMENTS = {"subject": "lab_anemia", "condition": "chronic_pain", "subset": "icliniq", "data_path": "x"}
 
 
-def adapter_of(run_spec: str, monkeypatch: pytest.MonkeyPatch) -> AdapterSpec:
-    device = SimpleNamespace(get_torch_device_name=lambda: "cpu")  # HELM's own asks torch, which is not installed
+@pytest.fixture(autouse=True)
+def _without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HELM asks it for a device."""
+    device = SimpleNamespace(get_torch_device_name=lambda: "cpu")
     monkeypatch.setitem(sys.modules, "helm.common.gpu_utils", device)
+
+
+def adapter_of(run_spec: str) -> AdapterSpec:
     function: Any = get_run_spec_function(run_spec)
     assert function.__module__ == medhelm_run_specs.__name__
     takes = inspect.signature(function).parameters
@@ -33,8 +40,8 @@ def adapter_of(run_spec: str, monkeypatch: pytest.MonkeyPatch) -> AdapterSpec:
 
 
 @pytest.mark.parametrize("run_spec", BOARD.run_specs)
-def test_a_plain_run_asks_as_the_leaderboard_did(run_spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    adapter, entry = adapter_of(run_spec, monkeypatch), BOARD.run_specs[run_spec]
+def test_a_plain_run_asks_as_the_leaderboard_did(run_spec: str) -> None:
+    adapter, entry = adapter_of(run_spec), BOARD.run_specs[run_spec]
     assert (adapter.max_tokens, adapter.temperature) == (entry.max_tokens, BOARD.temperature)
     assert adapter.num_train_trials == BOARD.num_train_trials
     function: Any = get_run_spec_function(run_spec)
@@ -51,3 +58,12 @@ def test_helm_draws_a_sample_with_this_seed() -> None:
     drawn = downsample_eval_instances(instances, 5, [TEST_SPLIT])
     chosen = np.random.RandomState(SEEDS["helm_sample"]).choice(np.arange(50), 5, replace=False)
     assert [instance.id for instance in drawn] == [str(number) for number in chosen]
+
+
+def test_limits_below_gold_answers_are_told_and_are_helms() -> None:
+    limit = r"longer than the (\d+) tokens that HELM grants an answer"
+    notes = [(task, note) for task in load_framework().evaluations for note in task.about.notes]
+    found = [(task.name, task.helm.run_spec, re.search(limit, note)) for task, note in notes]
+    told = {name: (run_spec, int(match[1])) for name, run_spec, match in found if match}
+    assert told.keys() == {"mtsamples_replicate", "mtsamples_procedures", "aci_bench", "medi_qa"}
+    assert {run_spec: adapter_of(run_spec).max_tokens for run_spec, _ in told.values()} == dict(told.values())

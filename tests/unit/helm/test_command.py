@@ -14,17 +14,15 @@ from eval_factory.workflows.leaderboard.board_tables import server_command
 from unit.builders import plan
 
 
-@pytest.fixture
-def another_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def _another_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other" / "helm-run"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\nexit 9\n")
     other.chmod(0o755)
     monkeypatch.setenv("PATH", str(other.parent))
-    return other
 
 
-@pytest.mark.usefixtures("another_on_path")
 def test_the_one_beside_our_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "our own" / "bin"
     folder.mkdir(parents=True)
@@ -34,14 +32,10 @@ def test_the_one_beside_our_interpreter(tmp_path: Path, monkeypatch: pytest.Monk
     assert command.command_line(plan())[0] == str(folder / "helm-run")
 
 
-@pytest.mark.usefixtures("another_on_path")
-@pytest.mark.parametrize(("name", "module"), MODULES.items())
-def test_without_a_script_our_interpreter_runs_the_module(
-    name: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_script_our_interpreter_runs_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = str(tmp_path / "a b" / "python3")
     monkeypatch.setattr(sys, "executable", python)
-    assert helm_program(name) == [python, "-m", module]
+    assert {name: helm_program(name) for name in MODULES} == {name: [python, "-m", MODULES[name]] for name in MODULES}
     argv = command.command_line(plan())
     assert argv[:4] == [python, "-m", "helm.benchmark.run", "--run-entries"]
     assert shlex.split(shlex.join(argv)) == argv

@@ -22,16 +22,18 @@ from unit.tasks.custom.test_definition import JURY, write
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
+EHRSHOT = {
+    "limit_samples": 500, "parallelism": 2, "temperature": 0.5, "extra.data_path": "/custom/path/to/ehrshot/data",
+    "extra.num_output_tokens": 1000, "extra.max_length": 4096, "extra.subject": "guo_readmission",
+    "extra.num_train_trials": 3,
+}  # fmt: skip
+
+
 def check(name: str, text: str) -> None:
     path = GOLDEN / name
     if os.environ.get("EVAL_FACTORY_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert path.read_text("utf-8") == text
-
-
-@pytest.fixture
-def _no_helm_run_beside_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "helm_program", lambda name: Program([name]))
 
 
 def jury_plan() -> Plan:
@@ -44,6 +46,7 @@ def test_files_of_a_plain_task() -> None:
     check("model_deployments_pubmed_qa.yaml", files["model_deployments.yaml"])
     check("model_metadata_pubmed_qa.yaml", files["model_metadata.yaml"])
     check("logging.yaml", files["logging.yaml"])
+    assert "logging.yaml" not in model_files(plan(), debug=True), "HELM's own is left alone"
 
 
 def test_files_of_a_jury_task() -> None:
@@ -58,10 +61,6 @@ def test_a_deployment_leads_back_to_its_role() -> None:
     assert [roles[deployment_of(judge)] for judge in judges] == ["gpt", "llama", "claude"]
     prescribed = [replace(judges[0], helm_name="openai/gpt-4o")]
     assert roles_by_deployment(prescribed) == {"openai/gpt-4o": "gpt"}
-
-
-def test_debug_leaves_helms_logging_alone() -> None:
-    assert "logging.yaml" not in model_files(plan(), debug=True)
 
 
 def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
@@ -81,26 +80,13 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
     assert set(yaml.safe_load(plain["benchmark.yaml"])["metrics"][0]) == {"name", "prompt_file", "judges"}
 
 
-@pytest.mark.usefixtures("_no_helm_run_beside_python")
-def test_commands() -> None:
+def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "helm_program", lambda name: Program([name]))  # none beside Python
+    ehrshot = {"config.type": "ehrshot", **{f"config.params.{name}": value for name, value in EHRSHOT.items()}}
     plans = {
-        "pubmed_qa": plan(),
-        "aci_bench": jury_plan(),
-        "ehrshot": plan(
-            {
-                "config.type": "ehrshot",
-                "config.params.limit_samples": 500,
-                "config.params.parallelism": 2,
-                "config.params.temperature": 0.5,
-                "config.params.extra.data_path": "/custom/path/to/ehrshot/data",
-                "config.params.extra.num_output_tokens": 1000,
-                "config.params.extra.max_length": 4096,
-                "config.params.extra.subject": "guo_readmission",
-                "config.params.extra.num_train_trials": 3,
-            }
-        ),
+        "pubmed_qa": plan(), "aci_bench": jury_plan(), "ehrshot": plan(ehrshot),
         "med_dialog_icliniq": plan({"config.type": "med_dialog_icliniq"}),
-    }
+    }  # fmt: skip
     text = "".join(f"{name}: {shlex.join(command.command_line(p))}\n" for name, p in plans.items())
     check("commands.txt", text)
 
@@ -113,15 +99,10 @@ def test_what_a_value_holds_stays_one_argument(value: str) -> None:
     assert len(argv) == len(command.command_line(plan()))
 
 
-@pytest.mark.parametrize(
-    "model_id", ["gpt-5", "o3-mini", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"]
-)
+@pytest.mark.parametrize("model_id", ["gpt-5", "a/b/c", "a:b", "a,b", "a=b", "a b", "модель", "{{x}}", "#x", "- y"])
 def test_any_model_id(model_id: str) -> None:
     here = plan({"target.api_endpoint.model_id": model_id})
     (deployment,) = yaml.safe_load(model_files(here)["model_deployments.yaml"])["model_deployments"]
     assert deployment["client_spec"]["args"]["model_id"] == model_id
     assert deployment["name"].count("/") == 1
-    entry = command.run_entry(here)
-    name, _, arguments = entry.partition(":")
-    assert name == "pubmed_qa"
-    assert arguments == f"model={deployment['name']}"
+    assert command.run_entry(here) == f"pubmed_qa:model={deployment['name']}"

@@ -2,21 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from eval_factory.helm.names import asked_run_specs
 
 
-@pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        (["helm-run", "--run-entries", "a:model=x/y", "b", "--suite", "s"], {"a", "b"}),
-        (["helm-run", "-r", "a:x=1", "-m", "5"], {"a"}),
-        (["helm-run", "--conf-paths", "x.conf"], set()),
-    ],
-)
-def test_names_on_the_command_line(argv: list[str], expected: set[str]) -> None:
-    assert asked_run_specs(argv) == expected
+def test_names_on_the_command_line() -> None:
+    assert asked_run_specs(["helm-run", "--run-entries", "a:model=x/y", "b", "--suite", "s"]) == {"a", "b"}
+    assert asked_run_specs(["helm-run", "-r", "a:x=1", "-m", "5"]) == {"a"}
+    assert asked_run_specs(["helm-run", "--conf-paths", "x.conf"]) == set()
 
 
 def test_names_in_conf_files(tmp_path: Path) -> None:

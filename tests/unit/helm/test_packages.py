@@ -18,10 +18,8 @@ from eval_factory.tasks.run_specs import IndexedRunSpec, RunSpecIndex, load_inde
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> RunSpecIndex:
-    specs = {
-        "needs_two": IndexedRunSpec("m", packages=("no_such_one", "no_such_two", "json")),
-        "needs_none": IndexedRunSpec("m", packages=("json",)),
-    }
+    wanted = {"needs_two": ("no_such_one", "no_such_two", "json"), "needs_none": ("json",)}
+    specs = {name: IndexedRunSpec("m", packages=needed) for name, needed in wanted.items()}
     made = RunSpecIndex("0", (), {"no_such_one": "such-one~=2.0", "json": "json"}, specs)
     monkeypatch.setattr(packages, "load_index", lambda: made)
     return made
@@ -40,9 +38,9 @@ def test_what_is_missing() -> None:
     assert shlex.split(command) == [sys.executable, "-m", "pip", "install", "no_such_two", "such-one~=2.0"]
     assert hint == "  if no package is called no_such_two, look for the one that holds this module"
     assert last == "  nothing was asked"
-    assert packages.not_installed("t", ["no_such_one"]).splitlines() == [
-        "HELM needs a package for t that is not installed: no_such_one", f"  {packages.install_command(['such-one~=2.0'])}",
-    ]  # fmt: skip
+    first, command = packages.not_installed("t", ["no_such_one"]).splitlines()
+    assert first == "HELM needs a package for t that is not installed: no_such_one"
+    assert command == f"  {packages.install_command(['such-one~=2.0'])}"
 
 
 def test_an_environment_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,21 +53,15 @@ def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    packages.look_for_helm()
     monkeypatch.setattr(metadata, "version", gone)
     with pytest.raises(PrerequisiteError, match=r"pip install crfm-helm==0\.5\.16"):
         packages.look_for_packages("t", "pubmed_qa")
 
 
-@pytest.mark.parametrize(
-    ("message", "module"),
-    [
-        ("No module named 'a.b'", "a"),
-        ("Optional dependency c-d is not installed. Please", "c-d"),
-        ("this metric needs torch", "torch"),
-        ("cannot import name 'x'", None),
-    ],
-)
+@pytest.mark.parametrize(("message", "module"), [
+    ("No module named 'a.b'", "a"), ("Optional dependency c-d is not installed. Please", "c-d"),
+    ("this metric needs torch", "torch"), ("cannot import name 'x'", None),
+])  # fmt: skip
 def test_the_module_that_a_message_names(message: str, module: str | None) -> None:
     assert packages.module_named_in(message) == module
 
@@ -82,20 +74,16 @@ def test_our_own_tasks_need_nothing_beside_what_is_installed() -> None:
 
 
 def test_the_installed_helm_is_supported() -> None:
+    packages.look_for_helm()
     assert packages.installed_helm() == metadata.version("crfm-helm")
     assert packages.installed_helm() in packages.SUPPORTED_HELM
 
 
-@pytest.mark.parametrize(
-    ("helm", "run_spec", "refused"),
-    [
-        ("0.5.16", "ehr_sql", False), ("0.5.17", "ehr_sql", True), ("0.5.15", "aci_bench", True),
-        ("0.5.17", "medhelm_configurable_benchmark", True), ("0.5.17", "pubmed_qa", False), ("0.5.17", "unknown", False),
-    ],
-)  # fmt: skip
-def test_what_is_refused_with_another_helm(
-    helm: str, run_spec: str, refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("helm", "run_spec", "refused"), [
+    ("0.5.16", "ehr_sql", False), ("0.5.17", "ehr_sql", True), ("0.5.15", "aci_bench", True),
+    ("0.5.17", "medhelm_configurable_benchmark", True), ("0.5.17", "pubmed_qa", False), ("0.5.17", "unknown", False),
+])  # fmt: skip
+def test_what_another_helm_refuses(helm: str, run_spec: str, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", lambda _name: helm)
     with pytest.raises(PrerequisiteError) if refused else nullcontext() as caught:
         packages.look_for_packages("my_task", run_spec)

@@ -4,16 +4,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.helm.page_schema import (
-    _MAIN,
-    _OTHERS,
-    ALL_OF,
-    PageRun,
-    is_plain,
-    page_models,
-    page_schema,
-    plain_name,
-)
+from eval_factory.helm import page_schema as module
+from eval_factory.helm.page_schema import _MAIN, _OTHERS, ALL_OF, PageRun, page_schema, plain_name
 
 HELMS: dict[str, Any] = {
     "metrics": [
@@ -51,11 +43,8 @@ def test_of_medhelm_there_is_what_was_run_in_helms_words() -> None:
     assert schema["metric_groups"] == HELMS["metric_groups"]
     assert schema["metrics"] == HELMS["metrics"]
     assert schema["perturbations"] == []
-
-
-def test_groups_of_groups_may_stand_behind_their_members() -> None:
     turned = {**HELMS, "run_groups": HELMS["run_groups"][::-1]}
-    assert [group["name"] for group in page_schema([PUBMED], turned)["run_groups"]] == ["pubmed_qa", "research", "all"]
+    assert list(groups_of(page_schema([PUBMED], turned))) == ["pubmed_qa", "research", "all"], "behind their members"
 
 
 def test_what_helm_does_not_know_is_described_by_the_result() -> None:
@@ -68,10 +57,10 @@ def test_what_helm_does_not_know_is_described_by_the_result() -> None:
     assert groups_of(schema)[_OTHERS]["subgroups"] == ["mine"]
     tables = {group["name"]: group for group in schema["metric_groups"]}
     assert list(tables) == ["accuracy", _MAIN, f"{ALL_OF}mine"]
+    every = tables[f"{ALL_OF}mine"]
     assert tables[_MAIN]["metrics"] == [{"name": "${main_name}", "split": "${main_split}"}]
-    assert [metric["name"] for metric in tables[f"{ALL_OF}mine"]["metrics"]] == list(OWN.metrics)
-    assert {metric["split"] for metric in tables[f"{ALL_OF}mine"]["metrics"]} == {"${main_split}"}
-    assert tables[_MAIN]["aggregation_strategies"] == tables[f"{ALL_OF}mine"]["aggregation_strategies"] == []
+    assert every["metrics"] == [{"name": name, "split": "${main_split}"} for name in OWN.metrics]
+    assert tables[_MAIN]["aggregation_strategies"] == every["aggregation_strategies"] == []
 
 
 def test_a_metric_that_helm_does_not_describe_gets_a_direction_only_where_it_is_known() -> None:
@@ -108,29 +97,22 @@ def test_a_run_without_a_group_has_no_table() -> None:
     assert schema["metric_groups"] == HELMS["metric_groups"]
 
 
-@pytest.mark.parametrize("name", ["exact_match@5", "BERTScore-F", "a b (c)", "x:y", "k=v, w"])
-def test_names_of_metrics_that_helm_may_render(name: str) -> None:
-    assert is_plain(name)
+def test_names_of_metrics_that_a_template_would_execute_are_not_plain() -> None:
+    rendered = ["exact_match@5", "BERTScore-F", "a b (c)", "x:y", "k=v, w"]
+    others = ["${7*7}", "<%x%>", "% for x in y:", "a\nb", "", "ä", "#x"]
+    assert list(filter(module.is_plain, [*others, *rendered])) == rendered
 
 
-@pytest.mark.parametrize("name", ["${7*7}", "<%x%>", "% for x in y:", "a\nb", "", "ä", "#x"])
-def test_names_that_a_template_would_execute_are_not_plain(name: str) -> None:
-    assert not is_plain(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [
-        ("mmlu_subject=law", "mmlu_subject=law"), ("../../x", "_.._x"), ("a/b:c d", "a_b_c_d"), ("${x}", "__x_"),
-        ("..", "_"), ("", "_"), ("x" * 200, "x" * 80),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "plain"), [
+    ("mmlu_subject=law", "mmlu_subject=law"), ("../../x", "_.._x"), ("a/b:c d", "a_b_c_d"), ("${x}", "__x_"),
+    ("..", "_"), ("", "_"), ("x" * 200, "x" * 80),
+])  # fmt: skip
 def test_plain_names_are_names_of_files(name: str, plain: str) -> None:
     assert plain_name(name) == plain
 
 
 def test_models_are_called_as_the_user_calls_them() -> None:
-    (one, two) = page_models({"endpoint/a": "org/A (1: x)", "endpoint/b": "B"})["models"]
+    (one, two) = module.page_models({"endpoint/a": "org/A (1: x)", "endpoint/b": "B"})["models"]
     assert (one["name"], one["display_name"]) == ("endpoint/a", "org/A (1: x)")
     assert (two["name"], two["description"]) == ("endpoint/b", "B")
     assert one["tags"]

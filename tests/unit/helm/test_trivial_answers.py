@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,8 @@ def asked(*right: str, options: dict[str, str] | None = None) -> list[AskedQuest
 
 def by_name(found: list[Strategy]) -> dict[str, tuple[str, ...]]:
     """Those with one answer to each question."""
-    return {
-        strategy.name: tuple(likely[0] for likely in strategy.answers)
-        for strategy in found
-        if all(len(likely) == 1 for likely in strategy.answers)
-    }
+    sure = [strategy for strategy in found if all(len(likely) == 1 for likely in strategy.answers)]
+    return {strategy.name: tuple(likely[0] for likely in strategy.answers) for strategy in sure}
 
 
 def likely(found: list[Strategy]) -> tuple[tuple[str, ...], ...]:
@@ -50,22 +48,14 @@ def test_of_options_each_letter_the_majority_and_any_at_random() -> None:
     assert [one.constant for one in made] == ["", REFUSAL, "B", "A", "B", None]
     assert strategies([]) == []
     found = by_name(made)
-    assert found["empty"] == ("",) * 3
-    assert found["refusal"] == (REFUSAL,) * 3
-    assert found["always B"] == ("B",) * 3
-    assert found["majority"] == ("B",) * 3
+    assert {found[name] for name in ("always B", "majority")} == {("B",) * 3}
+    assert (found["empty"], found["refusal"]) == (("",) * 3, (REFUSAL,) * 3)
     assert likely(made) == (("A", "B"),) * 3
-
-
-def test_a_refusal_is_one_to_what_counts_refusals() -> None:
     assert is_refusal(REFUSAL)
-
-
-def test_letters_of_all_questions_are_tried_and_at_random_those_of_the_questions_own() -> None:
     few, many = {"A": "x", "B": "y"}, {"A": "x", "B": "y", "C": "z"}
     made = strategies([AskedQuestion("0", ("x",), many), AskedQuestion("1", ("x",), few)])
     assert by_name(made)["always C"] == ("C", "C")
-    assert likely(made) == (("A", "B", "C"), ("A", "B"))
+    assert likely(made) == (("A", "B", "C"), ("A", "B")), "at random those of the question's own"
 
 
 def test_the_longest_and_the_shortest_option_and_of_equals_the_first() -> None:
@@ -81,9 +71,7 @@ def test_the_longest_and_the_shortest_option_and_of_equals_the_first() -> None:
 @pytest.mark.parametrize("longer_is_wrong", [True, False])
 @pytest.mark.parametrize("in_last_paragraph", [True, False])
 @pytest.mark.parametrize("options", [{}, YES_NO, {"A": "no", "B": "yes"}])
-def test_of_two_classes_a_length_between_them(
-    longer_is_wrong: bool, in_last_paragraph: bool, options: dict[str, str]
-) -> None:
+def test_of_two_classes_a_length_between_them(longer_is_wrong: bool, in_last_paragraph: bool, options: Any) -> None:
     questions = []
     for number in range(40):  # a right and a wrong answer in turn: halves by position would hold one class each
         right = "yes" if number % 2 else "no"
@@ -103,27 +91,18 @@ def test_a_length_says_nothing_of_classes_that_do_not_differ_in_it() -> None:
     assert 160 < right < 240
 
 
-def test_no_cut_is_made_between_equal_lengths() -> None:
-    assert by_name(strategies(asked(*"000001000010")))["length threshold"] == ("0",) * 12
-
-
-@pytest.mark.parametrize("right", [("0", "1", "2") * 4, ("0", "0", "0", "1"), ("1",) * 4])
-def test_no_length_is_fitted_to_other_than_two_classes_that_repeat(right: tuple[str, ...]) -> None:
-    assert "length threshold" not in by_name(strategies(asked(*right)))
-
-
-def test_of_two_right_answers_to_a_question_none_is_its_class() -> None:
-    questions = [AskedQuestion(str(number), ("0", "1"), {}) for number in range(4)]
-    assert "length threshold" not in by_name(strategies(questions))
+def test_no_length_is_fitted_to_other_than_two_classes_that_repeat() -> None:
+    one_length = by_name(strategies(asked(*"000001000010")))
+    assert one_length["length threshold"] == ("0",) * 12, "no cut between equal lengths"
+    of_two_right = [AskedQuestion(str(number), ("0", "1"), {}) for number in range(4)]
+    for questions in (asked(*"012" * 4), asked(*"0001"), asked(*"1111"), of_two_right):
+        assert "length threshold" not in by_name(strategies(questions))
 
 
 def test_what_is_usual_for_a_source_is_what_the_other_half_of_its_questions_say() -> None:
     of = {"bmi": ["22"] * 5 + ["30"], "gcs": ["15"] * 5 + ["3"], "alone": ["7"], None: ["22"]}
-    questions = [
-        AskedQuestion(f"{source}{number}", (text,), {}, source=source)
-        for source, texts in of.items()
-        for number, text in enumerate(texts)
-    ]
+    numbered = [(source, *one) for source, texts in of.items() for one in enumerate(texts)]
+    questions = [AskedQuestion(f"{source}{number}", (text,), {}, source=source) for source, number, text in numbered]
     found = by_name(strategies(questions, "value", by="calculator"))
     answers = dict(zip([question.id for question in questions], found["majority by calculator"], strict=True))
     assert [answers[f"bmi{number}"] for number in range(6)] == ["22"] * 6
@@ -148,16 +127,16 @@ def test_the_first_sentences_of_the_source_up_to_the_words_of_half_of_the_refere
 
 def test_the_majority_is_a_text_wherever_it_stands() -> None:
     turned = {"A": "no", "B": "yes"}
-    questions = [
-        AskedQuestion("0", ("yes",), YES_NO),
-        AskedQuestion("1", ("yes",), turned),
-        AskedQuestion("2", ("no",), YES_NO),
-    ]
+    given = [("yes", YES_NO), ("yes", turned), ("no", YES_NO)]
+    questions = [AskedQuestion(str(n), (right,), options) for n, (right, options) in enumerate(given)]
     assert by_name(strategies(questions))["majority"] == ("A", "B", "A")
     once = [AskedQuestion("0", ("yes",), turned), AskedQuestion("1", ("no",), YES_NO)]
     assert by_name(strategies(once))["majority"] == ("B", "B"), "a text that is right once is none"
     of_a_source = [AskedQuestion(str(n), ("yes",), YES_NO if n % 2 else turned, source="s") for n in range(4)]
     assert by_name(strategies(of_a_source))["majority by source"] == ("B", "A", "B", "A")
+    given = [("yes", YES_NO), ("yes", turned), ("u", {"A": "u", "B": "v"}), ("w", {"A": "w", "B": "x"})]
+    half = [AskedQuestion(str(n), (right,), options) for n, (right, options) in enumerate(given)]
+    assert by_name(strategies(half))["majority"] == ("A", "B", "A", "A"), "half of the questions are enough to offer it"
 
 
 @pytest.mark.parametrize("last", [("f",), ("p", "f")])  # a text right twice, and offered by one in three
@@ -165,14 +144,6 @@ def test_where_texts_are_the_questions_own_the_majority_is_a_letter(last: tuple[
     offered = [{"A": "p", "B": "b"}, {"A": "c", "B": "d"}, {"A": "e", "B": "f"}]
     questions = [AskedQuestion(str(n), right, offered[n]) for n, right in enumerate([("p",), ("c",), last])]
     assert by_name(strategies(questions))["majority"] == ("A",) * 3
-
-
-def test_half_of_the_questions_are_enough_to_offer_a_text() -> None:
-    questions = [
-        AskedQuestion("0", ("yes",), YES_NO), AskedQuestion("1", ("yes",), {"A": "no", "B": "yes"}),
-        AskedQuestion("2", ("u",), {"A": "u", "B": "v"}), AskedQuestion("3", ("w",), {"A": "w", "B": "x"}),
-    ]  # fmt: skip
-    assert by_name(strategies(questions))["majority"] == ("A", "B", "A", "A")
 
 
 def test_short_right_answers_that_repeat_are_labels() -> None:
@@ -184,15 +155,11 @@ def test_short_right_answers_that_repeat_are_labels() -> None:
     assert sum(name.startswith("always") for name in by_name(strategies(asked(*twelve_of_twenty)))) == 12
 
 
-@pytest.mark.parametrize(
-    "right",
-    [
-        ("1", "0", "2"),  # of three questions, three: nothing repeats enough
-        ("a treatment plan of twenty-one characters",) * 4,
-        ("", "0", "0", ""),
-        tuple(str(number % 13) for number in range(40)),
-    ],
-)
+@pytest.mark.parametrize("right", [
+    ("1", "0", "2"),  # of three questions, three: nothing repeats enough
+    ("a treatment plan of twenty-one characters",) * 4, ("", "0", "0", ""),
+    tuple(str(number % 13) for number in range(40)),
+])  # fmt: skip
 def test_open_text_has_neither_labels_nor_a_random_one(right: tuple[str, ...]) -> None:
     found = {strategy.name for strategy in strategies(asked(*right))}
     assert not any(name.startswith("always") for name in found)
@@ -201,16 +168,12 @@ def test_open_text_has_neither_labels_nor_a_random_one(right: tuple[str, ...]) -
 
 
 def test_what_suits_the_form_that_is_asked_for() -> None:
+    assert {task.helm.answer_form for task in load_framework().evaluations} - {None} == SUITED.keys()
     sentences = by_name(strategies(asked("CORRECT", "CORRECT", "3 text"), "sentence"))
     assert list(sentences) == ["empty", "refusal", "majority", "always CORRECT", "always 0"]
     assert sentences["majority"] == ("CORRECT",) * 3
     assert list(by_name(strategies(asked("1.5", "2"), "value"))) == ["empty", "refusal", "always 0"]
     assert list(by_name(strategies(asked("SELECT 2", "SELECT 2"), "sql"))) == ["empty", "refusal", "always SELECT 1"]
-
-
-def test_every_form_of_the_framework_has_its_answers() -> None:
-    forms = {task.helm.answer_form for task in load_framework().evaluations} - {None}
-    assert forms == SUITED.keys()
 
 
 def test_an_annotation_of_another_answer_keeps_the_gold_query() -> None:
@@ -230,17 +193,15 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = TrivialScores(run="r", questions=[("a", 0, "test"), ("b", 0, None)], strategies=[same, drawn])
     made.write(tmp_path)
     assert read_trivial_scores(tmp_path) == made
-    written = json.loads((tmp_path / names.TRIVIAL_SCORES_FILE).read_text())
-    assert written == {
-        "version": VERSION,
-        "run": "r",
-        "questions": [["a", 0, "test"], ["b", 0, None]],
+    text = (tmp_path / names.TRIVIAL_SCORES_FILE).read_text()
+    assert json.loads(text) == {
+        "version": VERSION, "run": "r", "questions": [["a", 0, "test"], ["b", 0, None]],
         "strategies": [
             {"name": "always A", "answer": "A", "values": {"exact_match": [1, None]}},
             {"name": "random", "answers": ["A", "B"], "values": {}},
         ],
-    }, "what is a default is not written"
-    assert '"exact_match": [1, null]' in (tmp_path / names.TRIVIAL_SCORES_FILE).read_text()
+    }, "what is a default is not written"  # fmt: skip
+    assert '"exact_match": [1, null]' in text
     (read,) = (one for one in (read_trivial_scores(tmp_path) or made).strategies if one.name == "always A")
     assert type(read.values["exact_match"][0]) is int, "which is the same object each time"
     assert [same.answer_to(1), drawn.answer_to(0), drawn.answer_to(1)] == ["A", "A", "B"]

@@ -1,27 +1,37 @@
+"""Where helm-run may connect to; the settings of one that somebody starts by hand."""
+
 from __future__ import annotations
 
+import json
 import socket
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.core.proxies import proxy_for
 from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
-from eval_factory.helm_plugin.network_guard import BlockedConnectionError, NetworkGuard
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.network_guard import BlockedConnectionError, NetworkGuard, take_settings_of_the_file
 from scripted_endpoint import ScriptedEndpoint
 
 
-@pytest.mark.parametrize(
-    ("event", "argument"),
-    [
-        ("socket.connect", ("10.0.0.1", 443)), ("socket.connect", ("93.184.216.34", 443)), ("socket.connect", ("::1", 1, 0, 0)),
-        ("socket.connect", ("10.0.0.2", 80)), ("socket.sendto", ("8.8.8.8", 53)), ("socket.connect", (b"elsewhere", 443)),
-    ],
-)  # fmt: skip
-def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
+def guarding() -> NetworkGuard:
     guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
     guard.learn("host.example", ["10.0.0.2"])
+    return guard
+
+
+@pytest.mark.parametrize(("event", "argument"), [
+    ("socket.connect", ("10.0.0.1", 443)), ("socket.connect", ("93.184.216.34", 443)),
+    ("socket.connect", ("::1", 1, 0, 0)), ("socket.connect", ("10.0.0.2", 80)), ("socket.sendto", ("8.8.8.8", 53)),
+    ("socket.connect", (b"elsewhere", 443)),
+])  # fmt: skip
+def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
+    guard = guarding()
     told: list[str] = []
     guard.report = told.append
     with pytest.raises(BlockedConnectionError, match=r"only host\.example:443, 10\.0\.0\.1:8000"):
@@ -32,22 +42,18 @@ def test_addresses_that_are_no_endpoints(event: str, argument: object) -> None:
 
 @pytest.mark.parametrize("argument", [("10.0.0.1", 8000), ("10.0.0.2", 443), "/run/socket", None, ("10.0.0.3", 5)])
 def test_addresses_that_are(argument: object) -> None:
-    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
-    guard.learn("host.example", ["10.0.0.2"])
+    guard = guarding()
     guard.allow("10.0.0.3", 5)
     guard.audit("socket.connect", (None, argument))
     assert guard.blocked == []
 
 
-@pytest.mark.parametrize(
-    ("url", "spellings"),
-    [
-        ("http://llm.svc.cluster.local.:18081/v1", ["llm.svc.cluster.local.", "llm.svc.cluster.local", b"LLM.svc.cluster.local."]),
-        ("http://llm.svc.cluster.local:18081/v1", ["llm.svc.cluster.local."]),
-        ("http://M\u00dcNCHEN.test:18081/v1", ["m\u00fcnchen.test", "xn--mnchen-3ya.test", b"xn--mnchen-3ya.test."]),
-        ("http://stra\u00dfe.test:18081/v1", ["xn--strae-oqa.test"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("url", "spellings"), [
+    ("http://llm.svc.cluster.local.:18081/v1", ["llm.svc.cluster.local.", "llm.svc.cluster.local", b"LLM.svc.cluster.local."]),
+    ("http://llm.svc.cluster.local:18081/v1", ["llm.svc.cluster.local."]),
+    ("http://M\u00dcNCHEN.test:18081/v1", ["m\u00fcnchen.test", "xn--mnchen-3ya.test", b"xn--mnchen-3ya.test."]),
+    ("http://stra\u00dfe.test:18081/v1", ["xn--strae-oqa.test"]),
+])  # fmt: skip
 def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]) -> None:
     place = place_of(url)
     assert place is not None
@@ -61,8 +67,7 @@ def test_a_host_is_the_same_however_it_is_written(url: str, spellings: list[str]
 
 
 def test_the_name_of_an_address_is_asked_for_an_endpoint_only() -> None:
-    guard = NetworkGuard([("host.example", 443), ("10.0.0.1", 8000)])
-    guard.learn("host.example", ["10.0.0.2"])
+    guard = guarding()
     guard.learn("elsewhere.example", ["10.0.0.3"])
     for host in ("10.0.0.1", "10.0.0.2", "127.0.0.1", "::1", "host.example", ""):
         guard.audit("socket.gethostbyaddr", (host,))
@@ -106,3 +111,35 @@ def test_the_endpoints_proxy_is_the_one_that_is_given(monkeypatch: pytest.Monkey
     with ScriptedEndpoint(lambda _: "yes") as endpoint:
         transport = Transport(endpoint.url, timeout_s=5)
         assert transport.post(f"{endpoint.url}/completions", {"prompt": "p", "model": "m"}).status == 200
+
+
+ENVIRONMENT = {"PATH": "/bin", "HF_HOME": "/shell", "HTTPS_PROXY": "http://user:secret@proxy.example:3128"}
+
+
+@pytest.fixture
+def argv(tmp_path: Path) -> list[str]:
+    return ["helm-run", "--suite", "s", "--local-path", str(tmp_path), "--plugins", "p"]
+
+
+def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path) -> None:
+    env = dict(ENVIRONMENT)
+    for without_a_file in (argv, ["helm-run"]):
+        take_settings_of_the_file(without_a_file, env)
+    assert env == ENVIRONMENT
+    settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), libraries={"HF_HOME": "/bundle"})
+    (tmp_path / "settings.json").write_text(settings.file_text())
+    started_by_eval_factory = {**env, "EVAL_FACTORY_RUN_ID": "x"}
+    take_settings_of_the_file(argv, started_by_eval_factory)
+    assert started_by_eval_factory["HF_HOME"] == "/shell", "it has set them itself"
+    take_settings_of_the_file(argv, env)
+    assert env == {**ENVIRONMENT, "HF_HOME": "/bundle", "EVAL_FACTORY_PINS": '{"files": {}, "hub": {"a": "b"}}'}
+
+
+def test_offline_a_proxy_leads_to_the_endpoint_only(argv: list[str], tmp_path: Path, monkeypatch: Any) -> None:
+    env = dict(ENVIRONMENT)
+    proxies = {"https://host.example": ENVIRONMENT["HTTPS_PROXY"]}
+    (tmp_path / "settings.json").write_text(HelmRunSettings(allowed=(), proxies=proxies).file_text())
+    monkeypatch.setattr(network_guard, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
+    take_settings_of_the_file(argv, env)
+    assert json.loads(env.pop("EVAL_FACTORY_PROXIES")) == proxies
+    assert env == {"PATH": "/bin", "HF_HOME": "/shell", "EVAL_FACTORY_OFFLINE": "[]"}

@@ -37,34 +37,15 @@ def test_cells_are_text(tmp_path: Path, apply_patch: ApplyPatch) -> None:
     assert instances[0].extra_data is None
 
 
-def test_the_other_columns_stay(tmp_path: Path, apply_patch: ApplyPatch) -> None:
-    apply_patch("read_cells_as_text")
-    apply_patch("keep_other_columns")
-    table = 'id,ward,q,correct_answer,incorrect_answers\nx1,north,a,b,"[""c""]"\nx2,,d,e,[]\n'
-    instances = scenario_of(tmp_path, "{q}?", table).get_instances(str(tmp_path))
-    assert [(one.id, one.extra_data) for one in instances] == [("x1", {"ward": "north"}), ("x2", {"ward": ""})]
-
-
-def test_the_source_of_a_row_stays_where_the_prompt_shows_it(tmp_path: Path, apply_patch: ApplyPatch) -> None:
-    apply_patch("read_cells_as_text")
-    apply_patch("keep_other_columns")
-    table = "cluster,ward,q,correct_answer\nnote 1,north,a,b\n"
-    (instance,) = scenario_of(tmp_path, "{cluster} {ward}: {q}?", table).get_instances(str(tmp_path))
-    assert (instance.input.text, instance.extra_data) == ("note 1 north: a?", {"cluster": "note 1"})
-
-
-@pytest.mark.parametrize(
-    ("prompt", "table", "expected"),
-    [
-        ("{q}?", "id,q,correct_answer\nx,a,b\nx,c,d\n", [(None, {"id": "x"}), (None, {"id": "x"})]),
-        ("{q}?", "id,q,correct_answer\n ,a,b\nx,c,d\n", [(None, {"id": " "}), (None, {"id": "x"})]),
-        ("{q} {id}?", "id,q,correct_answer\nx,a,b\n", [("x", None)]),
-        ("{q}?", "q,correct_answer\na,b\n", [(None, None)]),
-    ],
-)
-def test_ids_that_do_not_name_and_nothing_beside(
-    prompt: str, table: str, expected: list[Any], tmp_path: Path, apply_patch: ApplyPatch
-) -> None:
+@pytest.mark.parametrize(("prompt", "table", "expected"), [
+    ("{q}?", 'id,ward,q,correct_answer,incorrect_answers\nx1,north,a,b,"[""c""]"\nx2,,d,e,[]\n',
+     [("x1", {"ward": "north"}), ("x2", {"ward": ""})]),
+    ("{q}?", "id,q,correct_answer\nx,a,b\nx,c,d\n", [(None, {"id": "x"}), (None, {"id": "x"})]),
+    ("{q}?", "id,q,correct_answer\n ,a,b\nx,c,d\n", [(None, {"id": " "}), (None, {"id": "x"})]),
+    ("{cluster} {ward}: {q}?", "cluster,ward,q,correct_answer\nnote 1,north,a,b\n", [(None, {"cluster": "note 1"})]),
+    ("{q} {id}?", "id,q,correct_answer\nx,a,b\n", [("x", None)]), ("{q}?", "q,correct_answer\na,b\n", [(None, None)]),
+])  # fmt: skip
+def test_other_columns_stay(prompt: str, table: str, expected: Any, tmp_path: Path, apply_patch: ApplyPatch) -> None:
     apply_patch("read_cells_as_text")
     apply_patch("keep_other_columns")
     instances = scenario_of(tmp_path, prompt, table).get_instances(str(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import subprocess
 import sys
@@ -26,13 +27,12 @@ for summary, source in json.load(sys.stdin):
 print("the same")
 """
 
-needs_the_package = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("summ_eval") is None or importlib.util.find_spec("gin") is None,
     reason="needs summ-eval and gin-config (requirements-dev.lock)",
 )
 
 
-@needs_the_package
 def test_the_same_fragments_as_the_package() -> None:
     from summ_eval.data_stats_utils import Fragments
 
@@ -45,34 +45,24 @@ def test_the_same_fragments_as_the_package() -> None:
 
 
 def compared(pairs: list[tuple[str, str]]) -> None:
-    import json
-
     finished = subprocess.run(
-        [sys.executable, "-c", WITH_BOTH],
-        input=json.dumps(pairs),
-        capture_output=True,
-        text=True,
-        timeout=240,
+        [sys.executable, "-c", WITH_BOTH], input=json.dumps(pairs), capture_output=True, text=True, timeout=240,
         check=False,
-    )
+    )  # fmt: skip
     assert finished.stdout == "the same\n", finished.stderr
 
 
-@needs_the_package
 def test_the_same_values_as_the_package() -> None:
     chance = random.Random(2)  # noqa: S311 - no secret
     text = "The patient Dr. isn't 38.5°C p.o. b.i.d., O'Neil's (stable) \n\n\t— é ﬁ β U.S. e.g. İ ẞ 10mg/ml [**Name**] http://x.y"
     words = text.split(" ")
     texts = [" ".join(chance.choices(words, k=chance.randrange(60))) for _ in range(300)]
     texts += ["", " ", "\n", "a", "A", "a a a a"]
-    texts += [
-        "".join(chr(chance.choice([chance.randrange(32, 127), chance.randrange(160, 0x3000)])) for _ in range(40))
-        for _ in range(200)
-    ]
+    ranges = ((32, 127), (160, 0x3000))
+    texts += ["".join(chr(chance.randrange(*chance.choice(ranges))) for _ in range(40)) for _ in range(200)]
     compared([(chance.choice(texts), chance.choice(texts)) for _ in range(1000)])
 
 
-@needs_the_package
 @pytest.mark.medical_data
 def test_the_same_values_on_real_notes(medical_data: Path) -> None:
     files = sorted(path for path in medical_data.rglob("*.txt") if path.stat().st_size > 2000)[:24]

@@ -57,27 +57,22 @@ def asked(parallelism: int, prompts: list[str]) -> tuple[ScenarioState, Context]
     return asking.execute(ScenarioState(adapter_spec=spec, request_states=states)), context
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def frozen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Whether what was loaded is kept; not in this process."""
+    """Whether what was loaded is kept; not in this process, whose HELM is put back, and makes no folders."""
     calls: list[str] = []
     monkeypatch.setattr(gc, "freeze", lambda: calls.append("frozen"))
+    monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
+    monkeypatch.setattr(executor, "LocalContext", lambda **_: None)
     return calls
 
 
-@pytest.fixture(autouse=True)
-def _local_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HELM's own would make folders."""
-    monkeypatch.setattr(executor, "LocalContext", lambda **_: None)
-
-
-def test_the_result_is_that_of_threads(monkeypatch: pytest.MonkeyPatch, frozen: list[str]) -> None:
+def test_the_result_is_that_of_threads(frozen: list[str]) -> None:
     """With an answer that failed, as HELM has it."""
     prompts = [str(number) for number in range(40)]
     in_threads, of_threads = asked(4, prompts)
     assert threading.current_thread() not in of_threads.threads
     assert (of_threads.inside, frozen) == ({False}, [])
-    monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
     asked_in_one_thread()
     in_one, of_one = asked(4, prompts)
     assert (len(of_one.threads), of_one.inside) == (1, {True})
@@ -87,23 +82,20 @@ def test_the_result_is_that_of_threads(monkeypatch: pytest.MonkeyPatch, frozen: 
     assert frozen == ["frozen"]
 
 
-def test_one_at_a_time_has_no_loop(monkeypatch: pytest.MonkeyPatch, frozen: list[str]) -> None:
-    monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
+def test_one_at_a_time_has_no_loop(frozen: list[str]) -> None:
     asked_in_one_thread()
     _, context = asked(1, ["a", "b"])
     assert (context.inside, context.asked, frozen) == ({False}, 2, [])
 
 
-def test_what_is_fatal_is_raised_as_helm_raises_it(monkeypatch: pytest.MonkeyPatch, frozen: list[str]) -> None:
-    monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
+def test_what_is_fatal_is_raised_as_helm_raises_it(frozen: list[str]) -> None:
     asked_in_one_thread()
     with pytest.raises(ExecutorError, match="so it is"):
         asked(2, ["a", "fatal", *"bcdefgh"])
     assert frozen
 
 
-def test_as_many_as_helm_is_told(monkeypatch: pytest.MonkeyPatch, frozen: list[str]) -> None:
-    monkeypatch.setattr(executor, "parallel_map", executor.parallel_map)
+def test_as_many_as_helm_is_told(frozen: list[str]) -> None:
     asked_in_one_thread()
     everybody: Future[None] = Future()
     inside: list[int] = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import nltk
 import pytest
@@ -31,17 +31,13 @@ def test_yaml_is_read_by_the_c_parser(apply_patch: ApplyPatch, monkeypatch: pyte
     assert yaml.safe_load("a: [1, x]") == {"a": [1, "x"]}
 
 
-@pytest.fixture
-def _thresholds() -> Iterator[None]:
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-
-
-@pytest.mark.usefixtures("_thresholds")
 def test_garbage(apply_patch: ApplyPatch) -> None:
-    apply_patch("look_for_garbage_less_often")
-    assert gc.get_threshold() == (this_process.THRESHOLD, 20, 20)
+    before = gc.get_threshold()
+    try:
+        apply_patch("look_for_garbage_less_often")
+        assert gc.get_threshold() == (this_process.THRESHOLD, 20, 20)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_metrics_are_imported_without_what_few_runs_use() -> None:
@@ -63,17 +59,13 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
-@pytest.mark.parametrize(
-    ("argv", "expected"), [(["-r", "medec:model=m"], True), (["-r", "math:subject=algebra"], False), ([], False)]
-)
-def test_the_scenario_of_math_is_imported_whole_where_it_may_be_asked(argv: list[str], *, expected: bool) -> None:
+def test_the_scenario_of_math_is_imported_whole_where_it_may_be_asked() -> None:
     patch = next(one for one in PATCHES if one.name == "import_metrics_without_what_few_runs_use")
-    assert patch.is_asked_for(set(), ["helm-run", *argv], {}) is expected
+    for argv, expected in ((["-r", "medec:model=m"], True), (["-r", "math:subject=algebra"], False), ([], False)):
+        assert patch.is_asked_for(set(), ["helm-run", *argv], {}) is expected
 
 
-def test_nltk_data_are_downloaded_when_they_are_missing(
-    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nltk_data_are_downloaded_when_missing(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def word_tokenize(text: str) -> list[str]:
@@ -86,24 +78,18 @@ def test_nltk_data_are_downloaded_when_they_are_missing(
     apply_patch("download_nltk_data_only_when_needed")
     nltk_helper.install_nltk_resources()
     assert calls == []
-    assert nltk.tokenize.word_tokenize("two words") == ["two", "words"]
-    assert nltk.tokenize.word_tokenize("two words") == ["two", "words"]
+    for _ in range(2):
+        assert nltk.tokenize.word_tokenize("two words") == ["two", "words"]
     assert calls == ["downloaded"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "imported", "all_are_looked_for"),
-    [
-        (["medec"], [load_index().run_specs["medec"].module], False),
-        (["known"], [], False),
-        (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True),
-        ([], [], True),
-    ],
-)
+@pytest.mark.parametrize(("asked", "imported", "looked_for"), [
+    (["medec"], [load_index().run_specs["medec"].module], False), (["known"], [], False),
+    (["medec", "of_another_plugin"], [load_index().run_specs["medec"].module], True), ([], [], True),
+])  # fmt: skip
 def test_run_specs(
-    asked: list[str], imported: list[str], all_are_looked_for: bool, apply_patch: ApplyPatch,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    asked: Any, imported: list[str], looked_for: bool, apply_patch: ApplyPatch, monkeypatch: Any
+) -> None:
     found: list[str] = []
     looked: list[bool] = []
     known: dict[str, object] = {"known": object()}
@@ -118,7 +104,7 @@ def test_run_specs(
     monkeypatch.setattr(speed, "importlib", SimpleNamespace(import_module=import_module))
     apply_patch("import_only_the_run_specs_that_are_asked")
     run_spec.discover_run_spec_functions()
-    assert (found, bool(looked)) == (imported, all_are_looked_for)
+    assert (found, bool(looked)) == (imported, looked_for)
 
 
 def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +121,7 @@ def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyP
     assert built == ["a", "b"]
 
 
-def test_a_file_that_is_there_gets_no_lock_and_one_that_is_not_is_downloaded(
-    apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(general, "ensure_file_downloaded", general.ensure_file_downloaded)
+def test_a_file_that_is_there_gets_no_lock(apply_patch: ApplyPatch, tmp_path: Path) -> None:
     apply_patch("files_that_are_there_need_no_lock")
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text("new")

@@ -17,7 +17,7 @@ from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.run_specs import load_index
 
-ids = [patch.name for patch in PATCHES]
+NAMES = [patch.name for patch in PATCHES]
 FAILING = [patch for patch in PATCHES if patch.otherwise is Otherwise.FAIL]
 STARTS_QUICKLY = """
 import sys
@@ -30,24 +30,20 @@ OTHERS = {"medhelm_configurable_benchmark", CONVERSATION_RUN_SPEC}
 """Run specs that the index does not list: of custom benchmarks."""
 
 
-def test_names_are_different() -> None:
-    assert len(ids) == len(set(ids)) > 25
+def test_names_are_different_and_those_of_the_functions() -> None:
+    assert len(set(NAMES)) == len(NAMES) > 25
+    for patch in PATCHES:
+        assert patch.load().__name__ == patch.name
+        assert patch.function.count(":") == 1
 
 
-@pytest.mark.parametrize("patch", PATCHES, ids=ids)
-def test_its_function_is_there_and_says_what_it_is(patch: Patch) -> None:
-    assert patch.load().__name__ == patch.name
-    assert patch.function.count(":") == 1
-
-
-@pytest.mark.parametrize("patch", PATCHES, ids=ids)
-def test_it_has_a_test_of_its_own(patch: Patch) -> None:
+def test_each_has_a_test_of_its_own() -> None:
     folder = Path(__file__).parents[1]
-    tests = [path.read_text("utf-8") for path in folder.rglob("test_*.py") if path != Path(__file__)]
-    assert any(re.search(rf"\b{patch.name}\b", text) for text in tests)
+    tests = "".join(path.read_text("utf-8") for path in folder.rglob("test_*.py") if path != Path(__file__))
+    assert [name for name in NAMES if not re.search(rf"\b{name}\b", tests)] == []
 
 
-@pytest.mark.parametrize("patch", PATCHES, ids=ids)
+@pytest.mark.parametrize("patch", PATCHES, ids=NAMES)
 def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
     assert patch_registry.objection(patch, packages.installed_helm()) is None
     for target in patch.helm_targets:
@@ -57,9 +53,6 @@ def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
 def test_every_supported_version_was_checked() -> None:
     assert set(patch_registry._checked_files()) == set(packages.SUPPORTED_HELM)
     assert all(patch.versions in (None, packages.SUPPORTED_HELM) for patch in PATCHES)
-
-
-def test_what_touches_helm_is_guarded_by_its_version() -> None:
     assert all(patch.versions for patch in PATCHES if patch.helm_targets)
     assert all(patch.targets for patch in PATCHES if not patch.only_speed)
 
@@ -73,25 +66,17 @@ def test_every_erratum_that_is_patched_has_a_patch_for_its_run_specs() -> None:
     assert patched <= {patch.erratum for patch in PATCHES}
 
 
-def test_what_only_makes_helm_quicker_never_stops_a_run() -> None:
-    for patch in PATCHES:
-        assert not (patch.only_speed and patch.otherwise is Otherwise.FAIL), patch.name
-
-
-def test_a_run_that_has_to_stop_stops_before_anything_is_asked() -> None:
-    assert {patch.stage for patch in FAILING} == {Stage.START}
+def test_a_run_that_has_to_stop_stops_before_anything_is_asked_and_never_for_speed() -> None:
+    assert {(patch.stage, patch.only_speed) for patch in FAILING} == {(Stage.START, False)}
 
 
 def test_the_run_specs_that_need_a_supported_helm() -> None:
     """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
     assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions"}
     assert frozenset().union(*(patch.run_specs or () for patch in FAILING)) == packages.NEEDS_PATCHES
-    assert set(load_index().run_specs) | OTHERS >= packages.NEEDS_PATCHES
-
-
-def test_every_run_spec_of_a_patch_is_one_of_helms() -> None:
     known = set(load_index().run_specs) | OTHERS
-    assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None)
+    assert known >= packages.NEEDS_PATCHES
+    assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None), "every one is HELM's"
 
 
 def test_what_executes_answers_is_confined_where_nobody_knows_what_is_asked() -> None:
@@ -126,7 +111,5 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_reading_the_list_imports_nothing_of_helm() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", STARTS_QUICKLY], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert finished.stdout.split() == []
+    argv = [sys.executable, "-c", STARTS_QUICKLY]
+    assert subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.split() == []

@@ -18,7 +18,6 @@ from unit.builders import plan
 READS_A_FILE = """
 import sys, urllib.request
 urllib.request.urlretrieve = lambda url, target: open(target, "w").write(url)
-from eval_factory.helm.names import HUB_DATASETS_FILE
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
@@ -60,40 +59,29 @@ from types import SimpleNamespace
 import datasets.load
 asked = []
 def build(path, *args, **kwargs):
-    asked.append((path, kwargs.get("revision")))
+    asked.append((path, kwargs.get("revision"), kwargs.get("cache_dir")))
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
-    datasets.load.load_dataset_builder(path, revision=revision)
+    datasets.load.load_dataset_builder(path, revision=revision, cache_dir="/scenario/data")
 print(json.dumps(asked))
-"""
-
-KEEPS_THEM_ELSEWHERE = """
-from types import SimpleNamespace
-import datasets.load
-def build(path, *args, **kwargs):
-    print(kwargs.get("cache_dir"))
-    return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
-datasets.load.load_dataset_builder = build
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.record_hub_revisions()
-datasets.load.load_dataset_builder("org/other", cache_dir="/scenario/data")
 """
 
 
 ASKS_THE_HUB = """
-import datasets, json
+import datasets, json, sys
 from eval_factory.helm_plugin.patches import pinned_downloads
 pinned_downloads.read_pinned_revisions()
 pinned_downloads.record_hub_revisions()
-try:
-    print(len(datasets.load_dataset("org/Some-Calc")["test"]))
-except Exception as error:
-    print(error)
-print(json.dumps([entry["revision"] for entry in pinned_downloads._loaded.values()]))
+for name in sys.argv[1:]:
+    try:
+        datasets.load_dataset(name)
+    except Exception as error:
+        print(error)
+print(json.dumps({entry["id"]: entry["revision"] for entry in pinned_downloads._loaded.values()}))
 """
 GONE = "cd" * 20
 
@@ -107,20 +95,22 @@ def run(code: str, variables: dict[str, str], *arguments: str) -> str:
     return finished.stdout.strip().splitlines()[-1]
 
 
-def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
+def pinned_medbullets() -> tuple[str, dict[str, str]]:
+    """Where it is read, and what helm-run is told of it."""
     pins = pins_of(plan({"config.type": "medbullets"}))
     assert pins is not None
     (url,) = pins.files.values()
-    told = HelmRunSettings(pins=pins).environment()
+    return url, HelmRunSettings(pins=pins).environment()
+
+
+def test_a_file_of_a_branch_is_read_at_its_commit(tmp_path: Path) -> None:
+    url, told = pinned_medbullets()
     assert "/refs/heads/" not in url
     assert run(READS_A_FILE, told, str(tmp_path)) == url
 
 
 def test_a_download_that_fails_says_which_file_and_where_it_belongs(tmp_path: Path) -> None:
-    pins = pins_of(plan({"config.type": "medbullets"}))
-    assert pins is not None
-    (url,) = pins.files.values()
-    told = HelmRunSettings(pins=pins).environment()
+    url, told = pinned_medbullets()
     for variables, asked in ((told, url), ({}, "https://raw.githubusercontent.com/")):
         said = run(CANNOT_READ_IT, variables, str(tmp_path))
         assert said.startswith(f"DownloadError None {asked}")
@@ -132,58 +122,45 @@ def test_a_package_that_is_missing_is_no_failed_download() -> None:
     assert run(WANTS_A_PACKAGE, {}) == "ValueError odd"
 
 
-def test_a_data_set_is_read_at_its_revision_unless_helm_names_one() -> None:
+@pytest.mark.parametrize(("offline", "folder"), [("1", None), ("0", "/scenario/data")])
+def test_a_data_set_is_read_at_its_revision_unless_helm_names_one(offline: str, folder: str | None) -> None:
+    """healthqa_br names a folder of its own for what it downloads; a bundle's data sets lie in HF_HOME."""
     told = HelmRunSettings(pins=Pins(hub={"org/pinned": "abc"})).environment()
-    assert json.loads(run(LOADS_DATA_SETS, told)) == [
-        ["org/pinned", "abc"], ["org/pinned", "its own"], ["org/other", None]
+    assert json.loads(run(LOADS_DATA_SETS, {**told, "HF_HUB_OFFLINE": offline})) == [
+        ["org/pinned", "abc", folder], ["org/pinned", "its own", folder], ["org/other", None, folder]
     ]  # fmt: skip
 
 
-def revision_that_was_read(origin: Origin, pinned: str, home: Path) -> str | None:
-    """By the real `datasets` package, of the Hub that `origin` plays."""
-    libraries = {"HF_ENDPOINT": origin.url, "HF_HOME": str(home)}
-    told = HelmRunSettings(pins=Pins(hub={"org/Some-Calc": pinned}), libraries=libraries).environment()
-    found: list[str] = json.loads(run(ASKS_THE_HUB, told))
-    return found[0] if found else None
+def serve(origin: Origin, name: str, *, newest: bool) -> None:
+    """The data set under another name; as its newest revision, too, or as a pinned one only."""
+    for known, content in list(origin.files.items()):
+        if "/org/Some-Calc" in known and (newest or REVISION in known):
+            path = known.replace("org/Some-Calc", name)
+            origin.files[path] = content.replace(b"org/Some-Calc", name.encode())
+            if newest:
+                origin.files[path.replace(REVISION, "main")] = origin.files[path]
 
 
-def test_the_pinned_revision_is_asked_of_the_hub(tmp_path: Path, origin: Origin) -> None:
-    main = origin.files.pop("/api/datasets/org/Some-Calc")
-    assert REVISION.encode() in main
-    assert revision_that_was_read(origin, REVISION, tmp_path) == REVISION
-
-
-def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_read(tmp_path: Path, origin: Origin) -> None:
-    newest_is_there(origin)
-    for path in ("/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"):
-        for name in ("", "/README.md"):
-            origin.altered[f"{path}{GONE}{name}"] = (404, b"", {"X-Error-Code": "RevisionNotFound"})
-    assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
-
-
-def test_where_the_pinned_revision_has_but_a_script_the_newest_is_read(tmp_path: Path, origin: Origin) -> None:
-    newest_is_there(origin)
-    names = ["README.md", "Some-Calc.py"]
-    info = {"id": "org/Some-Calc", "sha": GONE, "siblings": [{"rfilename": name} for name in names]}
-    origin.files[f"/api/datasets/org/Some-Calc/revision/{GONE}"] = json.dumps(info).encode()
-    for name, content in {"README.md": b"", "Some-Calc.py": b"raise SystemExit('it was run')"}.items():
-        headers = {"ETag": f'"{name}"', "X-Repo-Commit": GONE}
-        origin.altered[f"/datasets/org/Some-Calc/resolve/{GONE}/{name}"] = (200, content, headers)
-    assert revision_that_was_read(origin, GONE, tmp_path) == REVISION
-
-
-def test_any_other_failure_is_not_answered_by_reading_something_else(tmp_path: Path, origin: Origin) -> None:
-    newest_is_there(origin)
-    origin.altered[f"/api/datasets/org/Some-Calc/revision/{GONE}"] = (403, b"", {})
-    origin.altered[f"/datasets/org/Some-Calc/resolve/{GONE}/README.md"] = (403, b"", {})
-    assert revision_that_was_read(origin, GONE, tmp_path) is None
-
-
-def newest_is_there(origin: Origin) -> None:
-    for path in ("/api/datasets/org/Some-Calc/revision/", "/datasets/org/Some-Calc/resolve/"):
-        for known, content in list(origin.files.items()):
-            if known.startswith(f"{path}{REVISION}"):
-                origin.files[known.replace(REVISION, "main")] = content
+def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(tmp_path: Path, origin: Origin) -> None:
+    """By the real `datasets` package; any other failure is not answered by reading something else."""
+    there, gone, script, refused = names = ("org/There", "org/Gone", "org/Script", "org/Refused")
+    for name in names:
+        serve(origin, name, newest=name != there)
+    for path in (f"/api/datasets/{gone}/revision/{GONE}", f"/datasets/{gone}/resolve/{GONE}"):
+        for file in ("", "/README.md"):
+            origin.altered[f"{path}{file}"] = (404, b"", {"X-Error-Code": "RevisionNotFound"})
+    files = {"README.md": b"", "Script.py": b"raise SystemExit('it was run')"}
+    info = {"id": script, "sha": GONE, "siblings": [{"rfilename": file} for file in files]}
+    origin.files[f"/api/datasets/{script}/revision/{GONE}"] = json.dumps(info).encode()
+    for file, content in files.items():
+        headers = {"ETag": f'"{file}"', "X-Repo-Commit": GONE}
+        origin.altered[f"/datasets/{script}/resolve/{GONE}/{file}"] = (200, content, headers)
+    for path in (f"/api/datasets/{refused}/revision/{GONE}", f"/datasets/{refused}/resolve/{GONE}/README.md"):
+        origin.altered[path] = (403, b"", {})
+    pins = Pins(hub={name: REVISION if name == there else GONE for name in names})
+    libraries = {"HF_ENDPOINT": origin.url, "HF_HOME": str(tmp_path)}
+    told = HelmRunSettings(pins=pins, libraries=libraries).environment()
+    assert json.loads(run(ASKS_THE_HUB, told, *names)) == dict.fromkeys((there, gone, script), REVISION)
 
 
 READS_WHAT_LIES_HERE = """
@@ -199,9 +176,7 @@ else:
 """
 
 
-def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_a_data_sets_name_is_not_read_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a script in it is not executed: HELM trusts those of the Hub."""
     folder = tmp_path / "org" / "some_calc"
     folder.mkdir(parents=True)
@@ -213,9 +188,3 @@ def test_a_folder_of_a_data_sets_name_is_not_read_instead_of_it(
     monkeypatch.chdir(folder)  # from elsewhere the Hub is asked
     assert "DataInTheWay" not in run(READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
     assert not (tmp_path / "trace").exists()
-
-
-@pytest.mark.parametrize(("offline", "expected"), [("1", "None"), ("0", "/scenario/data")])
-def test_where_the_hub_may_not_be_asked_a_scenario_finds_what_was_prepared(offline: str, expected: str) -> None:
-    """healthqa_br names a folder of its own for what it downloads; a bundle's data sets lie in HF_HOME."""
-    assert run(KEEPS_THEM_ELSEWHERE, {"HF_HUB_OFFLINE": offline}).split() == [expected]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,57 +18,49 @@ from eval_factory.helm_plugin.patches.executed_answers import _run, check_answer
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 
-PROBLEM = {
-    "task_id": "t/0", "prompt": "def add(a, b):\n", "test": "def check(f):\n    assert f(1, 2) == 3\n", "entry_point": "add",
-}  # fmt: skip
+CHECK = "def check(f):\n    assert f(1, 2) == 3\n"
+PROBLEM = {"task_id": "t/0", "prompt": "def add(a, b):\n", "test": CHECK, "entry_point": "add"}
+
+
+def checked(completion: str) -> Any:
+    return check_answer({"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}, 3)
 
 
 @pytest.fixture(autouse=True)
-def _record() -> Iterator[None]:
-    session.code_execution.known.clear()
-    yield
-    session.code_execution.known.clear()
+def _record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.code_execution, "known", {})
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    ("completion", "result"),
-    [
-        ("    return a + b", "passed"),
-        ("    return a - b", "failed: "),
-        ("while True:\n        pass", "timed out"),
-        ("    raise ValueError('x' * 10_000)", "failed: " + "x" * (sandbox_worker.MAX_REASON - len("failed: "))),
-        ("    raise SystemExit", "failed: "),
-    ],
-)
+@pytest.mark.parametrize(("completion", "result"), [
+    ("    return a + b", "passed"), ("    return a - b", "failed: "), ("while True:\n        pass", "timed out"),
+    ("    raise ValueError('x' * 10_000)", "failed: " + "x" * (sandbox_worker.MAX_REASON - len("failed: "))),
+    ("    raise SystemExit", "failed: "),
+])  # fmt: skip
 def test_humaneval(completion: str, result: str) -> None:
-    question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    found = check_answer(question, 3)
-    assert found == {"task_id": "t/0", "passed": result == "passed", "result": result, "completion_id": None}
+    assert checked(completion) == {
+        "task_id": "t/0",
+        "passed": result == "passed",
+        "result": result,
+        "completion_id": None,
+    }
     assert session.code_execution.known == {}
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize(
-    "completion",
-    [
-        "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass",
-        "import re\n    re.match(r'(a+)+$', 'a' * 60 + 'b')",
-    ],
-)
+@pytest.mark.parametrize("completion", [
+    "while True:\n        try:\n            while True:\n                pass\n        except BaseException:\n            pass",
+    "import re\n    re.match(r'(a+)+$', 'a' * 60 + 'b')",
+])  # fmt: skip
 def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
     """By the clock; inside one call of C, by the processor's."""
-    question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    found = check_answer(question, 3)
-    assert found in (sandbox.TIMED_OUT, None) or found["result"] == "timed out"
-    assert found is None or not isinstance(found, dict) or not found["passed"]
+    found = checked(completion)
+    assert found in (sandbox.TIMED_OUT, None) or (found["result"], found["passed"]) == ("timed out", False)
 
 
 @needs_bubblewrap
 def test_an_answer_that_ends_its_process_is_counted() -> None:
-    completion = "import os\n    os._exit(0)"
-    question = {"kind": "humaneval", "problem": PROBLEM, "completion": completion, "timeout": 1.0}
-    assert check_answer(question, 3) is None
+    assert checked("import os\n    os._exit(0)") is None
     assert session.code_execution.known == {"ended": 1}
 
 
@@ -88,17 +79,14 @@ def test_limits(tmp_path: Path) -> None:
         argv = [sys.executable, "-c", program]
         return _run(argv, tmp_path, 20, processes=False).output.decode().strip()
 
-    allocate = "held = bytearray({})\nprint(len(held))"
-    assert found(allocate.format(100_000_000)) == "100000000"
-    assert found(allocate.format(sandbox_worker.MEMORY)) == ""
-    write = (
-        "file = open('large', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()\nprint('done')"
-    )
-    assert found(write.format(10)) == "done"
-    assert found(write.format(sandbox_worker.FILE_SIZE // 1_000_000 + 1)) == ""
-    opened = "held = [open('/dev/null') for _ in range({})]\nprint('done')"
-    assert found(opened.format(100)) == "done"
-    assert found(opened.format(sandbox_worker.OPEN_FILES)) == ""
+    write = "file = open('x', 'wb')\nfor _ in range({}):\n    file.write(bytes(1_000_000))\nfile.flush()"
+    for program, within, beyond in (
+        ("held = bytearray({})", 100_000_000, sandbox_worker.MEMORY),
+        (write, 10, sandbox_worker.FILE_SIZE // 1_000_000 + 1),
+        ("held = [open('/dev/null') for _ in range({})]", 100, sandbox_worker.OPEN_FILES),
+    ):
+        assert found(program.format(within) + "\nprint('done')") == "done"
+        assert found(program.format(beyond) + "\nprint('done')") == ""
 
 
 @needs_bubblewrap

@@ -1,10 +1,12 @@
-"""Single scenarios and run specs of HELM, patched."""
+"""Single scenarios and run specs of HELM, patched; which files of MTSamples are read without asking GitHub."""
 
 from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers its run specs
@@ -14,11 +16,15 @@ from helm.benchmark import run_spec
 from helm.benchmark.scenarios import medbullets_scenario
 from helm.benchmark.scenarios.ehrshot_scenario import EHRSHOTScenario
 from helm.benchmark.scenarios.medcalc_bench_scenario import MedCalcBenchScenario
+from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
+from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
 from pyarrow import parquet
 
+from eval_factory.core.helm_run_settings import _FILE_LISTS, ALL_FILES
 from eval_factory.helm.names import LIMITED_RECORDS_FILE
-from eval_factory.helm_plugin.patches import optional_deps
-from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS
+from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.patches import optional_deps, scenarios
+from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS, known_names
 from patching import ApplyPatch
 
 FREETEXT = "medbullets_freetext"
@@ -29,9 +35,7 @@ def limits_in(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("version", [None, "v1.2"])
-def test_medcalc_bench_takes_its_version(
-    version: str | None, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_medcalc_benchs_version(version: Any, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MedCalcBenchScenario, "get_instances", lambda _self, path, version: (path, version))
     apply_patch("accept_medcalc_version")
     made = MedCalcBenchScenario(version=version) if version else MedCalcBenchScenario()
@@ -78,22 +82,16 @@ def test_medbullets_has_room_for_an_explanation(apply_patch: ApplyPatch, monkeyp
     apply_patch("lengthen_medbullets_freetext_answers")
     after = functions[FREETEXT]()
     assert (before.adapter_spec.max_tokens, before.adapter_spec.stop_sequences) == (5, ["\n"])
-    assert (after.adapter_spec.max_tokens, after.adapter_spec.stop_sequences) == (1024, [])
-    assert (after.name, after.metric_specs) == (before.name, before.metric_specs)
-    assert after.adapter_spec.instructions == before.adapter_spec.instructions
+    assert after == replace(before, adapter_spec=replace(before.adapter_spec, max_tokens=1024, stop_sequences=[]))
 
 
-def test_ehrshot_makes_its_prompts_in_every_run(
-    tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ehrshots_prompts_are_new(tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts of another task are HELM's to overwrite where somebody shares them through a link."""
     folder = tmp_path / "scenarios" / "ehrshot"
     shared = tmp_path / "shared"
-    for name in ("this", "other"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / EHRSHOT_PROMPTS).write_text("old")
-    shared.mkdir()
-    (shared / EHRSHOT_PROMPTS).write_text("shared")
+    for made in (folder / "this", folder / "other", shared):
+        made.mkdir(parents=True)
+        (made / EHRSHOT_PROMPTS).write_text(made.name)
     (folder / "linked").symlink_to(shared)
 
     def get_instances(_self: Any, output_path: str) -> list[str]:
@@ -103,16 +101,14 @@ def test_ehrshot_makes_its_prompts_in_every_run(
 
     monkeypatch.setattr(EHRSHOTScenario, "get_instances", get_instances)
     apply_patch("rebuild_ehrshot_prompts")
-    made = EHRSHOTScenario(subject="this", data_path="x", max_length=100)
-    assert made.get_instances(str(folder)) == ["a"]
+    scenario = EHRSHOTScenario(subject="this", data_path="x", max_length=100)
+    assert scenario.get_instances(str(folder)) == ["a"]
     assert not (folder / "other" / EHRSHOT_PROMPTS).exists()
     assert (shared / EHRSHOT_PROMPTS).read_text() == "shared"
     assert limits_in(tmp_path) == {"run_spec": "ehrshot", "max_length": 100, "records": 3, "left_out": 2}
 
 
-def test_medaligns_cut_records_are_counted(
-    tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
     optional_deps.replace_missing_transformers()
     from helm.benchmark.scenarios import medalign_scenario_helper as helper
     from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
@@ -128,3 +124,50 @@ def test_medaligns_cut_records_are_counted(
     made = MedalignScenario(max_length=100, data_path="x")
     assert made.get_instances(str(tmp_path / "scenarios" / "medalign")) == prompts
     assert limits_in(tmp_path) == {"run_spec": "medalign", "max_length": 100, "records": 3, "cut": 1}
+
+
+@pytest.fixture
+def _github(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(_FILE_LISTS, raising=False)
+    monkeypatch.delenv(ALL_FILES, raising=False)
+    monkeypatch.setattr(network_guard, "guard", lambda: None)
+
+
+@pytest.mark.usefixtures("_github")
+def test_files_that_are_there_count_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b.txt", "B.txt", "ä.txt", "a.txt", "a.txt.lock"):
+        (tmp_path / name).touch()
+    assert known_names("mtsamples_procedures", tmp_path) is None
+    monkeypatch.setattr(network_guard, "guard", lambda: SimpleNamespace())
+    assert known_names("mtsamples_procedures", tmp_path) == ["B.txt", "a.txt", "b.txt", "ä.txt"]
+
+
+@pytest.mark.usefixtures("_github")
+def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [f"{number:04}.txt" for number in range(1001)]
+    (tmp_path / "mtsamples_replicate.json").write_text(json.dumps({"names": listed}))
+    monkeypatch.setenv(_FILE_LISTS, str(tmp_path))
+    assert known_names("mtsamples_replicate", tmp_path) == listed[:1000]
+    assert known_names("mtsamples_procedures", tmp_path) is None
+    monkeypatch.setenv(ALL_FILES, "1")
+    assert known_names("mtsamples_replicate", tmp_path) == listed
+
+
+@pytest.mark.parametrize(("kind", "apply", "scenario"), [
+    (MTSamplesProceduresScenario, scenarios.list_procedures_without_github, "mtsamples_procedures"),
+    (MTSamplesReplicateScenario, scenarios.list_replicates_without_github, "mtsamples_replicate"),
+])  # fmt: skip
+def test_known_names(kind: Any, apply: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def known(name: str, folder: Path) -> list[str] | None:
+        asked.append(f"{name} in {folder.name}")
+        return None if folder.name == "unknown" else ["a.txt"]
+
+    monkeypatch.setattr(kind, "get_instances", lambda self, _path: self.fetch_file_list())
+    monkeypatch.setattr(kind, "fetch_file_list", lambda _self: ["GitHub's"])
+    monkeypatch.setattr(scenarios, "known_names", known)
+    apply()
+    assert kind().get_instances(str(tmp_path / "here")) == ["a.txt"]
+    assert kind().get_instances(str(tmp_path / "unknown")) == ["GitHub's"]
+    assert asked == [f"{scenario} in here", f"{scenario} in unknown"]

@@ -33,13 +33,11 @@ class MadeUp(Metric):  # type: ignore[misc]
 
     def evaluate_generation(self, adapter_spec: Any, request_state: Any, *_: Any) -> list[Stat]:
         number = int(request_state.request.prompt) + request_state.train_trial_index
-        stats = [
-            Stat(MetricName("exact_match")).add(number % 3 == 0),
-            Stat(MetricName("runtime")).add(number / 7),
-            Stat(MetricName("cost")).add(None),
-            Stat(MetricName("logprob")).add(-number / 3),
-            Stat(MetricName("max_prob")).add(1 / (number + 1)),
-        ]
+        values = {
+            "exact_match": number % 3 == 0, "runtime": number / 7, "cost": None, "logprob": -number / 3,
+            "max_prob": 1 / (number + 1),
+        }  # fmt: skip
+        stats = [Stat(MetricName(name)).add(value) for name, value in values.items()]
         if number % 5 == 0:
             stats.append(Stat(MetricName("several")).add(number).add(0.5))
         return [] if number % 11 == 10 else stats
@@ -80,8 +78,8 @@ def invented(*, perturbed: bool) -> list[Instance]:
     return made
 
 
-def result_of(metric: Metric, instances: list[Instance], parallelism: int = 1) -> MetricResult:
-    result: MetricResult = metric.evaluate(state_of(instances), None, "", parallelism)
+def result_of(metric: Metric, state: ScenarioState, parallelism: int = 1) -> MetricResult:
+    result: MetricResult = metric.evaluate(state, None, "", parallelism)
     return result
 
 
@@ -97,14 +95,12 @@ def written(result: MetricResult, folder: Path) -> list[str]:
 @pytest.mark.parametrize("perturbed", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 4])
 @pytest.mark.parametrize("kind", [MadeUp, Plain])
-def test_all_statistics_are_helms(
-    kind: type[Metric], parallelism: int, perturbed: bool, apply_patch: ApplyPatch, tmp_path: Path
-) -> None:
-    instances = invented(perturbed=perturbed)
-    theirs = result_of(kind(), instances, parallelism)
+def test_statistics_are_helms(kind: Any, parallelism: int, perturbed: bool, apply_patch: Any, tmp_path: Path) -> None:
+    state = state_of(invented(perturbed=perturbed))
+    theirs = result_of(kind(), state, parallelism)
     expected = written(theirs, tmp_path)
     apply_patch("pack_statistics")
-    ours = result_of(kind(), instances, parallelism)
+    ours = result_of(kind(), state, parallelism)
     assert any(isinstance(one.stats, PackedStats) for one in ours.per_instance_stats)
     assert [repr(stat) for stat in ours.aggregated_stats] == [repr(stat) for stat in theirs.aggregated_stats]
     assert written(ours, tmp_path) == expected
@@ -125,18 +121,15 @@ class Twice(Metric):  # type: ignore[misc]
         return [Stat(MetricName("runtime")).add(value) for value in (number / 7, 1e9 / (number + 3))]
 
 
-def test_a_name_that_stands_there_twice_is_refused_by_helm(apply_patch: ApplyPatch) -> None:
+@pytest.mark.parametrize(("metric", "state", "said"), [
+    (Twice(), state_of(invented(perturbed=False)), "got both"),
+    (MadeUp(), state_of(invented(perturbed=False), "language_modeling"), "language modeling"),
+    (Plain(), state_of([Instance(Input("1"), [])]), "id was none"),
+], ids=["a name twice", "method", "no id"])  # fmt: skip
+def test_what_helm_refuses_is_refused_by_helm(metric: Any, state: Any, said: str, apply_patch: ApplyPatch) -> None:
     apply_patch("pack_statistics")
-    with pytest.raises(AssertionError, match="got both"):
-        result_of(Twice(), invented(perturbed=False))
-
-
-def test_what_helm_refuses_is_refused_by_helm(apply_patch: ApplyPatch) -> None:
-    apply_patch("pack_statistics")
-    with pytest.raises(AssertionError, match="language modeling"):
-        MadeUp().evaluate(state_of(invented(perturbed=False), "language_modeling"), None, "", 1)
-    with pytest.raises(AssertionError, match="id was none"):
-        result_of(Plain(), [Instance(Input("1"), [])])
+    with pytest.raises(AssertionError, match=said):
+        result_of(metric, state)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,8 +163,8 @@ TREES: list[Any] = [
 @pytest.mark.parametrize("tree", TREES, ids=range(len(TREES)))
 def test_files_are_those_that_helm_writes(tree: Any, apply_patch: ApplyPatch, tmp_path: Path) -> None:
     def write(name: str) -> bytes:
-        records = list(map(runner.asdict_without_nones, tree)) if isinstance(tree, list) else None
-        plain = runner.asdict_without_nones(tree) if records is None else records
+        convert = runner.asdict_without_nones
+        plain = list(map(convert, tree)) if isinstance(tree, list) else convert(tree)
         runner.write(str(tmp_path / name), runner.json.dumps(plain, indent=2))
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted({"theirs", name})
         return (tmp_path / name).read_bytes()
@@ -194,16 +187,13 @@ def test_what_json_cannot_hold_is_refused_as_helm_does(tree: Any, apply_patch: A
 VALUES = [0, 1, True, False, None, -3, 0.0, -0.0, 0.1, 2**60, np.float64(0.7), np.float32(0.5)]
 
 
-def test_what_was_packed_comes_out_again(apply_patch: ApplyPatch, tmp_path: Path) -> None:
+def test_what_was_packed_comes_out_again() -> None:
     stats = [Stat(MetricName(f"s{number}", split="test")).add(value) for number, value in enumerate(VALUES)]
     context = MetricContext.from_instance(Instance(Input(""), [], split="test"))
     packed = slim_scoring.packed(stats, context)
     assert packed is not None
-    assert len(packed) == len(stats)
-    for one, stat in zip(packed, stats, strict=True):
-        assert [(repr(value), type(value)) for value in vars(one).values()] == [
-            (repr(value), type(value)) for value in vars(stat).values()
-        ]
+    ours, theirs = ([[(repr(v), type(v)) for v in vars(stat).values()] for stat in made] for made in (packed, stats))
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("values", [(1, 2), (1, 1), (float("nan"),), (float("inf"),)])

@@ -13,10 +13,12 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 
 from eval_factory.core import bridge
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
+from eval_factory.helm import names
 from eval_factory.helm_plugin.rubric import criterion_judge
-from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator
+from eval_factory.helm_plugin.rubric.criterion_judge import CriterionAnnotator, requests_to_each, requests_to_judges
 
-MET = json.dumps({"explanation": "It does.", "criteria_met": True})
+JUDGED = {"criteria_met": True, "explanation": "It does."}
+MET = json.dumps(JUDGED)
 RUBRICS = [{"criterion": f"c{number}", "points": 1, "tags": []} for number in range(3)]
 
 
@@ -46,13 +48,9 @@ class Judges:
             expect_more=lambda role: self.expected.update({role: self.expected[role] + 1}),
         )  # fmt: skip
         monkeypatch.setattr(criterion_judge, "current_session", lambda: self.session)
-        monkeypatch.setattr(
-            criterion_judge,
-            "get_model_deployment",
-            lambda name: SimpleNamespace(
-                client_spec=SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism})
-            ),
-        )
+        specs = {name: SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism}) for name in said}
+        deployments = {name: SimpleNamespace(client_spec=spec) for name, spec in specs.items()}
+        monkeypatch.setattr(criterion_judge, "get_model_deployment", deployments.__getitem__)
 
     def ask(self, request: Request) -> RequestResult:
         self.prompts.append(request.prompt)
@@ -71,11 +69,8 @@ class Judges:
 def test_each_criterion_is_asked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     judges = Judges(monkeypatch, a=MET)
     assert judges.annotate(state(), state("another"), state(error="HTTP 500"), state("", FILTERED_MESSAGE)) == [
-        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
-        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
-        [{}] * 3,
-        [{"a": {"criteria_met": True, "explanation": "It does."}}] * 3,
-    ]
+        [{"a": JUDGED}] * 3, [{"a": JUDGED}] * 3, [{}] * 3, [{"a": JUDGED}] * 3,
+    ]  # fmt: skip
     assert len(judges.prompts) == 9
     assert judges.expected == {"role-a": 9}
     assert sum("[1] c1\n" in prompt for prompt in judges.prompts) == 3
@@ -98,10 +93,7 @@ def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.
 
 
 def test_several_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = [
-        {"criterion": 1, "explanation": "x", "criteria_met": True},
-        {"criterion": 2, "explanation": "y", "criteria_met": False},
-    ]
+    listed = [{"criterion": n, "explanation": "x", "criteria_met": met} for n, met in ((1, True), (2, False))]
     both = json.dumps({"judgements": listed})
     judges = Judges(monkeypatch, a=lambda prompt: both if "<criteria>" in prompt else MET)
     (found,) = judges.annotate(state(), at_once=2)
@@ -121,22 +113,14 @@ def test_then_it_is_unjudged_and_asked_anew_in_the_next_run(monkeypatch: pytest.
     judges = Judges(monkeypatch, a="Well.", b=MET)
     (found,) = judges.annotate(state())
     reason = 'it holds no JSON object with "criteria_met"'
-    assert (
-        found
-        == [{"a": {"error": f"unusable judgement: {reason}"}, "b": {"criteria_met": True, "explanation": "It does."}}]
-        * 3
-    )
+    assert found == [{"a": {"error": f"unusable judgement: {reason}"}, "b": JUDGED}] * 3
     assert judges.forgotten == [reason] * 6
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        (RuntimeError("no\nanswer"), "no answer"),
-        (result(None, "HTTP 500"), "HTTP 500"),
-        (result(None), "it gave no answer"),
-    ],
-)
+@pytest.mark.parametrize(("said", "reason"), [
+    (RuntimeError("no\nanswer"), "no answer"), (result(None, "HTTP 500"), "HTTP 500"),
+    (result(None), "it gave no answer"),
+])  # fmt: skip
 def test_a_judge_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, said: Any, reason: str) -> None:
     judges = Judges(monkeypatch, a=said, b=MET)
     (found,) = judges.annotate(state(reference="So."))
@@ -158,3 +142,33 @@ def test_a_limit_of_the_run_ends_the_judging(monkeypatch: pytest.MonkeyPatch) ->
     judges.session.limit_reached = "max_requests"
     with pytest.raises(RuntimeError, match="max_requests"):
         judges.annotate(state(), state("b"))
+
+
+def answer(criteria: int, success: bool = True) -> Any:
+    rubrics = [{"criterion": f"c{number}", "points": 1, "tags": []} for number in range(criteria)]
+    given = SimpleNamespace(success=success, error=None if success else "HTTP 500")
+    return SimpleNamespace(instance=SimpleNamespace(extra_data={"rubrics": rubrics}), result=given)
+
+
+def counted(class_name: str, answers: list[Any], **args: Any) -> tuple[int, int]:
+    """Requests to all judges about the answers that came, and to each of a rubric's if all come."""
+    spec = SimpleNamespace(class_name=class_name, args=args)
+    state: Any = SimpleNamespace(request_states=answers, annotator_specs=[spec] if class_name else None)
+    return requests_to_judges(state), requests_to_each(state)
+
+
+@pytest.mark.parametrize(("at_once", "each"), [(1, 8), (2, 5), (3, 3), (9, 2)])
+def test_requests_about_criteria_are_counted_before_they_are_sent(at_once: int, each: int) -> None:
+    """5 and 3 criteria, two judges; an answer that did not come is not judged, and was expected to come."""
+    answers = [answer(5), answer(3)]
+    rubric: dict[str, Any] = {"judges": {"a": "a", "b": "b"}, "criteria_per_request": at_once}
+    assert counted(names.RUBRIC_ANNOTATOR_CLASS, answers, **rubric) == (2 * each, each)
+    answers.append(answer(1, success=False))
+    assert counted(names.RUBRIC_ANNOTATOR_CLASS, answers, **rubric) == (2 * each, each + 1)
+
+
+def test_a_jury_is_asked_once_for_each_answer() -> None:
+    answers = [answer(0), answer(0), answer(0, success=False)]
+    assert counted("helm.Jury", answers, annotator_models={"a": 1, "b": 2, "c": 3}) == (6, 0)
+    assert counted("helm.Other", answers)[0] == 2
+    assert counted("", answers) == (0, 0)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.custom_benchmark import METRICS
+from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from unit.builders import evaluation
 from unit.tasks.custom.test_definition import JURY, custom, write
 
 
-def test_the_metrics_are_helms(tmp_path: Path) -> None:
+def test_the_metrics_are_helms() -> None:
     from helm.benchmark.run_specs.medhelm.benchmark_config import SUMMARIZATION_METRICS
 
     assert {"exact_match", "jury_score", *SUMMARIZATION_METRICS} == set(METRICS)
@@ -31,3 +34,20 @@ def test_helm_reads_what_we_write_for_it(tmp_path: Path) -> None:
     assert [judge.model_deployment for judge in read.main_metric.judges] == [deployment_of(j) for j in here.judges]
     (spec,) = read.get_annotator_specs()
     assert json.loads(json.dumps(spec.args["annotation_criteria"])) == {"accuracy": ["score", "explanation"]}
+
+
+@pytest.mark.parametrize("answer", [
+    "A", "a", " An ", "the", "The A.", "(A)", "a-n", "t.h.e", "--", "", " \n", "A a", "B", "as", "A1", "+1", "±", "A_",
+    "Ä", "\uff41",
+])  # fmt: skip
+def test_what_becomes_nothing_is_helms_rule(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from helm.benchmark.metrics import nltk_helper
+
+    monkeypatch.setattr(nltk_helper, "install_nltk_resources", lambda: None)  # it downloads
+    from helm.benchmark.metrics import evaluate_reference_metrics as helm
+
+    assert becomes_nothing(answer) is (helm.normalize_text(answer) == "")
+    if becomes_nothing(answer):
+        assert helm.quasi_prefix_exact_match(answer, "anything") == 1
+        assert helm.quasi_exact_match(answer, "the") == 1
+    assert all(hasattr(helm, name) for name in QUASI_METRICS)

@@ -1,7 +1,9 @@
-"""One purse for the model and all judges."""
+"""One purse for the model and all judges; what helm-run writes down of itself always holds the latest."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,10 @@ from eval_factory.core.paid_answers import read_prices
 from eval_factory.endpoint.openai_api import Completion, completion_of
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.session import RunSpending, purse_of
+from eval_factory.helm_plugin.session import SHORTENED, CodeExecution, JudgePrompts, RunSpending, purse_of
 
 PRICES = {"model": Price(1_000_000.0, 0.0)}
 """A dollar a prompt token."""
-
-
 BODY = {"messages": [{"role": "user", "content": "a" * 20}]}
 
 
@@ -48,24 +48,11 @@ def test_an_answer_is_counted_by_what_it_says_or_by_its_price(tmp_path: Path) ->
     assert asked.begin() == "max_cost"
 
 
-def test_an_answer_whose_cost_nobody_knows_is_the_last(tmp_path: Path) -> None:
-    asked, _ = spending(tmp_path, max_cost=9.0)
-    asked.answered("gpt", BODY, answer(5, 2))
-    assert asked.begin() == "max_cost"
-    assert not asked.is_countable
-
-
 ODD = st.one_of(st.none(), st.integers(-9, 9), st.floats(), st.text(max_size=3), st.booleans(), st.just(10**400))
-USAGES = st.one_of(
-    ODD,
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "prompt_tokens": ODD, "completion_tokens": ODD, "cost": st.one_of(ODD, st.just(1e-300)),
-            "prompt_tokens_details": st.one_of(ODD, st.fixed_dictionaries({"cached_tokens": ODD})),
-        },
-    ),
-)  # fmt: skip
+USAGES = st.one_of(ODD, st.fixed_dictionaries({}, optional={
+    "prompt_tokens": ODD, "completion_tokens": ODD, "cost": st.one_of(ODD, st.just(1e-300)),
+    "prompt_tokens_details": st.one_of(ODD, st.fixed_dictionaries({"cached_tokens": ODD})),
+}))  # fmt: skip
 
 
 @given(st.lists(USAGES, min_size=1, max_size=5))
@@ -79,8 +66,7 @@ def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(u
     body = {"messages": [{"role": "user", "content": "a" * 4000}]}
     sent = 0
     while asked.begin() is None:
-        usage = usages[sent % len(usages)]
-        reply = {"choices": [{"message": {"content": "b" * 400}}], "usage": usage}
+        reply = {"choices": [{"message": {"content": "b" * 400}}], "usage": usages[sent % len(usages)]}
         asked.answered("model", body, completion_of(reply, "chat"))
         sent += 1
         assert sent <= 100.0 / 3.0 + 1
@@ -107,9 +93,8 @@ def test_a_run_without_limits_asks_nobody(tmp_path: Path) -> None:
 
 def test_what_earlier_runs_in_the_folder_took_counts(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path / "cache.db", "before")
-    cache.save(
-        Answer("k", "model", "m", {}, {}, 1.0, 0.1), Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 3, 4)
-    )
+    attempt = Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 3, 4)
+    cache.save(Answer("k", "model", "m", {}, {}, 1.0, 0.1), attempt)
     cache.close()
     told = HelmRunSettings(budget=Budget(max_requests=2), prices=PRICES)
     purse = purse_of(told, cache.path)
@@ -123,13 +108,11 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
     started: list[tuple[float, tuple[str, ...]]] = []
 
     class Timer:
-        daemon = False
-
         def __init__(self, seconds: float, _stop: object, args: tuple[str, ...]) -> None:
             started.append((seconds, args))
 
         def start(self) -> None:
-            assert self.daemon
+            assert vars(self)["daemon"]
 
     monkeypatch.setattr(threading, "Timer", Timer)
     monkeypatch.setattr(session, "STARTED", 100.0)
@@ -140,3 +123,31 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
     spending(tmp_path, max_requests=1)[0].watch(print)
     assert len(started) == 3
     assert purse_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin() == "max_wall_s"  # type: ignore[union-attr]
+
+
+def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:
+    earlier, record, file = CodeExecution(), CodeExecution(), tmp_path / "x.json"
+    earlier.count(SHORTENED)  # before somebody says where
+    earlier.write_down(file)
+    assert json.loads(file.read_text()) == {"shortened": 1}
+    file.write_text('{"of": "an earlier run"}')
+    for _ in range(2):
+        record.write_down(file)
+        assert not file.exists()
+    record.count(SHORTENED)
+    record.count(SHORTENED)
+    assert json.loads(file.read_text()) == {"shortened": 2}
+    assert file.read_text().endswith("}\n")
+    record.begin(["b", "a"], ["bubblewrap"])
+    record.begin(["c"], ["bubblewrap"])
+    record.write_down(other := tmp_path / "of the next run.json")
+    assert json.loads(other.read_text()) == {"shortened": 2, "run_specs": ["a", "b", "c"], "by": ["bubblewrap"]}
+
+
+def test_templates_of_judges_prompts_are_written_as_hashes(tmp_path: Path) -> None:
+    record = JudgePrompts()
+    record.write_down(tmp_path / "x.json")
+    for annotator, text in (("b", "z"), ("b", "a"), ("a", "z"), ("b", "z")):
+        record.note(annotator, text)
+    a, z = (hashlib.sha256(text).hexdigest() for text in (b"a", b"z"))
+    assert json.loads((tmp_path / "x.json").read_text()) == {"b": sorted([a, z]), "a": [z]}
