@@ -60,13 +60,11 @@ def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
         layers_of(of_three, 1)
 
 
-@pytest.mark.parametrize(
-    ("of", "count", "shares"),
-    [
-        ([10, 30, 60], 10, [2, 3, 5]), ([10, 30, 60], 100, [10, 30, 60]), ([10, 30, 60], 200, [10, 30, 60]),
-        ([50, 50], 7, [3, 4]), ([1, 99], 10, [1, 9]), ([100, 3, 3], 6, [2, 2, 2]), ([0, 20], 5, [0, 5]), ([33, 33, 34], 10, [3, 3, 4]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("of", "count", "shares"), [
+    ([10, 30, 60], 10, [2, 3, 5]), ([10, 30, 60], 100, [10, 30, 60]), ([10, 30, 60], 200, [10, 30, 60]),
+    ([50, 50], 7, [3, 4]), ([1, 99], 10, [1, 9]), ([100, 3, 3], 6, [2, 2, 2]), ([0, 20], 5, [0, 5]),
+    ([33, 33, 34], 10, [3, 3, 4]),
+])  # fmt: skip
 def test_shares(of: list[int], count: int, shares: list[int]) -> None:
     found = shares_of(of, count)
     assert sorted(found) == sorted(shares)

@@ -100,17 +100,13 @@ def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str 
     return Rating("sheet", code, number, rater, value, comment)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
-        HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n",
-        "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
-        (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
-        "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
-        HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
+    HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n", "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
+    (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
+    "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
+    HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
+])  # fmt: skip
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
     assert returned(tmp_path, text) == Returned([rating()])
 
@@ -126,23 +122,20 @@ def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
     assert (found.empty, found.faults) == (1, [])
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "said"),
-    [
-        ("other,1,bcdfg,1,4,", "sheet", "'other' is no sheet that was exported from out (known: sheet)"),
-        (",1,bcdfg,1,4,", "sheet", "'' is no sheet that was exported from out (known: sheet)"),
-        ("sheet,1,zzzzz,1,4,", "item", "'zzzzz' is no item of sheet sheet"),
-        ("sheet,,bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
-        (f"sheet,{'x' * 81},bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
-        ("sheet,1,bcdfg,3,4,", "number", "'3' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,0,4,", "number", "'0' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,,4,", "number", "'' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,-1,4,", "number", "'-1' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,1,6,", "rating", "'6' is not on the scale: 1, 2, 3, 4, 5"),
-        ("sheet,1,bcdfg,1,4.5,", "rating", "'4.5' is not on the scale: 1, 2, 3, 4, 5"),
-        ("sheet,1,bcdfg,1,good\x1b[31m,", "rating", "'good\\x1b[31m' is not on the scale: 1, 2, 3, 4, 5"),
-    ],
-)
+@pytest.mark.parametrize(("row", "column", "said"), [
+    ("other,1,bcdfg,1,4,", "sheet", "'other' is no sheet that was exported from out (known: sheet)"),
+    (",1,bcdfg,1,4,", "sheet", "'' is no sheet that was exported from out (known: sheet)"),
+    ("sheet,1,zzzzz,1,4,", "item", "'zzzzz' is no item of sheet sheet"),
+    ("sheet,,bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+    (f"sheet,{'x' * 81},bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+    ("sheet,1,bcdfg,3,4,", "number", "'3' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,0,4,", "number", "'0' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,,4,", "number", "'' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,-1,4,", "number", "'-1' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,1,6,", "rating", "'6' is not on the scale: 1, 2, 3, 4, 5"),
+    ("sheet,1,bcdfg,1,4.5,", "rating", "'4.5' is not on the scale: 1, 2, 3, 4, 5"),
+    ("sheet,1,bcdfg,1,good\x1b[31m,", "rating", "'good\\x1b[31m' is not on the scale: 1, 2, 3, 4, 5"),
+])  # fmt: skip
 def test_a_wrong_row_is_named(tmp_path: Path, row: str, column: str, said: str) -> None:
     found = returned(tmp_path, HEAD + "sheet,1,qrstv,1,2,\n" + row + "\n")
     assert found.faults == [f"{tmp_path / 'r0.csv'}: row 3, column {column}: {said}"]

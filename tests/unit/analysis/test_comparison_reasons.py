@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparison_reasons import (
-    REASONS,
-    Side,
-    reasons_against,
-    reasons_of,
-    values_of,
-)
+from eval_factory.analysis.comparison_reasons import REASONS, Side, reasons_against, reasons_of, values_of
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult
 from stored_results import CONFIG, JUDGE, MODEL, PROVENANCE, instance, result
@@ -115,17 +109,14 @@ def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
     assert name in REASONS
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "second"),
-    [
-        ("prompts", {}, configured({"custom_system_prompt": "Be brief."})),
-        ("prompts", {}, provenance(prompts_sha256="d" * 64)),
-        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
-        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))})),
-        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})})),
-        ("data", {}, provenance(dataset_files={})),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "first", "second"), [
+    ("prompts", {}, configured({"custom_system_prompt": "Be brief."})),
+    ("prompts", {}, provenance(prompts_sha256="d" * 64)),
+    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
+    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))})),
+    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})})),
+    ("data", {}, provenance(dataset_files={})),
+])  # fmt: skip
 def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
     assert [reason.name for reason in reasons_against(side("A", **first), side("B", **second))] == [name]
 

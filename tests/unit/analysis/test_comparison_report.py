@@ -81,24 +81,21 @@ NEGATIVE = {"difference": -0.042, "ci_low": -0.074, "ci_high": -0.01, "p_value":
 EQUAL = {"difference": 0.0, "ci_low": -0.03, "ci_high": 0.03, "p_value": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("paired", "changes", "result"),
-    [
-        (NEGATIVE, {}, "B is worse than A by 4.2 points (95 % interval -7.4 to -1.0; exact McNemar p < 0.0001);"),
-        (NEGATIVE, {"higher_is_better": False}, "B is better than A by 4.2 points ("),
-        ({}, {"higher_is_better": False}, "B is worse than A by 4.2 points ("),
-        ({"p_value": 0.06}, {}, "no difference between A and B is shown; B is above A by 4.2 points (95 %"),
-        ({**NEGATIVE, "ci_high": 0.1}, {}, "no difference between A and B is shown; B is below A by 4.2 points (95 %"),
-        (EQUAL, {}, "no difference between A and B is shown; their values are equal (95 % interval -3.0 to 3.0;"),
-        ({}, {"p_holm": 0.03}, "B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01, 0.03 corrected for the number of pairs);"),
-        ({}, {"p_holm": 0.06}, "no difference between A and B is shown;"),
-        ({"method": CLUSTERED_PAIRED_T}, {}, "7.4; clustered paired t p = 0.01);"),
-        ({"ci_low": None, "p_value": None}, {}, "(too few independent instances for an interval);"),
-        ({"mde": None}, {}, "; this sample is too small to show any difference reliably."),
-        ({}, {"scale": (1.0, 5.0)}, "B is better than A by 0.042 on the scale of 1 to 5 (95 % interval 0.01 to 0.074;"),
-        ({}, {"scale": None}, "B is better than A by 0.042 (95 %"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("paired", "changes", "result"), [
+    (NEGATIVE, {}, "B is worse than A by 4.2 points (95 % interval -7.4 to -1.0; exact McNemar p < 0.0001);"),
+    (NEGATIVE, {"higher_is_better": False}, "B is better than A by 4.2 points ("),
+    ({}, {"higher_is_better": False}, "B is worse than A by 4.2 points ("),
+    ({"p_value": 0.06}, {}, "no difference between A and B is shown; B is above A by 4.2 points (95 %"),
+    ({**NEGATIVE, "ci_high": 0.1}, {}, "no difference between A and B is shown; B is below A by 4.2 points (95 %"),
+    (EQUAL, {}, "no difference between A and B is shown; their values are equal (95 % interval -3.0 to 3.0;"),
+    ({}, {"p_holm": 0.03}, "B is better than A by 4.2 points (95 % interval 1.0 to 7.4; exact McNemar p = 0.01, 0.03 corrected for the number of pairs);"),
+    ({}, {"p_holm": 0.06}, "no difference between A and B is shown;"),
+    ({"method": CLUSTERED_PAIRED_T}, {}, "7.4; clustered paired t p = 0.01);"),
+    ({"ci_low": None, "p_value": None}, {}, "(too few independent instances for an interval);"),
+    ({"mde": None}, {}, "; this sample is too small to show any difference reliably."),
+    ({}, {"scale": (1.0, 5.0)}, "B is better than A by 0.042 on the scale of 1 to 5 (95 % interval 0.01 to 0.074;"),
+    ({}, {"scale": None}, "B is better than A by 0.042 (95 %"),
+])  # fmt: skip
 def test_the_result_in_words(paired: dict[str, Any], changes: dict[str, Any], result: str) -> None:
     assert result in told(paired, **changes)[0]
 

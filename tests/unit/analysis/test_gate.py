@@ -162,13 +162,10 @@ def scored(folder: Path, value: float, interval: tuple[float, float] | None, **c
     return written(folder, type(made)(**{**vars(made), "scores": {"exact_match": score}}))
 
 
-@pytest.mark.parametrize(
-    ("value", "interval", "outcome"),
-    [
-        (0.7, (0.6, 0.8), "pass"), (0.7, (0.599, 0.8), "inconclusive"), (0.5, (0.4, 0.6), "inconclusive"),
-        (0.5, (0.4, 0.599), "fail"), (0.7, None, "inconclusive"), (0.6, None, "inconclusive"), (0.59, None, "fail"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "interval", "outcome"), [
+    (0.7, (0.6, 0.8), "pass"), (0.7, (0.599, 0.8), "inconclusive"), (0.5, (0.4, 0.6), "inconclusive"),
+    (0.5, (0.4, 0.599), "fail"), (0.7, None, "inconclusive"), (0.6, None, "inconclusive"), (0.59, None, "fail"),
+])  # fmt: skip
 def test_a_least_score_is_held_by_the_scores_interval(
     tmp_path: Path, value: float, interval: tuple[float, float] | None, outcome: str
 ) -> None:
@@ -178,10 +175,9 @@ def test_a_least_score_is_held_by_the_scores_interval(
     assert (check.observed, check.allowed) == (value, 0.6)
 
 
-@pytest.mark.parametrize(
-    ("own", "policys", "outcome"),
-    [(None, None, "pass"), (True, None, "pass"), (False, None, "fail"), (False, "higher_is_better", "pass")],
-)
+@pytest.mark.parametrize(("own", "policys", "outcome"), [
+    (None, None, "pass"), (True, None, "pass"), (False, None, "fail"), (False, "higher_is_better", "pass"),
+])  # fmt: skip
 def test_no_least_score_is_held_of_a_metric_where_lower_is_better(
     tmp_path: Path, own: bool | None, policys: str | None, outcome: str
 ) -> None:
@@ -210,19 +206,12 @@ def test_a_metrics_own_direction_decides_what_a_drop_is(tmp_path: Path) -> None:
 LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(
-    ("began", "runs", "note"),
-    [
-        (
-            "2026-11-22T06:29:59Z",
-            1,
-            "its run began (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30",
-        ),
-        ("2026-11-22T06:30:00Z", 1, None),
-        ("2026-11-22T06:30:00Z", 2, "was made by 2 runs; only the last is known to have begun after the lock"),
-        (None, 1, "the result does not say when its run began"),
-    ],
-)
+@pytest.mark.parametrize(("began", "runs", "note"), [
+    ("2026-11-22T06:29:59Z", 1, "its run began (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30"),
+    ("2026-11-22T06:30:00Z", 1, None),
+    ("2026-11-22T06:30:00Z", 2, "was made by 2 runs; only the last is known to have begun after the lock"),
+    (None, 1, "the result does not say when its run began"),
+])  # fmt: skip
 def test_a_run_that_began_before_the_lock_is_noted(
     tmp_path: Path, began: str | None, runs: int, note: str | None
 ) -> None:
@@ -246,14 +235,10 @@ def test_a_candidate_that_is_its_own_baseline_is_a_mistake(tmp_path: Path) -> No
     assert held(tmp_path, {"pubmed_qa": {"max_drop": 0.5}}, new, old).outcome == "pass"
 
 
-@pytest.mark.parametrize(
-    ("limits", "counted", "outcome"),
-    [
-        ({"on_inconclusive": "pass"}, "pass", "pass"),
-        ({}, "inconclusive", "inconclusive"),
-        ({"tier": "advisory"}, "pass", "pass"),
-    ],
-)
+@pytest.mark.parametrize(("limits", "counted", "outcome"), [
+    ({"on_inconclusive": "pass"}, "pass", "pass"), ({}, "inconclusive", "inconclusive"),
+    ({"tier": "advisory"}, "pass", "pass"),
+])  # fmt: skip
 def test_what_is_inconclusive_may_count_as_passed(
     tmp_path: Path, limits: dict[str, str], counted: str, outcome: str
 ) -> None:
@@ -270,14 +255,11 @@ def test_a_failure_blocks_unless_it_is_advisory(tmp_path: Path, tier: str, code:
     assert (only(found).outcome, found.exit_code) == ("fail", code)
 
 
-@pytest.mark.parametrize(
-    ("changes", "limits", "words"),
-    [
-        ({"reportable": False}, {"min": 0.1}, "is not reportable: too few instances have a score"),
-        ({}, {"min": 0.1, "metric": "f1"}, "the candidate has no score f1; it has exact_match"),
-        ({}, {"max_drop": 0.1, "min": 0.1, "groups": {"topic": {"a": {"min": 0.1}}}}, "has no groups by topic"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "limits", "words"), [
+    ({"reportable": False}, {"min": 0.1}, "is not reportable: too few instances have a score"),
+    ({}, {"min": 0.1, "metric": "f1"}, "the candidate has no score f1; it has exact_match"),
+    ({}, {"max_drop": 0.1, "min": 0.1, "groups": {"topic": {"a": {"min": 0.1}}}}, "has no groups by topic"),
+])  # fmt: skip
 def test_what_shows_nothing_fails_even_where_inconclusive_passes(
     tmp_path: Path, changes: dict[str, Any], limits: dict[str, Any], words: str
 ) -> None:
@@ -345,19 +327,12 @@ def grouped(folder: Path, values: Mapping[str, str]) -> Path:
     return written(folder, result(records, groups=groups))
 
 
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        ({"a": {"min": 0.3}}, [("topic=a", "min", "pass")]),
-        ({"a": {"min": 0.7}}, [("topic=a", "min", "fail")]),
-        ({"*": {"max_drop": 0.2}}, [("topic=a", "max_drop", "pass"), ("topic=b", "max_drop", "fail")]),
-        (
-            {"b": {"max_drop": 0.9}, "*": {"max_drop": 0.2}},
-            [("topic=b", "max_drop", "pass"), ("topic=a", "max_drop", "pass")],
-        ),
-        ({"c": {"max_drop": 0.2}}, [("topic=c", "result", "fail")]),
-    ],
-)
+@pytest.mark.parametrize(("limits", "expected"), [
+    ({"a": {"min": 0.3}}, [("topic=a", "min", "pass")]), ({"a": {"min": 0.7}}, [("topic=a", "min", "fail")]),
+    ({"*": {"max_drop": 0.2}}, [("topic=a", "max_drop", "pass"), ("topic=b", "max_drop", "fail")]),
+    ({"b": {"max_drop": 0.9}, "*": {"max_drop": 0.2}}, [("topic=b", "max_drop", "pass"), ("topic=a", "max_drop", "pass")]),
+    ({"c": {"max_drop": 0.2}}, [("topic=c", "result", "fail")]),
+])  # fmt: skip
 def test_groups_have_limits_of_their_own(
     tmp_path: Path, limits: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
@@ -379,14 +354,10 @@ def sides(tmp_path: Path, **of_first_five: Any) -> tuple[StoredResult, StoredRes
     return found[0], found[1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "group", "n", "difference"),
-    [
-        ({"categories": {"topic": "heart"}}, ("topic", "heart"), 5, -0.6),
-        ({"categories": {"topic": 7}}, ("topic", "7"), 5, -0.6),
-        ({"sub_split": "MS"}, ("sub_split", "MS"), 5, -0.6),
-    ],
-)
+@pytest.mark.parametrize(("changes", "group", "n", "difference"), [
+    ({"categories": {"topic": "heart"}}, ("topic", "heart"), 5, -0.6),
+    ({"categories": {"topic": 7}}, ("topic", "7"), 5, -0.6), ({"sub_split": "MS"}, ("sub_split", "MS"), 5, -0.6),
+])  # fmt: skip
 def test_only_the_groups_instances_are_paired(
     tmp_path: Path, changes: dict[str, Any], group: tuple[str, str], n: int, difference: float
 ) -> None:

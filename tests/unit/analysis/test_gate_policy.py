@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from eval_factory.analysis.gate_policy import (
-    Policy,
-    check_lock,
-    gate_policy_schema,
-    load_policy,
-    lock,
-)
+from eval_factory.analysis.gate_policy import Policy, check_lock, gate_policy_schema, load_policy, lock
 from eval_factory.core.errors import ConfigError
 
 
@@ -63,27 +57,21 @@ def test_without_a_word_a_benchmark_blocks_by_its_main_metric_and_an_inconclusiv
     assert not only.needs_baseline
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("version: 1\non_inconclusive: pass\nbenchmarks: {a: {min: 1}}", "pass"),
-        ("version: 1\non_inconclusive: pass\ndefaults: {on_inconclusive: fail}\nbenchmarks: {a: {min: 1}}", "fail"),
-        ("version: 1\ndefaults: {on_inconclusive: fail}\nbenchmarks: {a: {min: 1, on_inconclusive: pass}}", "pass"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("version: 1\non_inconclusive: pass\nbenchmarks: {a: {min: 1}}", "pass"),
+    ("version: 1\non_inconclusive: pass\ndefaults: {on_inconclusive: fail}\nbenchmarks: {a: {min: 1}}", "fail"),
+    ("version: 1\ndefaults: {on_inconclusive: fail}\nbenchmarks: {a: {min: 1, on_inconclusive: pass}}", "pass"),
+])  # fmt: skip
 def test_what_stands_nearest_says_what_an_inconclusive_one_counts(tmp_path: Path, text: str, expected: str) -> None:
     assert policy_of(tmp_path, text).benchmarks[0].on_inconclusive == expected
 
 
-@pytest.mark.parametrize(
-    ("limits", "needs"),
-    [
-        ("{max_drop: 0}", True), ("{max_relative_drop: 0.1}", True), ("{min: 0.1}", False),
-        ("{groups: {field: {x: {max_drop: 0.1}}}}", True),
-        ("{groups: {field: {x: {min: 0.1}, y: {max_relative_drop: 0.1}}}}", True),
-        ("{groups: {field: {x: {min: 0.1}}}}", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("limits", "needs"), [
+    ("{max_drop: 0}", True), ("{max_relative_drop: 0.1}", True), ("{min: 0.1}", False),
+    ("{groups: {field: {x: {max_drop: 0.1}}}}", True),
+    ("{groups: {field: {x: {min: 0.1}, y: {max_relative_drop: 0.1}}}}", True),
+    ("{groups: {field: {x: {min: 0.1}}}}", False),
+])  # fmt: skip
 def test_a_limited_drop_needs_a_baseline(tmp_path: Path, limits: str, needs: bool) -> None:
     (only,) = policy_of(tmp_path, f"version: 1\nbenchmarks: {{a: {limits}}}").benchmarks
     assert only.needs_baseline is needs
@@ -152,15 +140,12 @@ def schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from schemas(one)
 
 
-@pytest.mark.parametrize(
-    ("benchmarks", "sound"),
-    [
-        ({"a": {}}, True), ({"a": {"min": None, "groups": {"title": {"$ref": {"min": 0.1}}}}}, True),
-        ({"a": {"mim": 0.1}}, False), ({"a": {"groups": {"f": {"v": {"metric": "x"}}}}}, False),
-        ({"a": {"groups": {"f": {"v": {"max_drop": -0.1}}}}}, False), ({"a": {"max_relative_drop": 1.1}}, False),
-        ({"a": {"direction": "up"}}, False), ({"a": None}, False), ({}, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("benchmarks", "sound"), [
+    ({"a": {}}, True), ({"a": {"min": None, "groups": {"title": {"$ref": {"min": 0.1}}}}}, True),
+    ({"a": {"mim": 0.1}}, False), ({"a": {"groups": {"f": {"v": {"metric": "x"}}}}}, False),
+    ({"a": {"groups": {"f": {"v": {"max_drop": -0.1}}}}}, False), ({"a": {"max_relative_drop": 1.1}}, False),
+    ({"a": {"direction": "up"}}, False), ({"a": None}, False), ({}, False),
+])  # fmt: skip
 def test_it_refuses_another_shape(benchmarks: dict[str, Any], sound: bool) -> None:
     assert (errors({"version": 1, "benchmarks": benchmarks}) == []) is sound
 

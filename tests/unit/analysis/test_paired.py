@@ -33,13 +33,10 @@ def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
     assert holm([], unknown_count=True) == []
 
 
-@pytest.mark.parametrize(
-    ("shown", "ranks"),
-    [
-        ([], [(1, 3), (1, 3), (1, 3)]), ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
-        ([(2, 0)], [(2, 3), (1, 3), (1, 2)]), ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shown", "ranks"), [
+    ([], [(1, 3), (1, 3), (1, 3)]), ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
+    ([(2, 0)], [(2, 3), (1, 3), (1, 2)]), ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
+])  # fmt: skip
 def test_a_rank_counts_who_is_shown_to_be_better_and_worse(
     shown: list[tuple[int, int]], ranks: list[tuple[int, int]]
 ) -> None:
@@ -215,15 +212,11 @@ def test_few_instances_are_flipped_and_all_flips_of_few_are_counted() -> None:
     assert sign_flip_p(many) == sign_flip_p(many) == pytest.approx(mcnemar([[0, 20], [6, 0]]).pvalue, abs=0.005)
 
 
-@pytest.mark.parametrize(
-    ("count", "clusters", "method"),
-    [
-        (30, None, paired.SIGN_FLIP),
-        (31, None, paired.PAIRED_T),
-        (90, [str(number % 30) for number in range(90)], paired.CLUSTERED_SIGN_FLIP),
-        (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_PAIRED_T),
-    ],
-)
+@pytest.mark.parametrize(("count", "clusters", "method"), [
+    (30, None, paired.SIGN_FLIP), (31, None, paired.PAIRED_T),
+    (90, [str(number % 30) for number in range(90)], paired.CLUSTERED_SIGN_FLIP),
+    (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_PAIRED_T),
+])  # fmt: skip
 def test_the_method_follows_from_how_many_clusters_there_are(
     count: int, clusters: list[str] | None, method: str
 ) -> None:
@@ -348,13 +341,10 @@ FOUND = PairedDifference(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("margin", "higher_is_better", "finding"),
-    [
-        (0.21, True, "shown"), (0.2, True, "inconclusive"), (0.05, True, "inconclusive"), (0.04, True, "refuted"),
-        (0.01, False, "shown"), (0.0, False, "shown"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("margin", "higher_is_better", "finding"), [
+    (0.21, True, "shown"), (0.2, True, "inconclusive"), (0.05, True, "inconclusive"), (0.04, True, "refuted"),
+    (0.01, False, "shown"), (0.0, False, "shown"),
+])  # fmt: skip
 def test_the_worse_end_of_the_interval_decides_on_non_inferiority(
     margin: float, higher_is_better: bool, finding: str
 ) -> None:

@@ -83,15 +83,11 @@ def sections(page: str) -> list[str]:
     return re.findall(r'<section id="([a-z-]+)"', page)
 
 
-@pytest.mark.parametrize(
-    ("folder", "href"),
-    [
-        ("s/a/x", "./a/x/report.html"), ("other/a/x", "../other/a/x/report.html"),
-        ("s/javascript:alert(1)/x", "./javascript%3Aalert%281%29/x/report.html"),
-        ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"), ("s/\udcff/x", "./%FF/x/report.html"),
-    ],
-    ids=["inside", "other suite", "address", "markup", "no text"],
-)  # fmt: skip
+@pytest.mark.parametrize(("folder", "href"), [
+    ("s/a/x", "./a/x/report.html"), ("other/a/x", "../other/a/x/report.html"),
+    ("s/javascript:alert(1)/x", "./javascript%3Aalert%281%29/x/report.html"),
+    ('s/"><b>/#?', "./%22%3E%3Cb%3E/%23%3F/report.html"), ("s/\udcff/x", "./%FF/x/report.html"),
+], ids=["inside", "other suite", "address", "markup", "no text"])  # fmt: skip
 def test_a_cell_leads_to_its_runs_report(folder: str, href: str) -> None:
     assert link(CellResult("a", "x", RunStatus.COMPLETE, Path(folder)), Path("s")) == href
 

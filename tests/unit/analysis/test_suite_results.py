@@ -19,10 +19,9 @@ from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, made, share
 
 
-@pytest.mark.parametrize(
-    ("value", "reportable", "enters"),
-    [(0.0, True, True), (0.5, False, False), (None, True, False), (None, False, False)],
-)
+@pytest.mark.parametrize(("value", "reportable", "enters"), [
+    (0.0, True, True), (0.5, False, False), (None, True, False), (None, False, False),
+])  # fmt: skip
 def test_a_reportable_value_alone_enters_win_rates(value: float | None, reportable: bool, enters: bool) -> None:
     one = CellResult("a", "x", RunStatus.COMPLETE, Path("x"), value=value, reportable=reportable)
     assert one.enters_win_rates is enters
@@ -51,16 +50,13 @@ def test_targets_and_evaluations_stand_in_the_order_of_the_suite(tmp_path: Path)
     assert results.cell("a", "v") is None
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "said"),
-    [
-        ("failed", "HTTP 500\n  look", ("HTTP 500 look", "correct what the reason names")),
-        ("failed", None, ("it has no result", "correct what the reason names")),
-        ("missing", None, ("it was not begun", "run the suite again: it begins what is missing")),
-        ("waiting", "queued in Slurm", ("queued in Slurm", "run the suite again: it takes over what has ended")),
-        ("missing", "the budget is used up", ("the budget is used up", "run the suite again")),
-    ],
-)
+@pytest.mark.parametrize(("status", "reason", "said"), [
+    ("failed", "HTTP 500\n  look", ("HTTP 500 look", "correct what the reason names")),
+    ("failed", None, ("it has no result", "correct what the reason names")),
+    ("missing", None, ("it was not begun", "run the suite again: it begins what is missing")),
+    ("waiting", "queued in Slurm", ("queued in Slurm", "run the suite again: it takes over what has ended")),
+    ("missing", "the budget is used up", ("the budget is used up", "run the suite again")),
+])  # fmt: skip
 def test_of_what_failed_or_was_not_begun_nothing_is_read(
     tmp_path: Path, status: Any, reason: str | None, said: tuple[str, str]
 ) -> None:
@@ -165,15 +161,10 @@ def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reaso
     assert pairs[0].comparison.p_holm == pairs[0].comparison.paired.p_value
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}),
-         "it is not known whether a higher value is better"),
-        (lambda root: FinishedCell("b", "x", RunStatus.MISSING, root), "one model alone has a value that counts"),
-    ],
-    ids=["no direction", "one value"],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "why"), [
+    (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}), "it is not known whether a higher value is better"),
+    (lambda root: FinishedCell("b", "x", RunStatus.MISSING, root), "one model alone has a value that counts"),
+], ids=["no direction", "one value"])  # fmt: skip
 def test_what_no_win_can_be_counted_of_is_left_out(
     tmp_path: Path, change: Callable[[Path], FinishedCell], why: str
 ) -> None:

@@ -49,26 +49,19 @@ def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None
     assert words.interval(replace(ONE, ci_low=None)) == words.interval(replace(ONE, ci_high=None)) == ""
 
 
-@pytest.mark.parametrize(
-    ("changes", "marks"),
-    [
-        ({}, []), ({"reportable": False}, ["not reportable"]), ({"status": "partial"}, ["partial"]),
-        ({"status": "partial", "reportable": False}, ["not reportable", "partial"]),
-        ({"status": "failed", "value": None, "reportable": False}, []),
-    ],
-    ids=["none", "not reportable", "partial", "both", "no value"],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "marks"), [
+    ({}, []), ({"reportable": False}, ["not reportable"]), ({"status": "partial"}, ["partial"]),
+    ({"status": "partial", "reportable": False}, ["not reportable", "partial"]),
+    ({"status": "failed", "value": None, "reportable": False}, []),
+], ids=["none", "not reportable", "partial", "both", "no value"])  # fmt: skip
 def test_a_value_has_its_marks(changes: dict[str, Any], marks: list[str]) -> None:
     assert list(words.marks(replace(ONE, **changes))) == marks
 
 
-@pytest.mark.parametrize(
-    ("cost", "unpriced", "said"),
-    [
-        (None, 0, "-"), (0.0, 0, "0 USD"), (0.012345, 0, "0.01235 USD"), (1234.5, 0, "1,234.50 USD"),
-        (1.0, 3, "at least 1.00 USD"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cost", "unpriced", "said"), [
+    (None, 0, "-"), (0.0, 0, "0 USD"), (0.012345, 0, "0.01235 USD"), (1234.5, 0, "1,234.50 USD"),
+    (1.0, 3, "at least 1.00 USD"),
+])  # fmt: skip
 def test_what_a_run_cost(cost: float | None, unpriced: int, said: str) -> None:
     assert words.cost(replace(ONE, cost=cost, unpriced=unpriced)) == said
 

@@ -107,34 +107,28 @@ def urllib3s(server: Server) -> Any:
     return (reply.status, reply.data)
 
 
-@pytest.mark.parametrize(
-    ("sent", "first", "connections"),
-    [
-        (answer(TWO, body=b"ab"), (200, b"ab"), 1),
-        (answer("content-LENGTH:2", body=b"ab"), (200, b"ab"), 1),
-        (answer(CHUNKED, body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"), (200, b"abcde"), 1),
-        (answer("Connection: close", TWO, body=b"abjunk"), (200, b"ab"), 2),
-        (answer(TWO, body=b"ab", version="HTTP/1.0"), (200, b"ab"), 2),
-        (answer(TWO, "Connection: keep-alive", body=b"ab", version="HTTP/1.0"), (200, b"ab"), 1),
-        (answer(status="100 Continue") + GOOD, (200, b"{}"), 1),
-        (answer("Content-Encoding: gzip", f"Content-Length: {len(ZIPPED)}", body=ZIPPED), (200, b"abc"), 1),
-        (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
-        (answer(status="204 No Content"), (204, b""), 1),
-        (answer(TWO, status="304 Not Modified"), (304, b""), 1),
-        (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
-        (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
-        (answer(TWO, CHUNKED, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
-        (answer("transfer-encoding: Chunked", TWO, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
-        (answer(TWO, body=b"ab").replace(b"\r", b""), (200, b"ab"), 1),
-        (answer("X-A: 1", TWO, body=b"ab").replace(b"\r", b"", 2), (200, b"ab"), 1),
-        (answer(CHUNKED).replace(b"\r", b"") + b"2\r\nab\r\n0\r\n\r\n", (200, b"ab"), 1),
-    ],
-    ids=[
-        "length", "small-letters", "chunked", "close", "old", "old-kept", "continue", "gzip", "redirect", "no-content",
-        "not-modified", "refused", "no-reason", "length-and-chunks", "chunks-and-length", "line-feeds",
-        "some-line-feeds", "line-feeds-and-chunks",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sent", "first", "connections"), [
+    (answer(TWO, body=b"ab"), (200, b"ab"), 1), (answer("content-LENGTH:2", body=b"ab"), (200, b"ab"), 1),
+    (answer(CHUNKED, body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"), (200, b"abcde"), 1),
+    (answer("Connection: close", TWO, body=b"abjunk"), (200, b"ab"), 2),
+    (answer(TWO, body=b"ab", version="HTTP/1.0"), (200, b"ab"), 2),
+    (answer(TWO, "Connection: keep-alive", body=b"ab", version="HTTP/1.0"), (200, b"ab"), 1),
+    (answer(status="100 Continue") + GOOD, (200, b"{}"), 1),
+    (answer("Content-Encoding: gzip", f"Content-Length: {len(ZIPPED)}", body=ZIPPED), (200, b"abc"), 1),
+    (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
+    (answer(status="204 No Content"), (204, b""), 1), (answer(TWO, status="304 Not Modified"), (304, b""), 1),
+    (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
+    (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
+    (answer(TWO, CHUNKED, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
+    (answer("transfer-encoding: Chunked", TWO, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
+    (answer(TWO, body=b"ab").replace(b"\r", b""), (200, b"ab"), 1),
+    (answer("X-A: 1", TWO, body=b"ab").replace(b"\r", b"", 2), (200, b"ab"), 1),
+    (answer(CHUNKED).replace(b"\r", b"") + b"2\r\nab\r\n0\r\n\r\n", (200, b"ab"), 1),
+], ids=[
+    "length", "small-letters", "chunked", "close", "old", "old-kept", "continue", "gzip", "redirect", "no-content",
+    "not-modified", "refused", "no-reason", "length-and-chunks", "chunks-and-length", "line-feeds", "some-line-feeds",
+    "line-feeds-and-chunks",
+])  # fmt: skip
 def test_what_urllib3_reads_is_read_as_it_does(sent: bytes, first: tuple[int, bytes], connections: int) -> None:
     assert ours(Server(sent)) == (first, (b"{}", connections))
     assert urllib3s(Server(sent)) == first
@@ -146,35 +140,29 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     assert urllib3s(Server(sent, hangs_up=True)) == (200, b"ab")
 
 
-@pytest.mark.parametrize(
-    ("sent", "said", "of_urllib3"),
-    [
-        (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID, "refused"),
-        (answer(TWO, TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer(TWO, CHUNKED, body=b"{}"), INVALID, "refused"),
-        (answer(TWO, "Transfer-Encoding: identity", body=b"ab"), INVALID, (200, b"ab")),
-        (answer("Content-Length: -1", body=b"ab"), INVALID, (200, b"ab")),
-        (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID, "not caught"),
-        (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID, "not caught"),
-        (answer(CHUNKED, body=b"-2\r\nab\r\n0\r\n\r\n"), INVALID, "not caught"),
-        (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer("X-Nul: \0", TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer("nonsense", TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer(TWO, status="2000 OK", body=b"ab"), INVALID, "refused"),
-        (answer("Upgrade: x", "Connection: upgrade", status="101 X"), "changes to another protocol", (101, b"")),
-        (answer("Content-Length: 3", body=b"ab"), CUT, "refused"),
-        (answer("Transfer-Encoding: gzip", body=b"ab"), CUT, (200, b"ab")),
-        (b"junk\r\n" + GOOD, NO_HTTP, "refused"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP, "refused"),
-        (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://", "refused"),
-        (answer("X-Long: " + "a" * (10 << 20), TWO, body=b"ab"), "header is larger than 256 KiB", "refused"),
-    ],
-    ids=[
-        "two-lengths", "same-length-twice", "length-and-no-chunks", "length-and-identity", "negative", "large-length",
-        "large-chunk", "negative-chunk", "folded", "nul", "no-colon", "status", "upgrade", "short", "not-chunked",
-        "junk-before", "http2", "tls", "large-header",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sent", "said", "of_urllib3"), [
+    (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID, "refused"),
+    (answer(TWO, TWO, body=b"ab"), INVALID, (200, b"ab")), (answer(TWO, CHUNKED, body=b"{}"), INVALID, "refused"),
+    (answer(TWO, "Transfer-Encoding: identity", body=b"ab"), INVALID, (200, b"ab")),
+    (answer("Content-Length: -1", body=b"ab"), INVALID, (200, b"ab")),
+    (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID, "not caught"),
+    (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID, "not caught"),
+    (answer(CHUNKED, body=b"-2\r\nab\r\n0\r\n\r\n"), INVALID, "not caught"),
+    (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID, (200, b"ab")),
+    (answer("X-Nul: \0", TWO, body=b"ab"), INVALID, (200, b"ab")),
+    (answer("nonsense", TWO, body=b"ab"), INVALID, (200, b"ab")),
+    (answer(TWO, status="2000 OK", body=b"ab"), INVALID, "refused"),
+    (answer("Upgrade: x", "Connection: upgrade", status="101 X"), "changes to another protocol", (101, b"")),
+    (answer("Content-Length: 3", body=b"ab"), CUT, "refused"),
+    (answer("Transfer-Encoding: gzip", body=b"ab"), CUT, (200, b"ab")), (b"junk\r\n" + GOOD, NO_HTTP, "refused"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP, "refused"),
+    (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://", "refused"),
+    (answer("X-Long: " + "a" * (10 << 20), TWO, body=b"ab"), "header is larger than 256 KiB", "refused"),
+], ids=[
+    "two-lengths", "same-length-twice", "length-and-no-chunks", "length-and-identity", "negative", "large-length",
+    "large-chunk", "negative-chunk", "folded", "nul", "no-colon", "status", "upgrade", "short", "not-chunked",
+    "junk-before", "http2", "tls", "large-header",
+])  # fmt: skip
 def test_what_is_not_valid_is_refused(sent: bytes, said: str, of_urllib3: Any) -> None:
     """llhttp guesses less than urllib3; the connection is not used again, and the next one is."""
     first, (second, connections) = ours(Server(sent, hangs_up=True))

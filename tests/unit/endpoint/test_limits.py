@@ -29,37 +29,24 @@ from eval_factory.endpoint.limits import (
 from in_the_loop import insiders
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-        ({"llm_provider-retry-after": "60"}, 60.0),
-        ({"LLM_Provider-Retry-After-Ms": "250"}, 0.25),
-        ({"retry-after": "3", "llm_provider-retry-after": "60"}, 3.0),
-        ({"x-ratelimit-reset-requests": "1s"}, 1.0),
-        ({"x-ratelimit-reset-tokens": "6m0s"}, 360.0),
-        ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
-        ({"x-ratelimit-reset-tokens": "120ms"}, 0.12),
-        ({"x-ratelimit-reset-requests": "12"}, 12.0),
-        ({"llm_provider-x-ratelimit-reset-requests": "8s"}, 8.0),
-        ({"x-ratelimit-reset": "9"}, 9.0),
-        ({"ratelimit-reset": "11", "Retry-After": "soon"}, 11.0),
-    ],
-)
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({"Retry-After": "7"}, 7.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+    ({"llm_provider-retry-after": "60"}, 60.0), ({"LLM_Provider-Retry-After-Ms": "250"}, 0.25),
+    ({"retry-after": "3", "llm_provider-retry-after": "60"}, 3.0), ({"x-ratelimit-reset-requests": "1s"}, 1.0),
+    ({"x-ratelimit-reset-tokens": "6m0s"}, 360.0), ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
+    ({"x-ratelimit-reset-tokens": "120ms"}, 0.12), ({"x-ratelimit-reset-requests": "12"}, 12.0),
+    ({"llm_provider-x-ratelimit-reset-requests": "8s"}, 8.0), ({"x-ratelimit-reset": "9"}, 9.0),
+    ({"ratelimit-reset": "11", "Retry-After": "soon"}, 11.0),
+])  # fmt: skip
 def test_what_the_headers_ask_for(headers: dict[str, str], seconds: float) -> None:
     assert asked_pause(headers) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {}, {"Retry-After": "soon"}, {"Retry-After": "9" * 5000}, {"Retry-After": "-3"}, {"Retry-After": "nan"},
-        {"Retry-After": "1e999"}, {"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}, {"x-ratelimit-reset-tokens": "m"},
-        {"x-ratelimit-reset-tokens": "2026-13-45T00:00:00Z"}, {"x-ratelimit-reset-tokens": ""}, {"retry-after-ms": "x"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("headers", [
+    {}, {"Retry-After": "soon"}, {"Retry-After": "9" * 5000}, {"Retry-After": "-3"}, {"Retry-After": "nan"},
+    {"Retry-After": "1e999"}, {"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}, {"x-ratelimit-reset-tokens": "m"},
+    {"x-ratelimit-reset-tokens": "2026-13-45T00:00:00Z"}, {"x-ratelimit-reset-tokens": ""}, {"retry-after-ms": "x"},
+])  # fmt: skip
 def test_what_says_nothing(headers: dict[str, str]) -> None:
     assert asked_pause(headers) is None
 
@@ -86,13 +73,10 @@ def test_of_several_limits_that_which_is_used_up_counts() -> None:
 CHAT = {"messages": [{"role": "system", "content": "x" * 40}, {"role": "user", "content": "é" * 20}], "max_tokens": 7}
 
 
-@pytest.mark.parametrize(
-    ("body", "tokens"),
-    [
-        (CHAT, 27), ({**CHAT, "n": 3}, 41), ({"prompt": "x" * 8, "max_completion_tokens": 5}, 7), ({}, 0),
-        ({"prompt": "x" * 8, "max_tokens": None}, 2), ({"messages": ["odd", {"content": None}], "max_tokens": "9"}, 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "tokens"), [
+    (CHAT, 27), ({**CHAT, "n": 3}, 41), ({"prompt": "x" * 8, "max_completion_tokens": 5}, 7), ({}, 0),
+    ({"prompt": "x" * 8, "max_tokens": None}, 2), ({"messages": ["odd", {"content": None}], "max_tokens": "9"}, 0),
+])  # fmt: skip
 def test_the_tokens_of_a_request_are_its_text_and_what_it_is_granted(body: Mapping[str, Any], tokens: int) -> None:
     assert estimated_tokens(body) == tokens
 
@@ -215,13 +199,10 @@ def test_only_who_has_a_slot_can_say_that_there_are_too_many(clock: Clock) -> No
     assert granted(limit) == "b"
 
 
-@pytest.mark.parametrize(
-    ("requests", "tokens", "asked", "at_once"),
-    [
-        (4, None, [0] * 12, 4), (None, 5000, [2400] * 6, 2), (100, 1000, [10**9] * 3, 1), (2, 5000, [1] * 6, 2),
-        (None, 5000, [0] * 9, 9), (None, 3, [1] * 9, 3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("requests", "tokens", "asked", "at_once"), [
+    (4, None, [0] * 12, 4), (None, 5000, [2400] * 6, 2), (100, 1000, [10**9] * 3, 1), (2, 5000, [1] * 6, 2),
+    (None, 5000, [0] * 9, 9), (None, 3, [1] * 9, 3),
+])  # fmt: skip
 def test_so_much_in_any_minute(
     requests: int | None, tokens: int | None, asked: list[int], at_once: int, clock: Clock
 ) -> None:

@@ -51,16 +51,13 @@ def test_url_and_random_are_in_the_key() -> None:
     assert len(keys) == 3
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        None, [], {}, {"choices": []}, {"error": {"message": "x"}}, {"choices": ["x"]}, {"choices": [{"foo": 1}]},
-        {"choices": [{"message": None, "finish_reason": None}]}, {"choices": [{"text": "of the other kind"}]},
-        {"choices": [{"message": {"content": ""}, "finish_reason": "error"}]},
-        {"choices": [{"message": {"content": "a"}, "finish_reason": "stop", "error": {"code": 502}}]},
-        {"choices": [{"message": {"content": "a"}}, {"message": None}]},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("answer", [
+    None, [], {}, {"choices": []}, {"error": {"message": "x"}}, {"choices": ["x"]}, {"choices": [{"foo": 1}]},
+    {"choices": [{"message": None, "finish_reason": None}]}, {"choices": [{"text": "of the other kind"}]},
+    {"choices": [{"message": {"content": ""}, "finish_reason": "error"}]},
+    {"choices": [{"message": {"content": "a"}, "finish_reason": "stop", "error": {"code": 502}}]},
+    {"choices": [{"message": {"content": "a"}}, {"message": None}]},
+])  # fmt: skip
 def test_answers_that_are_none(answer: Any) -> None:
     with pytest.raises(openai_api.UnusableAnswer):
         openai_api.read_answer(answer, "chat")
@@ -86,19 +83,11 @@ def test_a_filter_may_withhold_the_whole_message(kind: str) -> None:
     assert (choice.text, choice.finish_reason) == ("", openai_api.FILTERED)
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (rb'"A \ud83d"', "A \ufffd"),
-        (rb'"\uDE00 A"', "\ufffd A"),
-        (b'"A \xed\xa0\xbd"', "A \ufffd"),
-        ('"A \ud83d"'.encode("utf-16", "surrogatepass"), "A \ufffd"),
-        (rb'"\ud83d\ude00"', "\U0001f600"),
-        ('"\U0001f600 ä"'.encode(), "\U0001f600 ä"),
-        (b'"\xef\xbf\xbd"', "\ufffd"),
-        (rb'"\\ud83d"', r"\ud83d"),
-    ],
-)
+@pytest.mark.parametrize(("data", "text"), [
+    (rb'"A \ud83d"', "A \ufffd"), (rb'"\uDE00 A"', "\ufffd A"), (b'"A \xed\xa0\xbd"', "A \ufffd"),
+    ('"A \ud83d"'.encode("utf-16", "surrogatepass"), "A \ufffd"), (rb'"\ud83d\ude00"', "\U0001f600"),
+    ('"\U0001f600 ä"'.encode(), "\U0001f600 ä"), (b'"\xef\xbf\xbd"', "\ufffd"), (rb'"\\ud83d"', r"\ud83d"),
+])  # fmt: skip
 def test_half_a_surrogate_pair_is_replaced(data: bytes, text: str) -> None:
     assert openai_api.parse_answer(data) == text
 
@@ -113,16 +102,11 @@ def test_not_json(data: bytes) -> None:
         openai_api.parse_answer(data)
 
 
-@pytest.mark.parametrize(
-    ("message", "text", "reasoning"),
-    [
-        ({"content": "a"}, "a", None),
-        ({"content": None}, "", None),
-        ({}, "", None),
-        ({"content": "a", "reasoning_content": "r"}, "a", "r"),
-        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", None),
-    ],
-)
+@pytest.mark.parametrize(("message", "text", "reasoning"), [
+    ({"content": "a"}, "a", None), ({"content": None}, "", None), ({}, "", None),
+    ({"content": "a", "reasoning_content": "r"}, "a", "r"),
+    ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", None),
+])  # fmt: skip
 def test_chat_content(message: dict[str, Any], text: str, reasoning: str | None) -> None:
     (choice,) = openai_api.read_answer({"choices": [{"message": message, "finish_reason": "stop"}]}, "chat")
     assert (choice.text, choice.reasoning, choice.finish_reason) == (text, reasoning, "stop")
@@ -162,18 +146,11 @@ def adapter(**changes: Any) -> openai_api.Adapter:
     return openai_api.Adapter(**{**settings, **changes})
 
 
-@pytest.mark.parametrize(
-    ("text", "scored", "thought"),
-    [
-        ("B", "B", None),
-        (" B ", " B ", None),
-        ("<think>hm</think>\n\nB", "B", "hm"),
-        ("hm</think> B", "B", "hm"),
-        ("<think>hm", "", "hm"),
-        ("Well. <think>hm</think>B", "Well. B", "hm"),
-        ("<think>a</think>x</think>B", "B", "a</think>x"),
-    ],
-)
+@pytest.mark.parametrize(("text", "scored", "thought"), [
+    ("B", "B", None), (" B ", " B ", None), ("<think>hm</think>\n\nB", "B", "hm"), ("hm</think> B", "B", "hm"),
+    ("<think>hm", "", "hm"), ("Well. <think>hm</think>B", "Well. B", "hm"),
+    ("<think>a</think>x</think>B", "B", "a</think>x"),
+])  # fmt: skip
 def test_reasoning_is_not_scored(text: str, scored: str, thought: str | None) -> None:
     split = adapter().without_reasoning(text)
     assert (split.answer, split.thought) == (scored, thought)
@@ -217,13 +194,10 @@ def test_log_probabilities_that_no_file_can_hold(values: list[Any]) -> None:
         openai_api.read_answer({"choices": [{"text": "a", "logprobs": logprobs}]}, "completions")
 
 
-@pytest.mark.parametrize(
-    ("indices", "texts"),
-    [
-        ([0, 1, 2], "abc"), ([2, 0, 1], "bca"), ([5, 3, 9], "bac"), ([1, 0, 1], "abc"), ([1, None, 0], "abc"),
-        ([True, 0, 2], "abc"), (["2", "1", "0"], "abc"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("indices", "texts"), [
+    ([0, 1, 2], "abc"), ([2, 0, 1], "bca"), ([5, 3, 9], "bac"), ([1, 0, 1], "abc"), ([1, None, 0], "abc"),
+    ([True, 0, 2], "abc"), (["2", "1", "0"], "abc"),
+])  # fmt: skip
 def test_choices_come_in_the_order_of_their_indices(indices: list[Any], texts: str) -> None:
     choices = [{"index": index, "text": text} for index, text in zip(indices, "abc", strict=True)]
     assert "".join(choice.text for choice in openai_api.read_answer({"choices": choices}, "completions")) == texts

@@ -120,18 +120,11 @@ def test_stops(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (
-            {"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}},
-            "not with [API_KEY_REDACTED]",
-        ),
-        ({"error": "no such model"}, "no such model"),
-        ({"detail": "Not Found"}, "Not Found"),
-        ({"error": {"message": "x" * 1000}}, "x" * replies.ERROR_TEXT_LIMIT),
-    ],
-)
+@pytest.mark.parametrize(("body", "said"), [
+    ({"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}}, "not with [API_KEY_REDACTED]"),
+    ({"error": "no such model"}, "no such model"), ({"detail": "Not Found"}, "Not Found"),
+    ({"error": {"message": "x" * 1000}}, "x" * replies.ERROR_TEXT_LIMIT),
+])  # fmt: skip
 def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -> None:
     with pytest.raises(EndpointUnusable) as raised:
         ask(Replies(reply(status, body)))
@@ -217,19 +210,12 @@ SHOWN = "no\\x1b[2J\\x9b\\u202e eval-factory stops: paid for"
 NOTE = "A 54-year-old man has had chest pain since this morning."
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (400, {"error": {"message": HOSTILE, "input": NOTE}}),
-        (429, {"error": {"message": HOSTILE, "input": NOTE}}),
-        (500, {"detail": HOSTILE, "input": NOTE}),
-        (401, {"error": {"message": HOSTILE}}),
-        (200, {"error": {"message": HOSTILE}, "input": NOTE}),
-        (200, {"choices": [{"error": {"message": HOSTILE, "input": NOTE}}]}),
-        (400, HOSTILE),
-        (503, HOSTILE),
-    ],
-)
+@pytest.mark.parametrize(("status", "body"), [
+    (400, {"error": {"message": HOSTILE, "input": NOTE}}), (429, {"error": {"message": HOSTILE, "input": NOTE}}),
+    (500, {"detail": HOSTILE, "input": NOTE}), (401, {"error": {"message": HOSTILE}}),
+    (200, {"error": {"message": HOSTILE}, "input": NOTE}),
+    (200, {"choices": [{"error": {"message": HOSTILE, "input": NOTE}}]}), (400, HOSTILE), (503, HOSTILE),
+])  # fmt: skip
 def test_what_an_error_says_is_shown_on_a_line_and_alone(status: int, body: Any) -> None:
     with pytest.raises((RequestFailed, EndpointUnusable)) as raised:
         ask(Replies(Reply(status, {}, body.encode() if isinstance(body, str) else json.dumps(body).encode())))
@@ -472,11 +458,9 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     assert len(transport.sent) == 3
 
 
-@pytest.mark.parametrize(
-    ("last", "kind"),
-    [(reply(400), NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone)],
-    ids=["refused", "of no use", "silent"],
-)
+@pytest.mark.parametrize(("last", "kind"), [
+    (reply(400), NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone),
+], ids=["refused", "of no use", "silent"])  # fmt: skip
 def test_what_failed_last_says_whether_the_endpoint_is_gone(
     last: Reply | TransportError, kind: type[EndpointUnusable]
 ) -> None:

@@ -370,13 +370,10 @@ def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_c
         assert b.hear() == {"id": 3}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"GET / HTTP/1.1\n", b"[]\n", b'{"do": "quit"}\n', b'{"do": "slot", "id": 1}\n', b'{"do": "slot", "group": "g"}\n',
-        b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (limit_server.MAX_LINE + 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("line", [
+    b"GET / HTTP/1.1\n", b"[]\n", b'{"do": "quit"}\n', b'{"do": "slot", "id": 1}\n', b'{"do": "slot", "group": "g"}\n',
+    b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (limit_server.MAX_LINE + 1),
+])  # fmt: skip
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
     with LimitServer({"g": LimitOf(1)}) as server, asking(server, 2) as (stranger, a):
         stranger.say(do="slot", id=1, group="g")
@@ -404,10 +401,9 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
         pass  # it may end at once
 
 
-@pytest.mark.parametrize(
-    ("length", "short"),
-    [(limit_server.MAX_PATH - len("/eval-factory-12345678/s"), False), (limit_server.MAX_PATH, True)],
-)
+@pytest.mark.parametrize(("length", "short"), [
+    (limit_server.MAX_PATH - len("/eval-factory-12345678/s"), False), (limit_server.MAX_PATH, True),
+])  # fmt: skip
 def test_a_socket_has_a_short_path_wherever_temporary_files_are(
     length: int, short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

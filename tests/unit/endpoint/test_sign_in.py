@@ -117,14 +117,11 @@ def test_another_tenants_token_is_not_used(name: str, tokens: TokenEndpoint, tmp
     assert signed_in(tokens, tmp_path, None, None, **other).header() == "Bearer token-canary-2-0123456789"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"expires_at": float("inf")}, {"expires_at": float("nan")}, {"expires_at": -1}, {"expires_at": 9e12},
-        {"expires_at": 10**400}, {"lifetime_s": 0}, {"lifetime_s": 1e6}, {"file": "x"}, {"access_token": 5},
-        {"access_token": ""},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [
+    {"expires_at": float("inf")}, {"expires_at": float("nan")}, {"expires_at": -1}, {"expires_at": 9e12},
+    {"expires_at": 10**400}, {"lifetime_s": 0}, {"lifetime_s": 1e6}, {"file": "x"}, {"access_token": 5},
+    {"access_token": ""},
+])  # fmt: skip
 def test_a_planted_token_that_would_never_end_is_not_used(
     changes: dict[str, Any], tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
@@ -226,23 +223,15 @@ def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpo
 def test_missing_variables_are_named(tokens: TokenEndpoint, tmp_path: Path) -> None:
     sign_in = signed_in(tokens, tmp_path, OPENAI_CLIENT_ID="", OPENAI_CLIENT_SECRET="")
     with pytest.raises(
-        SignInError,
-        match="Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET",
+        SignInError, match="Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET"
     ):
         sign_in.header()
 
 
-@pytest.mark.parametrize(
-    ("way", "reason"),
-    [
-        ("refuses", "invalid_client"),
-        ("garbage", "HTTP 200: (missing_token)"),
-        ("no token", "Missing access token"),
-        ("odd token", "holds no token"),
-        ("two lines", "holds no token"),
-        ("error", "HTTP 500"),
-    ],
-)
+@pytest.mark.parametrize(("way", "reason"), [
+    ("refuses", "invalid_client"), ("garbage", "HTTP 200: (missing_token)"), ("no token", "Missing access token"),
+    ("odd token", "holds no token"), ("two lines", "holds no token"), ("error", "HTTP 500"),
+])  # fmt: skip
 def test_no_token(way: str, reason: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
     tokens.way = way
     with pytest.raises(SignInError, match="Error creating openai OAuth token") as caught:

@@ -39,10 +39,9 @@ def test_a_judge_with_the_main_key_is_told_of_its_own() -> None:
     assert f"; set this judge's own, GPT_KEY, or name a variable as api_key in {OWN}" in told
 
 
-@pytest.mark.parametrize(
-    ("names", "advice"),
-    [(["GPT_KEY", "MAIN"], "no key was sent: set GPT_KEY or MAIN; name"), ([], "no key was sent; name a variable")],
-)
+@pytest.mark.parametrize(("names", "advice"), [
+    (["GPT_KEY", "MAIN"], "no key was sent: set GPT_KEY or MAIN; name"), ([], "no key was sent; name a variable"),
+])  # fmt: skip
 def test_a_judge_without_a_key(names: list[str], advice: str) -> None:
     assert advice in StopMessages.of(endpoint_settings(role="gpt", key_names=tuple(names)), URL, {}).refused(401, "")
 
@@ -52,15 +51,11 @@ def test_a_refused_token() -> None:
     assert told.endswith("check that the client whose openai OAuth token was sent may use this model")
 
 
-@pytest.mark.parametrize(
-    ("url", "hint"),
-    [
-        ("http://127.0.0.1:8000/chat/completions", "; most servers answer under /v1: http://127.0.0.1:8000/v1"),
-        ("https://h/completions?key=1", "; most servers answer under /v1: https://h/v1"),
-        (URL, ""),
-        ("https://h/openai/deployments/x/chat/completions", ""),
-    ],
-)
+@pytest.mark.parametrize(("url", "hint"), [
+    ("http://127.0.0.1:8000/chat/completions", "; most servers answer under /v1: http://127.0.0.1:8000/v1"),
+    ("https://h/completions?key=1", "; most servers answer under /v1: https://h/v1"), (URL, ""),
+    ("https://h/openai/deployments/x/chat/completions", ""),
+])  # fmt: skip
 def test_a_404_suggests_v1_where_the_url_has_no_path(url: str, hint: str) -> None:
     told = StopMessages.of(endpoint_settings(), url, {}).refused(404, "")
     assert told.endswith(f"\n  check target.api_endpoint: url and model_id{hint}")

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from eval_factory.executors.progress import (
-    EventTail,
-    duration,
-    figures_text,
-    short_number,
-)
+from eval_factory.executors.progress import EventTail, duration, figures_text, short_number
 from eval_factory.executors.progress_display import ProgressDisplay
 
 
@@ -126,16 +121,11 @@ def lines_of(sent: str) -> list[str]:
     return [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n") if line]
 
 
-@pytest.mark.parametrize(
-    ("columns", "figures"),
-    [
-        (100, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens, 10 from cache"),
-        (80, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens"),
-        (60, "50/100, 2 failed, 10 s left, 5.0/s"),
-        (55, "50/100, 2 failed, 10 s left"),
-        (40, "50/100"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "figures"), [
+    (100, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens, 10 from cache"),
+    (80, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens"), (60, "50/100, 2 failed, 10 s left, 5.0/s"),
+    (55, "50/100, 2 failed, 10 s left"), (40, "50/100"),
+])  # fmt: skip
 def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: str, terminal: Any) -> None:
     lines = lines_of(terminal(columns))
     assert [line for line in lines if line.endswith(" ...") or "warning" in line] == [
@@ -172,10 +162,9 @@ def test_a_terminal_that_cannot_go_back_has_lines(terminal: Any) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1:00 min"), (245, "4:05 min"), (3599, "59:59 min"), (7500, "2:05 h")],
-)
+@pytest.mark.parametrize(("seconds", "told"), [
+    (0.4, "0 s"), (59.4, "59 s"), (59.6, "1:00 min"), (245, "4:05 min"), (3599, "59:59 min"), (7500, "2:05 h"),
+])  # fmt: skip
 def test_durations(seconds: float, told: str) -> None:
     assert duration(seconds) == told
 

@@ -9,15 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.executors import served
-from eval_factory.executors.served import (
-    FIRST_PORT,
-    LAST_PORT,
-    TOKEN,
-    answers,
-    free_port,
-    is_free,
-    is_somebody_elses,
-)
+from eval_factory.executors.served import FIRST_PORT, LAST_PORT, TOKEN, answers, free_port, is_free, is_somebody_elses
 from scripted_endpoint import ScriptedEndpoint
 
 
@@ -71,11 +63,9 @@ def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
     assert not is_somebody_elses(PORT + 1, "ab", proc)
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_so"),
-    [({"environ": b"A=b"}, True), ({"state": "01"}, False), ({"uid": os.getuid() + 1}, True)],
-    ids=["another program of this user", "a connection", "another user"],
-)
+@pytest.mark.parametrize(("changes", "is_so"), [
+    ({"environ": b"A=b"}, True), ({"state": "01"}, False), ({"uid": os.getuid() + 1}, True),
+], ids=["another program of this user", "a connection", "another user"])  # fmt: skip
 def test_somebody_elses(tmp_path: Path, changes: dict[str, object], is_so: bool) -> None:
     assert is_somebody_elses(PORT, "abc", proc_of(tmp_path, **changes)) is is_so  # type: ignore[arg-type]
 

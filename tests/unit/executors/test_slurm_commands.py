@@ -37,11 +37,9 @@ def test_a_job_is_submitted_without_keys_or_settings_of_the_terminal() -> None:
     assert Slurm(ENV, Commands("sbatch: lua: hello\n4711;cluster\n")).submit(Path("x")) == "4711"
 
 
-@pytest.mark.parametrize(
-    "commands",
-    [Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1), Commands("4711", "x", 1), Commands("what")],
-    ids=["refused", "failed", "unclear"],
-)
+@pytest.mark.parametrize("commands", [
+    Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1), Commands("4711", "x", 1), Commands("what"),
+], ids=["refused", "failed", "unclear"])  # fmt: skip
 def test_a_job_that_is_not_taken(commands: Commands) -> None:
     with pytest.raises(PrerequisiteError, match=r"sbatch does not take /r/w1\.sh: .*\n  set suite\.slurm right"):
         Slurm(ENV, commands).submit(Path("/r/w1.sh"))

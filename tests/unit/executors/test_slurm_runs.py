@@ -124,19 +124,16 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("state", "reason", "found"),
-    [
-        ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
-        ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
-        ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
-        ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources: nodes that others use")),
-        ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
-        ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
-        ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
-        ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("state", "reason", "found"), [
+    ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
+    ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
+    ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
+    ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources: nodes that others use")),
+    ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
+    ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
+    ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
+    ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
+])  # fmt: skip
 def test_what_squeue_says_of_a_run(runs: Runs, state: str, reason: str, found: Waiting | Started) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, state, reason)]
     assert runs.look()["t/a/0"] == replace(found, where=found.where.format(runs.one.job_name))
