@@ -178,10 +178,8 @@ def test_ways_to_say_yes(text: str, value: float | None) -> None:
 def test_a_decimal_comma_and_what_is_no_number() -> None:
     quarters = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
     assert [choice_of(text, quarters) for text in ("0,25", ".5", "nan", "inf", "1e400", "yes")] == [
-        0.25,
-        0.5,
-        *[None] * 4,
-    ]
+        0.25, 0.5, *[None] * 4,
+    ]  # fmt: skip
 
 
 def test_a_text_of_no_encoding_that_is_known_is_read_all_the_same() -> None:

@@ -124,10 +124,9 @@ def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str
 def test_what_may_differ() -> None:
     """Another model, other places of the same data, another sample's hash of prompts beside the reason `instances`."""
     other = provenance(
-        target="org/other",
-        dataset_files={"elsewhere/test.json": "a" * 64},
+        target="org/other", dataset_files={"elsewhere/test.json": "a" * 64},
         endpoints={"model": replace(MODEL, model="org/other", stated_models={"x": 4})},
-    )
+    )  # fmt: skip
     assert list(reasons_against(side("A", **provenance(endpoints={"model": MODEL})), side("B", **other))) == []
     fewer = side("B", FOUR[:3], **provenance(prompts_sha256="d" * 64))
     assert [reason.name for reason in reasons_against(side("A"), fewer)] == ["instances"]

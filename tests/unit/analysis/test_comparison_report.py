@@ -36,11 +36,10 @@ def test_prompt_reference_and_both_answers_of_each_flip(tmp_path: Path) -> None:
 def test_each_trial_and_this_score_alone(tmp_path: Path) -> None:
     def rows(value: float) -> list[object]:
         return [
-            instance("q0", value, completion="first"),
-            instance("q0", value, trial=1, completion=None),
+            instance("q0", value, completion="first"), instance("q0", value, trial=1, completion=None),
             instance("q0", value, split="valid", completion="elsewhere"),
             instance("q0", value, perturbation="typos", completion="perturbed"),
-        ]
+        ]  # fmt: skip
 
     folders = [written(tmp_path / name, result(rows(value))) for name, value in (("a", 1.0), ("b", 0.0))]  # type: ignore[arg-type]
     (one,) = compare(folders).comparisons

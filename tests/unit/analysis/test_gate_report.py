@@ -99,9 +99,8 @@ def test_junit_fails_what_counts_and_skips_what_does_not(found: GateResult, tmp_
     assert cases == [
         ("eval-factory gate.pubmed_qa", "min", []),
         ("eval-factory gate.pubmed_qa", "max_drop [topic=a|b]", ["failure"]),
-        ("eval-factory gate.medec", "max_drop", ["skipped"]),
-        ("eval-factory gate.head_qa", "max_drop", ["failure"]),
-    ]
+        ("eval-factory gate.medec", "max_drop", ["skipped"]), ("eval-factory gate.head_qa", "max_drop", ["failure"]),
+    ]  # fmt: skip
     messages = [failure.get("message") for failure in suite.iter("failure")]
     assert messages == [r"fail: -0.2 on 40 | pairs\x00", "inconclusive: may be worse"]
     assert [failure.get("type") for failure in suite.iter("failure")] == ["fail", "inconclusive"]

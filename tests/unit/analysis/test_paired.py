@@ -294,10 +294,9 @@ def test_clusters_of_unequal_size_have_the_effective_number_for_their_degrees() 
     d = np.subtract(b, 0.5)
     center = d.sum() / (100 + 2 * weight)
     squares = [
-        (d[:60] - center).sum() ** 2,
-        *(d[60:] - center) ** 2,
+        (d[:60] - center).sum() ** 2, *(d[60:] - center) ** 2,
         *(weight * (end - center) ** 2 * weight for end in (-1, 1)),
-    ]
+    ]  # fmt: skip
     stderr = math.sqrt(sum(squares) * 41 / 40) / (100 + 2 * weight)
     half = stats.t.ppf(0.975, effective - 1) * stderr
     assert (found.ci_low, found.ci_high) == pytest.approx((max(-1, center - half), min(1, center + half)))

@@ -71,10 +71,9 @@ def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> Non
     found = suite_results(given)
     score = GroupScore("bias", "bias_metric:x", 0.5, None, 0.6, 9, lower_is_better=True)
     found = replace(
-        found,
-        cells=(replace(found.cells[0], group_scores=(score,), cost=1.0, unpriced=1), *found.cells[1:]),
+        found, cells=(replace(found.cells[0], group_scores=(score,), cost=1.0, unpriced=1), *found.cells[1:]),
         group_win_rates=(GroupWinRates("bias", (WinRate("a", 0.5, 1), WinRate("b", None, 0))),),
-    )
+    )  # fmt: skip
     whole = results_document(found, tmp_path)
     documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
     assert (whole["schema_version"], whole["status"]) == (1, "partial")

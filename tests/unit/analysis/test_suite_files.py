@@ -137,9 +137,8 @@ def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: 
     worst = share(WELL, value=0.5, perturbation="robustness.worst")
     scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
     given = [
-        cell(tmp_path, "a", "x", WELL, scores=scores),
-        FinishedCell("b", "x", RunStatus.MISSING, tmp_path / "b" / "x"),
-    ]
+        cell(tmp_path, "a", "x", WELL, scores=scores), FinishedCell("b", "x", RunStatus.MISSING, tmp_path / "b" / "x"),
+    ]  # fmt: skip
     given.append(cell(tmp_path, "c", "x", WELL, scores=scores))
     page = suite_page(suite_results(given), tmp_path)
     assert "<summary>robustness: 1 score</summary>" in page

@@ -125,8 +125,7 @@ def test_scores_of_other_groups_are_rows_with_a_value_a_target() -> None:
     ece = GroupScore("calibration", "ece_10_bin", 0.123456, None, None, 9, lower_is_better=True)
     found = [replace(ONE, group_scores=(robust, ece)), replace(ONE, target="b", group_scores=(robust,))]
     assert {group: table.rows for group, table in words.group_tables(of(*found)).items()} == {
-        "calibration": [["x", "ece_10_bin", "0.1235", "-"]],
-        "robustness": [["x", "m+worst", "0.25", "0.25"]],
-    }
+        "calibration": [["x", "ece_10_bin", "0.1235", "-"]], "robustness": [["x", "m+worst", "0.25", "0.25"]],
+    }  # fmt: skip
     assert words.group_tables(of(ONE, evaluations=("x", "y"))) == {}
     assert words.group_tables(of(found[1]))["robustness"].rows == [["x", "m+worst", "-", "0.25"]]

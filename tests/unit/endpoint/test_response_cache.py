@@ -38,9 +38,8 @@ def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
     second.journal(attempt("k", "cached"))
     second.close()
     assert [(row["run_id"], row["outcome"]) for row in journal.read_attempts(path)] == [
-        ("run1", "answered"),
-        ("run2", "cached"),
-    ]
+        ("run1", "answered"), ("run2", "cached"),
+    ]  # fmt: skip
     assert [row["key"] for row in journal.read_answers(path)] == ["k"]
     one = journal.read_cached_answer(path, "k")
     assert one is not None

@@ -57,11 +57,8 @@ def planted(tokens: TokenEndpoint, folder: Path, **changes: Any) -> Path:
     """A file with a token of another, as this program writes it."""
     file = file_of(tokens, folder)
     said = {
-        "access_token": "planted-0123456789",
-        "expires_at": time.time() + 900,
-        "lifetime_s": 1000,
-        "file": file.name,
-    }
+        "access_token": "planted-0123456789", "expires_at": time.time() + 900, "lifetime_s": 1000, "file": file.name,
+    }  # fmt: skip
     file.write_text(json.dumps({**said, **changes}))
     file.chmod(0o600)
     return file

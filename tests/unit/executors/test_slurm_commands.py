@@ -55,9 +55,8 @@ def test_the_reason_of_sbatch_is_said() -> None:
 def test_the_queue() -> None:
     commands = Commands("ef-1-w1|12|0|RUNNING|None\nef-1-w1|12|1|PENDING|(Resources)\nother|9|N/A|RUNNING|None\n")
     assert Slurm(ENV, commands).queue() == (
-        QueuedTask("ef-1-w1", "12", 0, "RUNNING", "None"),
-        QueuedTask("ef-1-w1", "12", 1, "PENDING", "(Resources)"),
-    )
+        QueuedTask("ef-1-w1", "12", 0, "RUNNING", "None"), QueuedTask("ef-1-w1", "12", 1, "PENDING", "(Resources)"),
+    )  # fmt: skip
     (argv,) = commands.asked
     assert argv == ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]
     assert Slurm(ENV, Commands("")).queue() == ()
