@@ -14,9 +14,8 @@ from eval_factory.endpoint.replies import ReplyReader, RequestFailed, changes_as
 
 
 def answer_of(size: int) -> Reply:
-    document = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
-    document["choices"][0]["message"] = {"content": "B" * (size - len(json.dumps(document)))}
-    return Reply(200, {}, json.dumps(document).encode())
+    before, after = '{"choices": [{"message": {"content": "', '"}, "finish_reason": "stop"}]}'
+    return Reply(200, {}, f"{before}{'B' * (size - len(before + after))}{after}".encode())
 
 
 def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
@@ -35,11 +34,7 @@ def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
 ])  # fmt: skip
 def test_log_probabilities_take_more(logprobs: object, each: int) -> None:
     assert largest_answer({"max_tokens": 3, "n": 2, "logprobs": logprobs}) == replies.MAX_REST + 6 * each
-
-
-def test_where_nothing_is_granted_the_wires_limit_holds() -> None:
-    assert largest_answer({}) == MAX_BODY
-    assert largest_answer({"max_tokens": 10**9}) == MAX_BODY
+    assert largest_answer({}) == largest_answer({"max_tokens": 10**9}) == MAX_BODY, "the limit of the wire"
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
@@ -92,7 +87,4 @@ BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 ])  # fmt: skip
 def test_what_an_error_names(text: str, changes: dict[str, Any]) -> None:
     assert changes_asked_for(text, BODY) == changes
-
-
-def test_nothing_is_renamed_that_was_not_sent() -> None:
-    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}
+    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}, "nothing that was not sent"
