@@ -65,8 +65,7 @@ def planted(tokens: TokenEndpoint, folder: Path, **changes: Any) -> Path:
 
 
 def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    said: list[str] = []
-    redactor = Redactor()
+    said, redactor = list[str](), Redactor()
     first = signed_in(tokens, tmp_path, said, redactor)
     assert {first.header() for _ in range(5)} == {"Bearer token-canary-0-0123456789"}
     assert signed_in(tokens, tmp_path, said).header() == first.header()
@@ -75,24 +74,19 @@ def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> 
     file = file_of(tokens, tmp_path)
     assert sorted(tmp_path.iterdir()) == [file, Path(f"{file}.lock")]
     assert {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()} == {0o600}
-    assert file.name.startswith("openai_")
-    assert file.name.endswith("_oauth_token.json")
+    assert file.match("openai_*_oauth_token.json")
     kept = json.loads(file.read_text())
     assert 3500 < kept["expires_at"] - time.time() <= 3600
     assert redactor.text(f"{tokens.given[0]} {CLIENT_SECRET}") == f"{REDACTED} {REDACTED}"
-
-
-def test_the_environments_scope_comes_first(tokens: TokenEndpoint, tmp_path: Path) -> None:
     signed_in(tokens, tmp_path, OPENAI_SCOPE="awsanthropic-readwrite").header()
-    assert tokens.scopes == ["awsanthropic-readwrite"]
+    assert tokens.scopes == ["azureopenai-readwrite", "awsanthropic-readwrite"], "the environment's comes first"
 
 
 @pytest.mark.parametrize(("lifetime", "used"), [(3600, 3540), (240, 180), (30, 22.5), (1, 0.75), (10**9, 86340)])
 def test_a_token_is_renewed_before_it_expires_and_not_at_each_request(
     lifetime: int, used: float, tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    now = time.time()
+    said, now = list[str](), time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     tokens.expires_in = lifetime
     mine, others = signed_in(tokens, tmp_path, said), signed_in(tokens, tmp_path, said)
@@ -117,15 +111,17 @@ def test_another_tenants_token_is_not_used(name: str, tokens: TokenEndpoint, tmp
 @pytest.mark.parametrize("changes", [
     {"expires_at": float("inf")}, {"expires_at": float("nan")}, {"expires_at": -1}, {"expires_at": 9e12},
     {"expires_at": 10**400}, {"lifetime_s": 0}, {"lifetime_s": 1e6}, {"file": "x"}, {"access_token": 5},
-    {"access_token": ""},
+    {"access_token": ""}, "", "{", "[]", '{"access_token": 5, "expires_at": 9e12}', '{"access_token": "x"}',
 ])  # fmt: skip
-def test_a_planted_token_that_would_never_end_is_not_used(
-    changes: dict[str, Any], tokens: TokenEndpoint, tmp_path: Path
+def test_a_planted_token_that_would_never_end_or_is_none_is_not_used(
+    changes: dict[str, Any] | str, tokens: TokenEndpoint, tmp_path: Path
 ) -> None:
-    planted(tokens, tmp_path)
+    file, said = planted(tokens, tmp_path), list[str]()
     assert signed_in(tokens, tmp_path).header() == "Bearer planted-0123456789"
-    planted(tokens, tmp_path, **changes)
-    said: list[str] = []
+    if isinstance(changes, str):
+        file.write_text(changes)
+    else:
+        planted(tokens, tmp_path, **changes)
     assert signed_in(tokens, tmp_path, said).header() == f"Bearer {tokens.given[0]}"
     assert said == ["Creating new openai OAuth token"]
 
@@ -190,14 +186,8 @@ def test_deleting_the_file_forces_a_new_token(tokens: TokenEndpoint, tmp_path: P
     assert sign_in.header() != before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"access_token": 5, "expires_at": 9e12}', '{"access_token": "x"}'])
-def test_a_file_that_is_no_tokens(text: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
-    planted(tokens, tmp_path).write_text(text)
-    assert signed_in(tokens, tmp_path).header() == f"Bearer {tokens.given[0]}"
-
-
 def test_many_threads_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    tokens.delay_s = 0.2
+    tokens.delay_s = 0.1
     sign_ins = [signed_in(tokens, tmp_path) for _ in range(8)]
     with ThreadPoolExecutor(32) as pool:
         headers = set(pool.map(lambda n: sign_ins[n % 8].header(), range(64)))
@@ -205,7 +195,7 @@ def test_many_threads_have_one_token(tokens: TokenEndpoint, tmp_path: Path) -> N
 
 
 def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    tokens.delay_s = 0.5
+    tokens.delay_s = 0.2
     sign_in, seen = signed_in(tokens, tmp_path), []
 
     def process(number: int) -> None:
@@ -254,14 +244,12 @@ def test_a_token_endpoint_that_is_down(tmp_path: Path) -> None:
         signed_in(gone, tmp_path).header()
 
 
-def test_plain_http_to_another_host_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_http_to_another_host_is_refused(
+    tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OAUTHLIB_INSECURE_TRANSPORT", raising=False)
-    sign_in = OAuthSignIn(
-        OAuthSettings("openai", None, None), env=environment("http://tokens.example/token"), redactor=Redactor(),
-        say=lambda _line: None, folder=tmp_path,
-    )  # fmt: skip
     with pytest.raises(SignInError, match="https"):
-        sign_in.header()
+        signed_in(tokens, tmp_path, OPENAI_TOKEN_URL="http://tokens.example/token").header()
 
 
 def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) -> None:
