@@ -41,12 +41,10 @@ def task(name: str, index: int, state: str = "PENDING", reason: str = "Resources
 
 
 def test_tasks_are_known_by_the_name_of_their_job_and_their_number() -> None:
+    """Of two tasks of one run the one that runs counts."""
     running = task("ef-x-w1", 2, "RUNNING")
     queue = [task("ef-x-w1", 0), running, task("ef-y-w1", 1), task("ef-x-w1", 3)]
     assert active(queue, WAVES) == {"t/a/0": queue[0], "t/c/0": running}
-
-
-def test_of_two_tasks_of_one_run_the_one_that_runs_counts() -> None:
     first, second = task("ef-x-w1", 1, "RUNNING"), task("ef-x-w2", 0)
     assert active([first, second], WAVES) == active([second, first], WAVES) == {"t/b/0": first}
 
@@ -152,9 +150,8 @@ def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, reason="JobHeldUser"), task(runs.two.job_name, 0, reason="None")]
     for _ in range(3):
         runs.look()
-    assert runs.said == [
-        f"{runs.one.job_name} waits in Slurm: JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
-    ]
+    held = "JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
+    assert runs.said == [f"{runs.one.job_name} waits in Slurm: {held}"]
 
 
 def test_a_job_is_submitted_that_deletes_the_keys_when_the_tasks_have_ended(runs: Runs) -> None:
@@ -162,21 +159,25 @@ def test_a_job_is_submitted_that_deletes_the_keys_when_the_tasks_have_ended(runs
     runs.clean_up()
     ((after, text),) = runs.scripted.clean_ups
     assert after == "7"
-    assert f"#SBATCH --job-name={runs.two.job_name}-clean-up\n" in text
-    assert f"--name={runs.two.job_name} " in text
-    assert f"exec rm -f -- {runs.store.environment(2)}\n" in text
-    assert f"#SBATCH --output={runs.store.logs(2)}/clean-up.log\n" in text
+    name, log = runs.two.job_name, runs.store.logs(2) / "clean-up.log"
+    said = (
+        f"job-name={name}-clean-up\n",
+        f"--name={name} ",
+        f"rm -f -- {runs.store.environment(2)}\n",
+        f"output={log}\n",
+    )
+    assert [one for one in said if one not in text] == []
     runs.clean_up()
     assert len(runs.scripted.clean_ups) == 1
     assert (runs.keys(), runs.said) == ([False, True], []), "of the other wave no task is left"
 
 
 def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> None:
-    runs.scripted.refuses = True
+    runs.scripted.refuses, one = True, runs.one.job_name
     runs.queue(runs.one)
     runs.clean_up()
     assert runs.said == [
-        f"the keys of {runs.one.job_name} are deleted by its last task, or by the next command: sbatch does not take it"
+        f"the keys of {one} are deleted by its last task, or by the next command: sbatch does not take it"
     ]
     runs.scripted.refuses = False
     runs.clean_up()
@@ -184,8 +185,7 @@ def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> 
 
 
 def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -> None:
-    before = time.time() - 100
-    os.utime(runs.store.environment(1), (before, before))
+    os.utime(runs.store.environment(1), (time.time() - 100,) * 2)
     runs.forget_keys([], older_than_s=99)
     assert runs.keys() == [False, True]
 
@@ -218,12 +218,9 @@ def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
 def test_a_run_whose_job_is_queued_is_not_begun_here(tmp_path: Path) -> None:
     wave = submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
     slurm = ScriptedSlurm([task(wave.job_name, 0)])
-    with pytest.raises(BusyError) as caught:
+    said = rf"^{tmp_path}/out: in Slurm already: {wave.job_name} \(model/medec, PENDING\)\n  wait for the end: "
+    with pytest.raises(BusyError, match=rf"{said}.*suite cancel {tmp_path}/out"):
         refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
-    assert str(caught.value).startswith(
-        f"{tmp_path}/out: in Slurm already: {wave.job_name} (model/medec, PENDING)\n  wait for the end: "
-    )
-    assert f"suite cancel {tmp_path}/out" in str(caught.value)
     slurm.tasks = []
     refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
 

@@ -57,10 +57,7 @@ def test_what_nobody_says_is_left_to_slurm() -> None:
         "#SBATCH --requeue", "#SBATCH --signal=B:TERM@30", "#SBATCH --export=NONE",
     ]  # fmt: skip
     assert lines[-1] == "exec /venv/bin/python -m worker /r/plan.jsonl"
-
-
-def test_no_more_at_once_than_there_are() -> None:
-    assert "#SBATCH --array=0-2%3\n" in batch_script(replace(JOB, at_once=50))
+    assert "#SBATCH --array=0-2%3\n" in batch_script(replace(JOB, at_once=50)), "no more at once than there are"
 
 
 def test_a_folder_with_characters_of_sbatch_is_still_that_folder() -> None:
