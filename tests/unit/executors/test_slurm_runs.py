@@ -159,25 +159,21 @@ def test_a_job_is_submitted_that_deletes_the_keys_when_the_tasks_have_ended(runs
     runs.clean_up()
     ((after, text),) = runs.scripted.clean_ups
     assert after == "7"
-    name, log = runs.two.job_name, runs.store.logs(2) / "clean-up.log"
-    said = (
-        f"job-name={name}-clean-up\n",
-        f"--name={name} ",
-        f"rm -f -- {runs.store.environment(2)}\n",
-        f"output={log}\n",
-    )
-    assert [one for one in said if one not in text] == []
+    assert f"#SBATCH --job-name={runs.two.job_name}-clean-up\n" in text
+    assert f"--name={runs.two.job_name} " in text
+    assert f"exec rm -f -- {runs.store.environment(2)}\n" in text
+    assert f"#SBATCH --output={runs.store.logs(2)}/clean-up.log\n" in text
     runs.clean_up()
     assert len(runs.scripted.clean_ups) == 1
     assert (runs.keys(), runs.said) == ([False, True], []), "of the other wave no task is left"
 
 
 def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> None:
-    runs.scripted.refuses, one = True, runs.one.job_name
+    runs.scripted.refuses = True
     runs.queue(runs.one)
     runs.clean_up()
     assert runs.said == [
-        f"the keys of {one} are deleted by its last task, or by the next command: sbatch does not take it"
+        f"the keys of {runs.one.job_name} are deleted by its last task, or by the next command: sbatch does not take it"
     ]
     runs.scripted.refuses = False
     runs.clean_up()
@@ -218,7 +214,7 @@ def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
 def test_a_run_whose_job_is_queued_is_not_begun_here(tmp_path: Path) -> None:
     wave = submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
     slurm = ScriptedSlurm([task(wave.job_name, 0)])
-    said = rf"^{tmp_path}/out: in Slurm already: {wave.job_name} \(model/medec, PENDING\)\n  wait for the end: "
+    said = rf"(?s)^{tmp_path}/out: in Slurm already: {wave.job_name} \(model/medec, PENDING\)\n  wait for the end: "
     with pytest.raises(BusyError, match=rf"{said}.*suite cancel {tmp_path}/out"):
         refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
     slurm.tasks = []
