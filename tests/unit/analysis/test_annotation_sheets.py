@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,14 +73,10 @@ def test_the_rows_of_a_sheet() -> None:
         ["sheet", "1", "bcdfg", "1", "user: q \u23ce assistant: b", "a", "ref", "first", "yes / no", "", ""],
         ["sheet", "1", "bcdfg", "2", "", "", "", "second", "yes / no", "", ""],
     ]
-    assert "secret-id" not in made
-    assert "digest" not in made
+    assert ("secret-id" in made, "digest" in made) == (False, False)
+    assert question_text([("user", "hi")]) == "hi", "one turn is shown without a role"
     without = csv_sheet(SAMPLE, "1", ["bcdfg"], {"bcdfg": shown()}, with_reference=False)
     assert "ref," not in without
-
-
-def test_one_turn_is_shown_without_a_role() -> None:
-    assert question_text([("user", "hi")]) == "hi"
 
 
 FIVE = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
@@ -109,6 +106,7 @@ def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str 
 ])  # fmt: skip
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
     assert returned(tmp_path, text) == Returned([rating()])
+    assert decoded_sheet(b"\x81\xe4") == "\ufffd\xe4", "a text of no encoding that is known is read all the same"
 
 
 def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
@@ -159,34 +157,24 @@ def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
-    large = tmp_path / "large.csv"
+def test_a_sheet_is_a_regular_file_that_is_not_too_large(tmp_path: Path) -> None:
+    none, large, pipe = (tmp_path / f"{name}.csv" for name in ("none", "large", "pipe"))
     with large.open("wb") as file:
         file.truncate(_LARGEST + 1)
-    found = read_returns([tmp_path / "none.csv", large], {}, Path("out"))
-    assert found.faults == [f"{tmp_path / 'none.csv'}: No such file or directory", f"{large}: is larger than 64 MiB"]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("yes", 1), ("No", 0), ("1", 1), ("0.0", 0), ("TRUE", 1), ("n", 0), ("met", 1), ("not met", 0), ("2", None), ("", None)],
-)  # fmt: skip
-def test_ways_to_say_yes(text: str, value: float | None) -> None:
-    assert choice_of(text, YES_NO) == value
-
-
-def test_a_decimal_comma_and_what_is_no_number() -> None:
-    quarters = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
-    assert [choice_of(text, quarters) for text in ("0,25", ".5", "nan", "inf", "1e400", "yes")] == [
-        0.25, 0.5, *[None] * 4,
+    os.mkfifo(pipe)
+    assert read_returns([none, large, pipe, Path("/dev/zero")], {}, Path("out")).faults == [
+        f"{none}: No such file or directory", f"{large}: is larger than 64 MiB", f"{pipe}: is no regular file",
+        "/dev/zero: is no regular file",
     ]  # fmt: skip
 
 
-def test_a_text_of_no_encoding_that_is_known_is_read_all_the_same() -> None:
-    assert decoded_sheet(b"\x81\xe4") == "\ufffd\xe4"
+QUARTERS = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
 
 
-def test_a_sheet_is_a_regular_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "sheet.csv")
-    found = read_returns([tmp_path / "sheet.csv", Path("/dev/zero")], {}, tmp_path)
-    assert found.faults == [f"{tmp_path / 'sheet.csv'}: is no regular file", "/dev/zero: is no regular file"]
+@pytest.mark.parametrize(("text", "scale", "value"), [
+    ("yes", YES_NO, 1), ("No", YES_NO, 0), ("1", YES_NO, 1), ("0.0", YES_NO, 0), ("TRUE", YES_NO, 1), ("n", YES_NO, 0),
+    ("met", YES_NO, 1), ("not met", YES_NO, 0), ("2", YES_NO, None), ("", YES_NO, None), ("0,25", QUARTERS, 0.25),
+    (".5", QUARTERS, 0.5), ("nan", QUARTERS, None), ("inf", QUARTERS, None), ("1e400", QUARTERS, None), ("yes", QUARTERS, None),
+])  # fmt: skip
+def test_ways_to_say_a_value(text: str, scale: Sequence[RatingChoice], value: float | None) -> None:
+    assert choice_of(text, scale) == value
