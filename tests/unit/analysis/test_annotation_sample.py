@@ -6,30 +6,21 @@ from collections import Counter
 
 import pytest
 
-from eval_factory.analysis.annotation_sheets import (
-    AnswerLayer,
-    Candidate,
-    Draw,
-    drawn,
-    drawn_sample,
-    layers_of,
-    parts_of,
-    rater_order,
-    shares_of,
-)
+from eval_factory.analysis import annotation_sheets as sheets
+from eval_factory.analysis.annotation_sheets import Candidate, drawn, drawn_sample, layers_of, parts_of, rater_order
 from eval_factory.core.annotations import AnswerKey, Asked, asked_of
 from eval_factory.core.errors import ConfigError
 from stored_results import instance
 from unit.core.test_rated_answers import scored
 
-DRAW = Draw(20, 0, ("1", "2"), "identity")
+DRAW = sheets.Draw(20, 0, ("1", "2"), "identity")
 
 
 def candidates(*values: float, group: str = "") -> list[Candidate]:
     return [Candidate(AnswerKey(f"{group}{place:03}", 0), value, group) for place, value in enumerate(values)]
 
 
-def sizes(layers: list[AnswerLayer]) -> dict[str, int]:
+def sizes(layers: list[sheets.AnswerLayer]) -> dict[str, int]:
     return {one.name: len(one.keys) for one in layers}
 
 
@@ -66,7 +57,7 @@ def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
     ([33, 33, 34], 10, [3, 3, 4]),
 ])  # fmt: skip
 def test_shares(of: list[int], count: int, shares: list[int]) -> None:
-    found = shares_of(of, count)
+    found = sheets.shares_of(of, count)
     assert sorted(found) == sorted(shares)
     assert sum(found) == sum(shares)
     assert all(given <= size for given, size in zip(found, of, strict=True))
@@ -76,7 +67,7 @@ def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
     layers = layers_of(candidates(*[0.0] * 10, *[1.0] * 30), 8)
     times: Counter[str] = Counter()
     for seed in range(400):
-        found = drawn(layers, (), Draw(8, seed, ("1",), "x"))
+        found = drawn(layers, (), sheets.Draw(8, seed, ("1",), "x"))
         assert [place for _, place, _ in found].count(0) == 2
         assert {chance for _, place, chance in found if place == 0} == {0.2}
         assert {chance for _, place, chance in found if place == 1} == {0.2}

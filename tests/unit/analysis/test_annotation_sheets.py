@@ -11,20 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.analysis.annotation_sheets import (
-    _CUT,
-    _LARGEST,
-    _MAX_CELL,
-    BOM,
-    COLUMNS,
-    Returned,
-    choice_of,
-    csv_sheet,
-    decoded_sheet,
-    question_text,
-    read_returns,
-    sheet_cell,
-)
+from eval_factory.analysis import annotation_sheets as sheets
+from eval_factory.analysis.annotation_sheets import _CUT, _MAX_CELL, BOM, Returned, csv_sheet, read_returns, sheet_cell
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, Rating, RatingChoice, SampledAnswer, ShownAnswer
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import ANSWER, SAMPLE
@@ -69,12 +57,12 @@ def test_the_rows_of_a_sheet() -> None:
     assert made.startswith(BOM)
     rows = list(csv.reader(io.StringIO(made.removeprefix(BOM), newline="")))
     assert rows == [
-        list(COLUMNS),
+        list(sheets.COLUMNS),
         ["sheet", "1", "bcdfg", "1", "user: q \u23ce assistant: b", "a", "ref", "first", "yes / no", "", ""],
         ["sheet", "1", "bcdfg", "2", "", "", "", "second", "yes / no", "", ""],
     ]
     assert ("secret-id" in made, "digest" in made) == (False, False)
-    assert question_text([("user", "hi")]) == "hi", "one turn is shown without a role"
+    assert sheets.question_text([("user", "hi")]) == "hi", "one turn is shown without a role"
     without = csv_sheet(SAMPLE, "1", ["bcdfg"], {"bcdfg": shown()}, with_reference=False)
     assert "ref," not in without
 
@@ -106,7 +94,7 @@ def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str 
 ])  # fmt: skip
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
     assert returned(tmp_path, text) == Returned([rating()])
-    assert decoded_sheet(b"\x81\xe4") == "\ufffd\xe4", "a text of no encoding that is known is read all the same"
+    assert sheets.decoded_sheet(b"\x81\xe4") == "\ufffd\xe4", "a text of no encoding that is known is read all the same"
 
 
 def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
@@ -160,7 +148,7 @@ def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
 def test_a_sheet_is_a_regular_file_that_is_not_too_large(tmp_path: Path) -> None:
     none, large, pipe = (tmp_path / f"{name}.csv" for name in ("none", "large", "pipe"))
     with large.open("wb") as file:
-        file.truncate(_LARGEST + 1)
+        file.truncate(sheets._LARGEST + 1)
     os.mkfifo(pipe)
     assert read_returns([none, large, pipe, Path("/dev/zero")], {}, Path("out")).faults == [
         f"{none}: No such file or directory", f"{large}: is larger than 64 MiB", f"{pipe}: is no regular file",
@@ -177,4 +165,4 @@ QUARTERS = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
     (".5", QUARTERS, 0.5), ("nan", QUARTERS, None), ("inf", QUARTERS, None), ("1e400", QUARTERS, None), ("yes", QUARTERS, None),
 ])  # fmt: skip
 def test_ways_to_say_a_value(text: str, scale: Sequence[RatingChoice], value: float | None) -> None:
-    assert choice_of(text, scale) == value
+    assert sheets.choice_of(text, scale) == value

@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
+from eval_factory.analysis import comparison_report
 from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips, Model, Ranked, compare
 from eval_factory.analysis.comparison_reasons import Reason
-from eval_factory.analysis.comparison_report import (
-    comparison_document,
-    comparison_markdown,
-    comparison_text,
-    sentences,
-    texts_of_flips,
-)
+from eval_factory.analysis.comparison_report import comparison_document, comparison_markdown, comparison_text
 from eval_factory.analysis.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
 from eval_factory.core.nouns import Evidence
 from stored_results import instance, result, right_or_wrong, written
@@ -26,7 +21,7 @@ from stored_results import instance, result, right_or_wrong, written
 def test_prompt_reference_and_both_answers_of_each_flip(tmp_path: Path) -> None:
     a, b = right_or_wrong(tmp_path / "a", "101"), right_or_wrong(tmp_path / "b", "110")
     (one,) = compare([a, b]).comparisons
-    texts = texts_of_flips(one)
+    texts = comparison_report.texts_of_flips(one)
     assert list(texts) == ["q2", "q1"]
     assert texts["q1"] == {
         "prompt": "What is q1?", "references": "yes", "A": "answer to q1", "B": "answer to q1",
@@ -43,7 +38,7 @@ def test_each_trial_and_this_score_alone(tmp_path: Path) -> None:
 
     folders = [written(tmp_path / name, result(rows(value))) for name, value in (("a", 1.0), ("b", 0.0))]  # type: ignore[arg-type]
     (one,) = compare(folders).comparisons
-    said = texts_of_flips(one)["q0"]
+    said = comparison_report.texts_of_flips(one)["q0"]
     assert {name: value for name, value in said.items() if name not in ("prompt", "references")} == {
         "A": "first", "A (trial 1)": "", "B": "first", "B (trial 1)": "",
     }  # fmt: skip
@@ -63,7 +58,7 @@ COMPARED = Compared((A, B), (), (), (ONE,), ())
 
 
 def told(paired: dict[str, Any] | None = None, **changes: Any) -> list[str]:
-    return list(sentences(replace(ONE, paired=replace(PAIRED, **(paired or {})), **changes)))
+    return list(comparison_report.sentences(replace(ONE, paired=replace(PAIRED, **(paired or {})), **changes)))
 
 
 def test_a_difference_that_is_shown() -> None:

@@ -15,17 +15,9 @@ import pytest
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
+from eval_factory.analysis import gate_report
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
-from eval_factory.analysis.gate_report import (
-    _SUITE,
-    commitment,
-    gate_document,
-    gate_markdown,
-    gate_statement,
-    gate_text,
-    write_junit,
-    write_statements,
-)
+from eval_factory.analysis.gate_report import commitment, gate_document, gate_markdown, gate_text, write_statements
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.nouns import Verdict
@@ -89,7 +81,7 @@ def test_json_holds_every_figure(found: GateResult) -> None:
 
 def test_junit_fails_what_counts_and_skips_what_does_not(found: GateResult, tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
-    write_junit(found, path)
+    gate_report.write_junit(found, path)
     root = ElementTree.parse(path).getroot()  # noqa: S314 - our own file
     (suite,) = root.iter("testsuite")
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "2", "1")
@@ -142,11 +134,11 @@ def test_foreign_names_are_no_markdown(hostile: GateResult) -> None:
 
 def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> None:
     path = tmp_path / "sub" / "junit.xml"
-    write_junit(hostile, path)
+    gate_report.write_junit(hostile, path)
     (suite,) = JUnitXml.fromfile(str(path))
     assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == ["properties", "testcase"]  # noqa: S314 - ours
     (case,) = suite
-    assert case.classname == f"{_SUITE}.{printable(HOSTILE)}"
+    assert case.classname == f"{gate_report._SUITE}.{printable(HOSTILE)}"
     assert case.name == f"min [topic={printable(HOSTILE)}]"
     properties = suite.properties()  # type: ignore[no-untyped-call]
     assert [(found.name, found.value) for found in properties] == [
@@ -176,7 +168,9 @@ def stored(tmp_path: Path) -> StoredResult:
 
 def statement(stored: StoredResult, *checks: Check, locked_at: datetime | None = None) -> dict[str, Any]:
     gate = held(stored.folder, "pubmed_qa", *checks, locked_at=locked_at)
-    return gate_statement(stored, "exact_match", checks, evaluator="https://lab.example/", salt=SALT, of=gate)
+    return gate_report.gate_statement(
+        stored, "exact_match", checks, evaluator="https://lab.example/", salt=SALT, of=gate
+    )
 
 
 def predicate(stored: StoredResult, *checks: Check, locked_at: datetime | None = None) -> dict[str, Any]:

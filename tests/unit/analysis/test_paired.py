@@ -14,16 +14,7 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 
 from eval_factory.analysis import paired
-from eval_factory.analysis.paired import (
-    PairedDifference,
-    equivalence,
-    mcnemar_mde,
-    non_inferiority,
-    paired_difference,
-    rank_intervals,
-    sign_flip_p,
-    tango_interval,
-)
+from eval_factory.analysis.paired import equivalence, mcnemar_mde, paired_difference, sign_flip_p, tango_interval
 from eval_factory.scoring.intervals import holm
 
 
@@ -40,7 +31,7 @@ def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
 def test_a_rank_counts_who_is_shown_to_be_better_and_worse(
     shown: list[tuple[int, int]], ranks: list[tuple[int, int]]
 ) -> None:
-    assert rank_intervals(3, shown) == ranks
+    assert paired.rank_intervals(3, shown) == ranks
 
 
 def right(both: int, a_only: int, b_only: int, neither: int) -> tuple[list[float], list[float]]:
@@ -322,7 +313,7 @@ def test_one_cluster_or_one_pair_has_no_interval() -> None:
     one = paired_difference([0.5, 0.0], [0.75, 1.0], clusters=["x", "x"])
     assert (one.difference, one.ci_low, one.p_value, one.mde, one.clusters) == (0.625, None, None, None, 1)
     assert (
-        non_inferiority(one, 0.9), equivalence(one, 0.9), one.significant,
+        paired.non_inferiority(one, 0.9), equivalence(one, 0.9), one.significant,
     ) == ("inconclusive", "inconclusive", False)  # fmt: skip
 
 
@@ -334,7 +325,7 @@ def test_what_is_no_pairs_is_refused(a: list[float], b: list[float], clusters: l
         paired_difference(a, b, clusters=clusters)
 
 
-FOUND = PairedDifference(
+FOUND = paired.PairedDifference(
     n=9, value_a=0.5, value_b=0.4, difference=-0.1, ci_low=-0.2, ci_high=-0.05, p_value=0.01, method="", mde=None,
     clusters=None, discordant=1, ci90_low=-0.18, ci90_high=-0.06,
 )  # fmt: skip
@@ -347,9 +338,9 @@ FOUND = PairedDifference(
 def test_the_worse_end_of_the_interval_decides_on_non_inferiority(
     margin: float, higher_is_better: bool, finding: str
 ) -> None:
-    assert non_inferiority(FOUND, margin, higher_is_better=higher_is_better) == finding
+    assert paired.non_inferiority(FOUND, margin, higher_is_better=higher_is_better) == finding
     turned = replace(FOUND, ci_low=0.05, ci_high=0.2)
-    assert non_inferiority(turned, margin, higher_is_better=not higher_is_better) == finding
+    assert paired.non_inferiority(turned, margin, higher_is_better=not higher_is_better) == finding
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,7 @@ import pytest
 from eval_factory.core.bridge import map_at_once
 from eval_factory.endpoint import limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limits import (
-    DECREASE,
-    MINUTE_S,
-    Limit,
-    LocalAdmission,
-    asked_pause,
-    estimated_tokens,
-    granted_tokens,
-)
+from eval_factory.endpoint.limits import DECREASE, MINUTE_S, Limit, LocalAdmission, asked_pause, granted_tokens
 from in_the_loop import insiders
 
 
@@ -77,7 +69,7 @@ CHAT = {"messages": [{"role": "system", "content": "x" * 40}, {"role": "user", "
     ({"prompt": "x" * 8, "max_tokens": None}, 2), ({"messages": ["odd", {"content": None}], "max_tokens": "9"}, 0),
 ])  # fmt: skip
 def test_the_tokens_of_a_request_are_its_text_and_what_it_is_granted(body: Mapping[str, Any], tokens: int) -> None:
-    assert estimated_tokens(body) == tokens
+    assert limits.estimated_tokens(body) == tokens
 
 
 def test_granted() -> None:

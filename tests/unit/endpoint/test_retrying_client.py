@@ -17,14 +17,7 @@ from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission, Ticket
-from eval_factory.endpoint.replies import (
-    EndpointGone,
-    EndpointUnusable,
-    LimitReached,
-    NoneAnswered,
-    RequestFailed,
-    StopMessages,
-)
+from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, LimitReached, RequestFailed, StopMessages
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
@@ -402,7 +395,7 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
 
 
 @pytest.mark.parametrize(("last", "kind"), [
-    (reply(400), NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone),
+    (reply(400), replies.NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone),
 ], ids=["refused", "of no use", "silent"])  # fmt: skip
 def test_what_failed_last_says_whether_the_endpoint_is_gone(
     last: Reply | TransportError, kind: type[EndpointUnusable]

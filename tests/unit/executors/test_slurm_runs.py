@@ -13,23 +13,10 @@ import pytest
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.executors import slurm_runs
 from eval_factory.executors.runs import Ended, Lost, Started, Waiting
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.executors.slurm_runs import (
-    _MOST_NAMED,
-    RunEnd,
-    SlurmRuns,
-    SlurmStore,
-    Wave,
-    active,
-    arrays,
-    refuse_cells_in_slurm,
-    refuse_run_in_slurm,
-    script_of,
-    starts_below,
-    take_environment,
-    write_environment,
-)
+from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, active, arrays, refuse_run_in_slurm, script_of
 from slurm_cells import RESOURCES, ScriptedSlurm, run_of, submitted
 
 A, B, C = (run_of(name) for name in ("t/a/0", "t/b/0", "t/c/0"))
@@ -97,11 +84,11 @@ def test_an_older_start_is_the_older_whatever_ended_late(tmp_path: Path) -> None
     for age, name in ((50, "w2-b"), (100, "w1-a"), (0, "w1-a.end.json")):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    assert [path.name for path in starts_below(tmp_path)] == ["w1-a", "w2-b"]
-    assert starts_below(tmp_path / "none") == []
+    assert [path.name for path in slurm_runs.starts_below(tmp_path)] == ["w1-a", "w2-b"]
+    assert slurm_runs.starts_below(tmp_path / "none") == []
 
 
-class Runs(SlurmRuns):
+class Runs(slurm_runs.SlurmRuns):
     """Of two waves with a run each."""
 
     def __init__(self, folder: Path) -> None:
@@ -190,13 +177,13 @@ def test_keys_and_settings_go_along_and_nothing_else(tmp_path: Path) -> None:
     """Of settings the node's come first, of keys the submitter's."""
     path = tmp_path / "env"
     env = {"OPENAI_API_KEY": "k", "HF_HOME": "/hf", "PATH": "/p", "OTHER_SECRET": "x", "HTTPS_PROXY": "p"}
-    write_environment(path, env, {"OPENAI_API_KEY", "NOT_SET"})
+    slurm_runs.write_environment(path, env, {"OPENAI_API_KEY", "NOT_SET"})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     there = {"PATH": "/node", "OPENAI_API_KEY": "old", "HF_HOME": "/scratch"}
-    take_environment(path, there)
+    slurm_runs.take_environment(path, there)
     assert there == {"PATH": "/node", "OPENAI_API_KEY": "k", "HF_HOME": "/scratch", "HTTPS_PROXY": "p"}
     with pytest.raises(FileNotFoundError):
-        take_environment(tmp_path / "gone", {})
+        slurm_runs.take_environment(tmp_path / "gone", {})
 
 
 def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
@@ -225,19 +212,19 @@ def test_nor_a_cell_of_a_suite_in_slurm(tmp_path: Path) -> None:
     wave = submitted(SuiteDir(tmp_path), "a/medec/0a", "b/medec/0a")
     slurm = ScriptedSlurm([task(wave.job_name, 1)])
     refuse_run_in_slurm(tmp_path / "a" / "medec", {}, slurm)  # type: ignore[arg-type]
-    refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec"], slurm)  # type: ignore[arg-type]
+    slurm_runs.refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec"], slurm)  # type: ignore[arg-type]
     with pytest.raises(BusyError, match=r"b/medec, PENDING"):
         refuse_run_in_slurm(tmp_path / "b" / "medec", {}, slurm)  # type: ignore[arg-type]
     with pytest.raises(BusyError, match=r"b/medec, PENDING"):
-        refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec", "b/medec"], slurm)  # type: ignore[arg-type]
+        slurm_runs.refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec", "b/medec"], slurm)  # type: ignore[arg-type]
 
 
 def test_many_are_not_all_named(tmp_path: Path) -> None:
-    names = [f"t/e{number}" for number in range(_MOST_NAMED + 2)]
+    names = [f"t/e{number}" for number in range(slurm_runs._MOST_NAMED + 2)]
     wave = submitted(SuiteDir(tmp_path), *(f"{name}/0a" for name in names))
     slurm = ScriptedSlurm([task(wave.job_name, index) for index in range(len(names))])
     with pytest.raises(BusyError, match=r"\(t/e2, PENDING\) and 2 more\n"):
-        refuse_cells_in_slurm(SuiteDir(tmp_path), names, slurm)  # type: ignore[arg-type]
+        slurm_runs.refuse_cells_in_slurm(SuiteDir(tmp_path), names, slurm)  # type: ignore[arg-type]
 
 
 def test_slurm_is_asked_only_where_a_task_may_be_there(tmp_path: Path) -> None:
