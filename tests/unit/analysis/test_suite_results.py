@@ -14,7 +14,6 @@ from eval_factory.analysis.suite_results import CellResult, FinishedCell, LeftOu
 from eval_factory.analysis.win_rates import GroupScore
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Spent, SpentByRole, Usage
-from eval_factory.report.reader import load_result
 from stored_results import PROVENANCE, instance
 from stored_suite import cell, cells, made, share
 
@@ -60,8 +59,7 @@ def test_targets_and_evaluations_stand_in_the_order_of_the_suite(tmp_path: Path)
 def test_of_what_failed_or_was_not_begun_nothing_is_read(
     tmp_path: Path, status: Any, reason: str | None, said: tuple[str, str]
 ) -> None:
-    given = replace(cell(tmp_path, "a", "x", SAME), status=status, reason=reason)
-    results = suite_results([given])
+    results = suite_results([replace(cell(tmp_path, "a", "x", SAME), status=status, reason=reason)])
     (one,) = results.cells
     assert (one.value, one.reportable, one.model, one.took, one.status) == (None, False, None, None, status)
     (missing,) = results.missing
@@ -85,8 +83,7 @@ def test_a_result_that_cannot_be_read_counts_as_failed(tmp_path: Path) -> None:
 
 
 def test_a_run_without_its_main_score_is_missing_with_the_reason(tmp_path: Path) -> None:
-    given = cell(tmp_path, "a", "x", SAME, main_metric="f1", reportable=False)
-    results = suite_results([given])
+    results = suite_results([cell(tmp_path, "a", "x", SAME, main_metric="f1", reportable=False)])
     (one,) = results.cells
     assert (one.main_metric, one.value, one.n, one.model) == ("f1", None, None, "org/a")
     assert one.took is not None
@@ -98,9 +95,8 @@ def test_models_are_compared_benchmark_by_benchmark_as_compare_does(tmp_path: Pa
     given = cells(tmp_path, {"x": {"a": WELL, "b": ILL, "c": SAME}, "y": {"a": SAME, "b": SAME, "c": SAME}})
     first, second = suite_results(given).benchmarks
     alone = compare([one.folder for one in given[:3]])
-    found = [pair.comparison for pair in first.pairs]
-    assert [one and one.paired for one in found] == [one.paired for one in alone.comparisons]
-    assert [one and one.p_holm for one in found] == [one.p_holm for one in alone.comparisons]
+    found = [pair.comparison and (pair.comparison.paired, pair.comparison.p_holm) for pair in first.pairs]
+    assert found == [(one.paired, one.p_holm) for one in alone.comparisons]
     assert [(pair.a.label, pair.b.label) for pair in first.pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert [(one.model.label, one.best, one.worst) for one in first.ranks] == [
         (name, one.best, one.worst) for name, one in zip("abc", alone.ranks, strict=True)
@@ -115,7 +111,7 @@ def test_ranks_need_differences_that_hold_for_all_benchmarks_together(tmp_path: 
     results = suite_results(cells(tmp_path, given))
     assert [(one.won, one.lost) for one in results.win_rates] == [(3, 0), (0, 3)]
     assert [(one.best_rank, one.worst_rank) for one in results.win_rates] == [(1, 2)] * 2
-    (alone,) = [suite_results(cells(tmp_path / "one", {"e": given["e0"]}))]
+    alone = suite_results(cells(tmp_path / "one", {"e": given["e0"]}))
     assert [(one.best_rank, one.worst_rank) for one in alone.win_rates] == [(1, 1), (2, 2)]
 
 
@@ -173,29 +169,23 @@ def test_what_no_win_can_be_counted_of_is_left_out(
     assert results.left_out == (LeftOut("x", None, why),)
 
 
-def test_values_that_no_test_is_known_for_win_all_the_same(tmp_path: Path) -> None:
-    """Such as an F1 of the whole, of which no instance has a value."""
-    given = [
-        cell(tmp_path, name, "x", answers, scores={"exact_match": share(answers, metric="macro_f1")})
-        for name, answers in (("a", WELL), ("b", ILL))
-    ]
-    results = suite_results(given)
-    (pair,) = results.benchmarks[0].pairs
-    assert (pair.comparison, [reason.name for reason in pair.reasons]) == (None, ["no_pairs"])
-    assert [(one.win_rate, one.won, one.undecided) for one in results.win_rates] == [(1, 0, 1), (0, 0, 1)]
-    assert results.left_out == ()
-    assert results.benchmarks[0].ranks == ()
+def well_and_ill(root: Path, **about: Any) -> list[FinishedCell]:
+    found = (("a", WELL), ("b", ILL))
+    return [cell(root, name, "x", answers, scores={"exact_match": share(answers, **about)}) for name, answers in found]
 
 
 def test_where_lower_is_better_the_lower_value_wins(tmp_path: Path) -> None:
-    given = [
-        cell(tmp_path, name, "x", answers, scores={"exact_match": share(answers, higher_is_better=False)})
-        for name, answers in (("a", WELL), ("b", ILL))
-    ]
-    loaded = [load_result(one.folder).result.scores["exact_match"].higher_is_better for one in given]
-    assert loaded == [False, False]
-    results = suite_results(given)
+    results = suite_results(well_and_ill(tmp_path, higher_is_better=False))
     assert [(one.win_rate, one.won, one.best_rank) for one in results.win_rates] == [(0, 0, 2), (1, 1, 1)]
+
+
+def test_values_that_no_test_is_known_for_win_all_the_same(tmp_path: Path) -> None:
+    """Such as an F1 of the whole, of which no instance has a value."""
+    results = suite_results(well_and_ill(tmp_path, metric="macro_f1"))
+    (pair,) = results.benchmarks[0].pairs
+    assert (pair.comparison, [reason.name for reason in pair.reasons]) == (None, ["no_pairs"])
+    assert [(one.win_rate, one.won, one.undecided) for one in results.win_rates] == [(1, 0, 1), (0, 0, 1)]
+    assert (results.left_out, results.benchmarks[0].ranks) == ((), ())
 
 
 def with_robustness(root: Path, target: str, value: float, **changes: Any) -> FinishedCell:
@@ -232,9 +222,5 @@ def test_the_time_of_an_answer_is_that_of_the_main_split_with_nothing_perturbed(
         instance("q0", 1.0, latency_s=1.0), instance("q1", 1.0, latency_s=3.0), instance("q2", 1.0, latency_s=None),
         instance("q3", 1.0, latency_s=50.0, split="valid"), instance("q4", 1.0, latency_s=60.0, perturbation="typos"),
     ]  # fmt: skip
-    (one,) = suite_results([cell(tmp_path, "a", "x", SAME, instances=records)]).cells
-    assert one.took is not None
-    assert one.took.inference_runtime_s == 2.0
-    (one,) = suite_results([cell(tmp_path, "b", "x", SAME, instances=records[2:])]).cells
-    assert one.took is not None
-    assert one.took.inference_runtime_s is None
+    given = [cell(tmp_path, name, "x", SAME, instances=found) for name, found in (("a", records), ("b", records[2:]))]
+    assert [one.took and one.took.inference_runtime_s for one in suite_results(given).cells] == [2.0, None]
