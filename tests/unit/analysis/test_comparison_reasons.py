@@ -20,27 +20,17 @@ def score(label: str = "exact_match") -> Score:
     return result([], [label]).scores[label]
 
 
-def test_values_are_means_over_trials() -> None:
-    found = values_of([instance("a", 1.0), instance("a", 0.0, trial=1), instance("b", 1.0)], score())
-    assert found.values == {"a": 0.5, "b": 1.0}
-    assert (found.failed, found.unscored, found.clusters) == (set(), set(), {})
-    assert found.keys == {"a", "b"}
-
-
-def test_an_instance_that_failed_in_one_trial_has_no_value() -> None:
-    records = [instance("a", 1.0), instance("a", None, trial=1), instance("b", None), instance("c", 1.0)]
-    found = values_of(records, score())
-    assert (found.values, found.failed, found.unscored) == ({"c": 1.0}, {"a", "b"}, set())
-    assert found.keys == {"a", "b", "c"}
-
-
-def test_what_was_answered_and_the_metric_says_nothing_of_is_told_apart() -> None:
-    records = [
-        instance("a", 1.0, metric="other"), instance("b", 1.0, metric="other", unjudged=True),
-        instance("c", 1.0, metric="other"), instance("c", None, trial=1),
-    ]  # fmt: skip
-    found = values_of(records, score())
-    assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"})
+def test_values_are_means_over_trials_and_an_instance_that_failed_in_one_has_none() -> None:
+    found = values_of([
+        instance("a", 1.0), instance("a", 0.0, trial=1), instance("b", 1.0), instance("b", None, trial=1),
+        instance("c", None), instance("d", 1.0),
+    ], score())  # fmt: skip
+    assert (found.values, found.failed, found.unscored, found.clusters) == ({"a": 0.5, "d": 1.0}, {"b", "c"}, set(), {})
+    assert found.keys == {"a", "b", "c", "d"}
+    only = ("a", {}), ("b", {"unjudged": True}), ("c", {})
+    answered = [instance(name, 1.0, metric="other", **changes) for name, changes in only]
+    found = values_of([*answered, instance("c", None, trial=1)], score())
+    assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"}), "was answered, and the metric says nothing of it"
 
 
 def test_other_splits_and_perturbations_are_other_scores() -> None:
@@ -136,12 +126,6 @@ def test_what_may_differ() -> None:
         assert list(reasons_against(side("A"), side("B", **config))) == []
 
 
-def test_many_files_are_counted() -> None:
-    files = {f"file {number}": "0" for number in range(5)}
-    (reason,) = reasons_against(side("A", **provenance(dataset_files={})), side("B", **provenance(dataset_files=files)))
-    assert reason.message.endswith(": file 0, file 1, file 2 and 2 more")
-
-
 def failing(count: int) -> list[InstanceRecord]:
     return [*FOUR[count:], *(instance(f"f{number}", None) for number in range(count))]
 
@@ -175,9 +159,8 @@ def test_what_else_makes_a_result_not_reportable_is_a_reason() -> None:
     assert own_reasons(unreadable, reportable=False) == told
     both = scored(failing(3), "too many are unreadable")
     assert [name for name, _ in own_reasons(both, reportable=False)] == ["coverage", "reportable"]
-    assert own_reasons(scored(FOUR), reportable=False) == [
-        ("reportable", "A is not reportable: there is no main score")
-    ]
+    none = [("reportable", "A is not reportable: there is no main score")]
+    assert own_reasons(scored(FOUR), reportable=False) == none
 
 
 def test_data_of_the_package_count_where_both_results_record_them() -> None:
@@ -187,3 +170,6 @@ def test_data_of_the_package_count_where_both_results_record_them() -> None:
     assert list(reasons_against(recorded, unrecorded)) == list(reasons_against(unrecorded, recorded)) == []
     (reason,) = reasons_against(recorded, changed)
     assert reason.message.endswith("different data: package:demo/a.csv")
+    many = side("A", **provenance(dataset_files={f"file {number}": "0" for number in range(5)}))
+    (reason,) = reasons_against(unrecorded, many)
+    assert reason.message.endswith(": file 0, file 1, file 2 and 2 more")

@@ -15,33 +15,32 @@ from eval_factory.analysis.comparison_reasons import Reason
 from eval_factory.analysis.comparison_report import comparison_document, comparison_markdown, comparison_text
 from eval_factory.analysis.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
 from eval_factory.core.nouns import Evidence
+from eval_factory.core.results import InstanceRecord
 from stored_results import instance, result, right_or_wrong, written
 
 
-def test_prompt_reference_and_both_answers_of_each_flip(tmp_path: Path) -> None:
-    a, b = right_or_wrong(tmp_path / "a", "101"), right_or_wrong(tmp_path / "b", "110")
+def texts_of(a: Path, b: Path) -> dict[str, dict[str, str]]:
     (one,) = compare([a, b]).comparisons
-    texts = comparison_report.texts_of_flips(one)
+    return comparison_report.texts_of_flips(one)
+
+
+def test_prompt_reference_and_both_answers_of_each_flip(tmp_path: Path) -> None:
+    texts = texts_of(right_or_wrong(tmp_path / "a", "101"), right_or_wrong(tmp_path / "b", "110"))
     assert list(texts) == ["q2", "q1"]
-    assert texts["q1"] == {
-        "prompt": "What is q1?", "references": "yes", "A": "answer to q1", "B": "answer to q1",
-    }  # fmt: skip
+    assert texts["q1"] == {"prompt": "What is q1?", "references": "yes", "A": "answer to q1", "B": "answer to q1"}
 
 
 def test_each_trial_and_this_score_alone(tmp_path: Path) -> None:
-    def rows(value: float) -> list[object]:
+    def rows(value: float) -> list[InstanceRecord]:
         return [
             instance("q0", value, completion="first"), instance("q0", value, trial=1, completion=None),
             instance("q0", value, split="valid", completion="elsewhere"),
             instance("q0", value, perturbation="typos", completion="perturbed"),
         ]  # fmt: skip
 
-    folders = [written(tmp_path / name, result(rows(value))) for name, value in (("a", 1.0), ("b", 0.0))]  # type: ignore[arg-type]
-    (one,) = compare(folders).comparisons
-    said = comparison_report.texts_of_flips(one)["q0"]
-    assert {name: value for name, value in said.items() if name not in ("prompt", "references")} == {
-        "A": "first", "A (trial 1)": "", "B": "first", "B (trial 1)": "",
-    }  # fmt: skip
+    said = texts_of(*(written(tmp_path / str(value), result(rows(value))) for value in (1.0, 0.0)))["q0"]
+    answers = {"A": "first", "A (trial 1)": "", "B": "first", "B (trial 1)": ""}
+    assert said == {"prompt": said["prompt"], "references": said["references"], **answers}
 
 
 A, B, C = (Model(label, Path(f"results/{label.lower()}"), f"org/{label.lower()}") for label in "ABC")
@@ -100,20 +99,16 @@ def test_what_else_is_said() -> None:
     assert told(flips=Flips((), ("q1",)), right_or_wrong=False)[2:] == ["0 better in A.", "1 better in B: q1."]
     assert told(flips=Flips(tuple("abcdefgh"), ()))[2] == "8 right in A alone: a, b, c, d, e, f, g, h."
     left_out = "Left out, because a value is missing: 6 (1 in A alone, 2 in B alone, 3 in both)"
-    failed = Failed(1, 2, 3)
-    assert told(failed=failed, bounds=None)[-1] == f"{left_out}."
-    assert told(failed=failed, bounds=(-0.01, 0.08))[-1] == (
-        f"{left_out}; whatever these were worth, the difference of all is from -1.0 to 8.0."
-    )
+    bounded = f"{left_out}; whatever these were worth, the difference of all is from -1.0 to 8.0."
+    assert told(failed=Failed(1, 2, 3), bounds=None)[-1] == f"{left_out}."
+    assert told(failed=Failed(1, 2, 3), bounds=(-0.01, 0.08))[-1] == bounded
 
 
 def test_what_a_margin_comes_to() -> None:
     *_, worse, either = told(margin=0.05, non_inferiority="shown", equivalence="inconclusive")
+    crosses = "the interval crosses the margin (inconclusive)."
     assert worse == "Non-inferiority (that B is worse than A by less than 5.0 points) is shown."
-    assert either == (
-        "Equivalence (that they differ by less than 5.0 points) is not shown:"
-        " the interval crosses the margin (inconclusive)."
-    )
+    assert either == f"Equivalence (that they differ by less than 5.0 points) is not shown: {crosses}"
     *_, refuted, _ = told(margin=0.05, non_inferiority="refuted", equivalence="refuted")
     assert refuted.endswith("is refuted: the whole interval is beyond the margin.")
 
@@ -193,9 +188,10 @@ def test_markdown_has_a_row_a_pair() -> None:
 
 
 def test_the_document_has_everything() -> None:
-    (one,) = comparison_document(
-        replace(COMPARED, comparisons=(replace(ONE, margin=0.05, non_inferiority=Evidence.SHOWN),))
-    )["comparisons"]
+    shown = replace(ONE, margin=0.05, non_inferiority=Evidence.SHOWN)
+    unknown = replace(ONE, scale=None, bounds=None)
+    one, other = comparison_document(replace(COMPARED, comparisons=(shown, unknown)))["comparisons"]
+    assert (other["scale"], other["bounds"]) == (None, None)
     assert one == {
         "task": "pubmed_qa", "metric": "exact_match", "a": "results/a", "b": "results/b",
         "model_a": "org/a", "model_b": "org/b", "n": 500, "value_a": 0.7, "value_b": 0.742, "difference": 0.042,
@@ -205,10 +201,6 @@ def test_the_document_has_everything() -> None:
         "non_inferiority": "shown", "equivalence": None,
         "flips": {"a_only": ["q1"], "b_only": [f"q{number}" for number in range(10, 20)]},
     }  # fmt: skip
-    unknown = comparison_document(replace(COMPARED, comparisons=(replace(ONE, scale=None, bounds=None),)))[
-        "comparisons"
-    ][0]
-    assert (unknown["scale"], unknown["bounds"]) == (None, None)
     assert comparison_document(THREE)["ranks"][0] == {"folder": "results/a", "model": "org/a", "best": 2, "worst": 3}
     assert comparison_document(THREE)["accepted"] == [{"name": "data", "message": "x_y"}]
     json.dumps(comparison_document(THREE), allow_nan=False)

@@ -29,14 +29,10 @@ def test_it_goes_to_standard_output_or_to_a_file(purpose: str, tmp_path: Path) -
     folder = right_or_wrong(tmp_path / "a", "101")
     page = (folder / "report.html").read_bytes()
     text = written_for(purpose, [folder])
-    assert text.endswith("\n")
-    assert "What is q" not in text
-    assert "answer to q" not in text
-    done = CliRunner().invoke(cli, ["report", str(folder), "--for", purpose], catch_exceptions=False)
-    assert done.output == text
-    file = tmp_path / "out"
-    done = CliRunner().invoke(cli, ["report", str(folder), "--for", purpose, "-o", str(file)], catch_exceptions=False)
-    assert done.output == f"{file}\n"
+    assert (text[-1], "What is q" in text, "answer to q" in text) == ("\n", False, False)
+    file, asked = tmp_path / "out", ["report", str(folder), "--for", purpose]
+    for arguments, output in (([], text), (["-o", str(file)], f"{file}\n")):
+        assert CliRunner().invoke(cli, [*asked, *arguments], catch_exceptions=False).output == output
     assert file.read_text("utf-8") == text
     assert (folder / "report.html").read_bytes() == page
 
@@ -65,12 +61,10 @@ def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path
         "# TRIPOD-LLM checklist\n\nOf 2 models on 3 benchmarks: `small`, `large_1` on `qa`, `calc`, `law`."
     )
     performance = text.partition("### 17")[2].partition("## Left")[0]
-    assert "- Of small on qa: exact_match = 0.5000" in performance
-    assert "- Of large_1 on qa: exact_match = 1.0000" in performance
-    assert "- On qa, large_1 minus small = +50.0 (95 % interval" in performance
-    assert "large_1 is better." in performance
-    assert "- On qa, large_1 has rank 1." in performance
-    assert "- On calc, small has rank 1 to 2." in performance
+    assert [one for one in (
+        "- Of small on qa: exact_match = 0.5000", "- Of large_1 on qa: exact_match = 1.0000", "large_1 is better.",
+        "- On qa, large_1 minus small = +50.0 (95 % interval", "- On qa, large_1 has rank 1.", "- On calc, small has rank 1 to 2.",
+    ) if one not in performance] == []  # fmt: skip
     assert "There is no score of large_1 on law" in text.partition("### 5e")[2].partition("###")[0]
     assert "compared in pairs" in text.partition("### 7e")[2].partition("###")[0]
 
