@@ -59,7 +59,6 @@ def test_strata_that_a_sample_cannot_hold_are_put_together() -> None:
 def test_shares(of: list[int], count: int, shares: list[int]) -> None:
     found = sheets.shares_of(of, count)
     assert sorted(found) == sorted(shares)
-    assert sum(found) == sum(shares)
     assert all(given <= size for given, size in zip(found, of, strict=True))
 
 
@@ -68,9 +67,7 @@ def test_every_answer_of_a_stratum_has_the_same_chance() -> None:
     times: Counter[str] = Counter()
     for seed in range(400):
         found = drawn(layers, (), sheets.Draw(8, seed, ("1",), "x"))
-        assert [place for _, place, _ in found].count(0) == 2
-        assert {chance for _, place, chance in found if place == 0} == {0.2}
-        assert {chance for _, place, chance in found if place == 1} == {0.2}
+        assert Counter((place, chance) for _, place, chance in found) == {(0, 0.2): 2, (1, 0.2): 6}
         times.update(key.id for key, _, _ in found)
     assert len(times) == 40
     assert all(45 < count < 120 for count in times.values())  # 80 of 400, give or take four standard deviations
@@ -101,9 +98,8 @@ def test_codes_say_nothing_and_each_rater_has_an_order_of_its_own() -> None:
     assert sample == drawn_sample(asked(), layers, chosen, DRAW)
     assert sample.id != drawn_sample(asked(), layers, chosen[:9], DRAW).id
     codes = [one.code for one in sample.answers]
-    assert len(set(codes)) == 10
+    assert (len(set(codes)), len(sample.stratum_of)) == (10, 30)
     assert all(code.isalpha() and not set("aeiouy") & set(code) for code in [*codes, sample.id])
-    assert len(sample.stratum_of) == 30
     assert sample.answers[3].shown_sha256 == asked().sha256_of(records[3])
     orders = {tuple(rater_order(codes, sample.id, rater)) for rater in "123"}
     assert len(orders) == 3
