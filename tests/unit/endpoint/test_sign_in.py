@@ -207,20 +207,14 @@ def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpo
     assert len(tokens.given) == 1
 
 
-def test_missing_variables_are_named(tokens: TokenEndpoint, tmp_path: Path) -> None:
-    sign_in = signed_in(tokens, tmp_path, OPENAI_CLIENT_ID="", OPENAI_CLIENT_SECRET="")
-    with pytest.raises(
-        SignInError, match="Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET"
-    ):
-        sign_in.header()
-
-
-@pytest.mark.parametrize(("way", "reason"), [
-    ("refuses", "invalid_client"), ("garbage", "HTTP 200: (missing_token)"), ("no token", "Missing access token"),
-    ("odd token", "holds no token"), ("two lines", "holds no token"), ("error", "HTTP 500"),
+@pytest.mark.parametrize(("what", "value", "reason"), [
+    ("way", "refuses", "invalid_client"), ("way", "garbage", "HTTP 200: (missing_token)"),
+    ("way", "no token", "Missing access token"), ("way", "odd token", "holds no token"),
+    ("way", "two lines", "holds no token"), ("way", "error", "HTTP 500"), ("expires_in", float("inf"), "holds no token"),
+    ("expires_in", 10**400, "holds no token"), ("expires_in", float("nan"), "holds no token"), ("expires_in", -5, "holds no token"),
 ])  # fmt: skip
-def test_no_token(way: str, reason: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
-    tokens.way = way
+def test_no_token(what: str, value: object, reason: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
+    setattr(tokens, what, value)
     with pytest.raises(SignInError, match="Error creating openai OAuth token") as caught:
         signed_in(tokens, tmp_path).header()
     message = str(caught.value)
@@ -244,12 +238,16 @@ def test_a_token_endpoint_that_is_down(tmp_path: Path) -> None:
         signed_in(gone, tmp_path).header()
 
 
-def test_plain_http_to_another_host_is_refused(
-    tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("more", "said"), [
+    ({"OPENAI_TOKEN_URL": "http://tokens.example/token"}, "https"),
+    ({"OPENAI_CLIENT_ID": "", "OPENAI_CLIENT_SECRET": ""}, "Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET"),
+], ids=["plain http to another host", "missing variables"])  # fmt: skip
+def test_what_is_refused_at_once(
+    more: dict[str, str], said: str, tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OAUTHLIB_INSECURE_TRANSPORT", raising=False)
-    with pytest.raises(SignInError, match="https"):
-        signed_in(tokens, tmp_path, OPENAI_TOKEN_URL="http://tokens.example/token").header()
+    with pytest.raises(SignInError, match=said):
+        signed_in(tokens, tmp_path, **more).header()  # type: ignore[arg-type]
 
 
 def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) -> None:
@@ -257,11 +255,3 @@ def test_a_token_that_says_no_lifetime(tokens: TokenEndpoint, tmp_path: Path) ->
     signed_in(tokens, tmp_path).header()
     kept = json.loads(file_of(tokens, tmp_path).read_text())
     assert kept["expires_at"] - time.time() <= sign_in.LIFETIME_UNKNOWN_S
-
-
-@pytest.mark.parametrize("lifetime", [float("inf"), 10**400, float("nan"), -5])
-def test_a_lifetime_that_no_clock_can_hold(lifetime: float, tokens: TokenEndpoint, tmp_path: Path) -> None:
-    tokens.expires_in = lifetime
-    with pytest.raises(SignInError, match="holds no token"):
-        signed_in(tokens, tmp_path).header()
-    assert not file_of(tokens, tmp_path).exists()

@@ -37,11 +37,11 @@ def test_a_port_is_free_where_nobody_listens() -> None:
             assert not is_free(one.getsockname()[1])
 
 
-def proc_of(folder: Path, *, port: int = PORT, state: str = "0A", uid: int | None = None, environ: bytes = b"") -> Path:
+def proc_of(folder: Path, *, state: str = "0A", uid: int | None = None, environ: bytes = b"") -> Path:
     """As /proc: one listener, and one process that has it open."""
     (folder / "net").mkdir()
     own = os.getuid() if uid is None else uid
-    line = f"   0: 0100007F:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {own} 0 {INODE} 1\n"
+    line = f"   0: 0100007F:{PORT:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {own} 0 {INODE} 1\n"
     (folder / "net" / "tcp6").write_text(HEAD + line)
     for number, (target, text) in enumerate([(f"socket:[{INODE}]", environ), ("socket:[1]", b"")]):
         fds = folder / str(100 + number) / "fd"
@@ -53,14 +53,10 @@ def proc_of(folder: Path, *, port: int = PORT, state: str = "0A", uid: int | Non
     return folder
 
 
-OURS = f"A=b\0{TOKEN}=abc\0".encode()
-
-
 def test_ours_is_known_by_its_token(tmp_path: Path) -> None:
-    proc = proc_of(tmp_path, environ=OURS)
-    assert not is_somebody_elses(PORT, "abc", proc)
-    assert is_somebody_elses(PORT, "ab", proc)
-    assert not is_somebody_elses(PORT + 1, "ab", proc)
+    proc = proc_of(tmp_path, environ=f"A=b\0{TOKEN}=abc\0".encode())
+    asked = [(PORT, "abc"), (PORT, "ab"), (PORT + 1, "ab")]
+    assert [is_somebody_elses(port, token, proc) for port, token in asked] == [False, True, False]
 
 
 @pytest.mark.parametrize(("changes", "is_so"), [

@@ -18,13 +18,11 @@ class Commands:
 
     def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
         self.said = Captured([], code, stdout, stderr)
-        self.asked: list[list[str]] = []
-        self.env: Mapping[str, str] = {}
-        self.seconds = 0.0
+        self.asked, self.env, self.seconds = list[list[str]](), dict[str, str](), 0.0
 
     def __call__(self, argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Captured:
         self.asked.append(list(argv))
-        self.env, self.seconds = env, seconds
+        self.env, self.seconds = dict(env), seconds
         return self.said
 
 
@@ -32,8 +30,7 @@ def test_a_job_is_submitted_without_keys_or_settings_of_the_terminal() -> None:
     commands = Commands("4711\n")
     assert Slurm(ENV, commands).submit(Path("/r/w1.sh")) == "4711"
     assert commands.asked == [["sbatch", "--parsable", "/r/w1.sh"]]
-    assert commands.env == {"PATH": "/bin", "SLURM_CONF": "/c"}
-    assert commands.seconds == 60.0
+    assert (commands.env, commands.seconds) == ({"PATH": "/bin", "SLURM_CONF": "/c"}, 60.0)
     assert Slurm(ENV, Commands("sbatch: lua: hello\n4711;cluster\n")).submit(Path("x")) == "4711"
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,18 +59,17 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     store.cancelled.touch()
     assert (store.is_there(), store.begin(), store.waves()) == (True, name, [])
     assert not store.cancelled.exists(), "a new invocation takes it back that all was cancelled"
-    first = store.new_wave(name, [A, replace(B, probed=())])
-    assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, replace(B, probed=())))]
+    unprobed = replace(B, probed=())
+    first = store.new_wave(name, [A, unprobed])
+    assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, unprobed))]
     assert store.logs(1).is_dir()
     store.wave_file(2).touch()  # its submitter was killed
     together = store.new_wave(name, [run_of("t/d/0", together=True)])
-    assert [(wave.number, len(wave.runs), wave.together) for wave in store.waves()] == [
-        (1, 2, False), (2, 0, False), (3, 1, True),
-    ]  # fmt: skip
-    assert store.task_log(first, replace(B, probed=())).name == "1.log"
+    found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
+    assert found == [(1, 2, False), (2, 0, False), (3, 1, True)]
+    assert store.task_log(first, unprobed).name == "1.log"
     assert store.served("t", 2) != store.served("t", 2)
-    assert store.was_submitted_again(first, run_of("t/d/9"))
-    assert not store.was_submitted_again(together, run_of("t/d/9"))
+    assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [True, False]
 
 
 def test_a_wave_of_an_earlier_version_has_names_alone(tmp_path: Path) -> None:
@@ -209,14 +209,14 @@ def test_a_run_whose_job_is_queued_is_not_begun_here(tmp_path: Path) -> None:
 
 
 def test_nor_a_cell_of_a_suite_in_slurm(tmp_path: Path) -> None:
-    wave = submitted(SuiteDir(tmp_path), "a/medec/0a", "b/medec/0a")
-    slurm = ScriptedSlurm([task(wave.job_name, 1)])
-    refuse_run_in_slurm(tmp_path / "a" / "medec", {}, slurm)  # type: ignore[arg-type]
-    slurm_runs.refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec"], slurm)  # type: ignore[arg-type]
+    suite = SuiteDir(tmp_path)
+    slurm: Any = ScriptedSlurm([task(submitted(suite, "a/medec/0a", "b/medec/0a").job_name, 1)])
+    refuse_run_in_slurm(tmp_path / "a" / "medec", {}, slurm)
+    slurm_runs.refuse_cells_in_slurm(suite, ["a/medec"], slurm)
     with pytest.raises(BusyError, match=r"b/medec, PENDING"):
-        refuse_run_in_slurm(tmp_path / "b" / "medec", {}, slurm)  # type: ignore[arg-type]
+        refuse_run_in_slurm(tmp_path / "b" / "medec", {}, slurm)
     with pytest.raises(BusyError, match=r"b/medec, PENDING"):
-        slurm_runs.refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec", "b/medec"], slurm)  # type: ignore[arg-type]
+        slurm_runs.refuse_cells_in_slurm(suite, ["a/medec", "b/medec"], slurm)
 
 
 def test_many_are_not_all_named(tmp_path: Path) -> None:
