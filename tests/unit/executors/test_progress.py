@@ -67,17 +67,18 @@ def test_in_a_notebook_nothing_is_shown_but_on_the_screen(
     assert capsys.readouterr().out == ""
 
 
-def test_tail_gives_whole_lines_of_its_run(tmp_path: Path) -> None:
+def test_tail_gives_whole_lines_of_its_run_or_of_every_one_from_the_first(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"run_id": "me", "event": "before"}\n')
-    tail = EventTail(path, "me")
-    assert tail.new() == []
-    with path.open("a") as file:
-        file.write('{"run_id": "me", "event": "a"}\n{"run_id": "you"}\nbroken\n{"run_')
-    assert [event["event"] for event in tail.new()] == ["a"]
-    with path.open("a") as file:
-        file.write('id": "me", "event": "b"}\n')
-    assert [event["event"] for event in tail.new()] == ["b"]
+    own, every = EventTail(path, "me"), EventTail(path, None)
+    for written, of_own, of_every in (
+        ("", [], ["before"]),
+        ('{"run_id": "me", "event": "a"}\n{"event": "you"}\nbroken\n[1]\n"text"\n{"run_', ["a"], ["a", "you"]),
+        ('id": "me", "event": "b"}\n', ["b"], ["b"]), ("", [], []),
+    ):  # fmt: skip
+        with path.open("a") as file:
+            file.write(written)
+        assert [[event["event"] for event in tail.new()] for tail in (own, every)] == [of_own, of_every]
     assert EventTail(tmp_path / "none", "me").new() == []
 
 
@@ -123,7 +124,10 @@ def lines_of(sent: str) -> list[str]:
     (55, "50/100, 2 failed, 10 s left"), (40, "50/100"),
 ])  # fmt: skip
 def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: str, terminal: Any) -> None:
-    lines = lines_of(terminal(columns))
+    sent = terminal(columns)
+    assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") == 1
+    assert sent.index("\x1b[?25l") < sent.index("\x1b[?25h"), "the cursor is shown again"
+    lines = lines_of(sent)
     assert [line for line in lines if line.endswith(" ...") or "warning" in line] == SAID
     bars = [line for line in lines if line.startswith("asking the model \u2501")]
     assert bars[-1].endswith(f" {figures}")
@@ -134,12 +138,6 @@ def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: s
 @pytest.mark.parametrize("columns", [1, 5, 12])
 def test_a_tiny_terminal_breaks_nothing(columns: int, terminal: Any) -> None:
     assert all(len(line) <= columns for line in lines_of(terminal(columns)) if line not in SAID)
-
-
-def test_the_cursor_is_shown_again(terminal: Any) -> None:
-    sent = terminal()
-    assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") == 1
-    assert sent.index("\x1b[?25l") < sent.index("\x1b[?25h")
 
 
 def test_a_terminal_of_another_encoding_has_a_bar_of_its_letters(terminal: Any) -> None:
@@ -159,11 +157,3 @@ def test_a_terminal_that_cannot_go_back_has_lines(terminal: Any) -> None:
 ])  # fmt: skip
 def test_durations_and_short_numbers(worded: Callable[[float], str], value: float, told: str) -> None:
     assert worded(value) == told
-
-
-def test_tail_of_every_run_begins_with_the_first_line(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_text('{"event": "a", "run_id": "x"}\n[1]\n"text"\n{"event": "b"}\n{"ev')
-    tail = EventTail(path, None)
-    assert [event["event"] for event in tail.new()] == ["a", "b"]
-    assert tail.new() == []

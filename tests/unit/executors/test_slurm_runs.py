@@ -159,9 +159,8 @@ def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> 
     runs.scripted.refuses = True
     runs.queue(runs.one)
     runs.clean_up()
-    assert runs.said == [
-        f"the keys of {runs.one.job_name} are deleted by its last task, or by the next command: sbatch does not take it"
-    ]
+    later = "are deleted by its last task, or by the next command: sbatch does not take it"
+    assert runs.said == [f"the keys of {runs.one.job_name} {later}"]
     runs.scripted.refuses = False
     runs.clean_up()
     assert len(runs.scripted.clean_ups) == 1
@@ -200,12 +199,12 @@ def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
 
 def test_a_run_whose_job_is_queued_is_not_begun_here(tmp_path: Path) -> None:
     wave = submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
-    slurm = ScriptedSlurm([task(wave.job_name, 0)])
+    slurm: Any = ScriptedSlurm([task(wave.job_name, 0)])
     said = rf"(?s)^{tmp_path}/out: in Slurm already: {wave.job_name} \(model/medec, PENDING\)\n  wait for the end: "
     with pytest.raises(BusyError, match=rf"{said}.*suite cancel {tmp_path}/out"):
-        refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+        refuse_run_in_slurm(tmp_path / "out", {}, slurm)
     slurm.tasks = []
-    refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+    refuse_run_in_slurm(tmp_path / "out", {}, slurm)
 
 
 def test_nor_a_cell_of_a_suite_in_slurm(tmp_path: Path) -> None:
