@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -33,7 +34,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 class Scripted:
     """Gives these answers in turn, on as many connections as it takes; an empty one hangs up."""
 
-    def __init__(self, *answers: bytes) -> None:
+    def __init__(self, *answers: bytes, hangs_up: bool = False) -> None:
+        """`hangs_up`: before the last answer, too."""
+        self._hangs_up = hangs_up
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1?a=b"
         self.heads: list[bytes] = []
@@ -46,11 +49,13 @@ class Scripted:
         while self._answers:
             connection, _ = self._socket.accept()
             self.connections += 1
-            with connection:
+            with connection, suppress(OSError):
                 while self._answers and (head := self._head(connection)):
                     self.heads.append(head)
                     answer = self._answers.pop(0)
                     connection.sendall(answer)
+                    if self._hangs_up and len(self._answers) == 1:
+                        break
                     if not answer.startswith(b"HTTP") or b"close" in answer or answer.endswith(b"..."):
                         break
             self.hung_up.set()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import http.client
-import socket
-import threading
 from typing import Any
 
 import pytest
@@ -16,6 +12,7 @@ from eval_factory.endpoint import http_wire
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import TransportError
 from token_answers import forget_proxies_and_certificates
+from unit.endpoint.test_connections import Scripted
 
 TIMEOUT_S = 20.0
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -35,28 +32,13 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Server, "has_answered", request.param)
 
 
-class Server:
-    """Gives one answer and hangs up, or goes on; then a good answer."""
+class Server(Scripted):
+    """Gives one answer, and hangs up or goes on; then a good answer."""
 
     has_answered = False
 
     def __init__(self, answer: bytes, hangs_up: bool = False) -> None:
-        self._answers, self._hangs_up = [answer, GOOD], hangs_up
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
-        self.connections = 0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with self._socket:
-            while self._answers:
-                connection, _ = self._socket.accept()
-                self.connections += 1
-                with connection, connection.makefile("rb") as requests, contextlib.suppress(OSError):
-                    while self._answers and _has_request(requests):
-                        connection.sendall(self._answers.pop(0))
-                        if self._hangs_up and len(self._answers) == 1:
-                            break
+        super().__init__(answer, GOOD, hangs_up=hangs_up)
 
     def asked_before(self) -> Transport:
         """What asks it; it was answered once already, or not yet."""
@@ -65,13 +47,6 @@ class Server:
             self._answers.insert(0, GOOD)
             assert asked.post(self.url, {}).data == b"{}"
         return asked
-
-
-def _has_request(requests: Any) -> bool:
-    if not requests.readline():
-        return False
-    headers = http.client.parse_headers(requests)
-    return bool(requests.read(int(headers["Content-Length"])))
 
 
 def answer(*lines: str, body: bytes = b"", status: str = "200 OK", version: str = "HTTP/1.1") -> bytes:
