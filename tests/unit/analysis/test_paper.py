@@ -110,7 +110,3 @@ def test_a_card_is_about_one_run(suite: Path, tmp_path: Path) -> None:
         written_for("model-card", [suite])
     one = suite_folder(tmp_path / "one", {"a/qa": SAME})
     assert written_for("model-card", [one]) == written_for("model-card", [one / "a" / "qa"])
-
-
-def test_another_purpose_is_refused(tmp_path: Path) -> None:
-    assert CliRunner().invoke(cli, ["report", str(tmp_path), "--for", "poster"]).exit_code == 2

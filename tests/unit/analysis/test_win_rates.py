@@ -63,6 +63,8 @@ def test_a_win_rate_is_the_mean_share_of_models_that_are_beaten() -> None:
     assert rates(column(0.9, 0.5, 0.1)) == [1, 0.5, 0]
     assert rates(column(0.9, 0.5, 0.1), column(0.9, 0.1, 0.5)) == [1, 0.25, 0.25]
     assert rates(column(0.9, 0.5, 0.1, lower=True)) == [0, 0.5, 1]
+    found = win_rates(MODELS, [column(0.9, 0.5, 0.1), Column("y", {"a": 0.1, "b": 0.2}, False)], tested=False)
+    assert [(one.win_rate, one.columns) for one in found] == [(0.5, 2), (0.75, 2), (0, 1)], "c has no value in y"
 
 
 @pytest.mark.parametrize("third", [0.1, 0.7])
@@ -75,11 +77,6 @@ def test_the_mean_is_rounded_once(third: float) -> None:
 def test_a_column_without_a_direction_and_one_with_a_single_value_do_not_count() -> None:
     columns = [column(1, 2, 3, lower=None), Column("y", {"a": 1.0}, lower_is_better=False)]
     assert win_rates(MODELS, columns, tested=True) == tuple(WinRate(model, None, 0) for model in MODELS)
-
-
-def test_a_model_without_a_value_is_not_among_the_others_of_that_column() -> None:
-    found = win_rates(MODELS, [column(0.9, 0.5, 0.1), Column("y", {"a": 0.1, "b": 0.2}, False)], tested=False)
-    assert [(one.win_rate, one.columns) for one in found] == [(0.5, 2), (0.75, 2), (0, 1)]
 
 
 def test_comparisons_that_show_a_difference_are_counted_and_those_that_leave_it_open() -> None:

@@ -131,9 +131,10 @@ def test_not_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 407])
 def test_stops(status: int) -> None:
+    """A key that is refused, also after answers."""
     noted = Noted()
     with pytest.raises(EndpointUnusable, match="check"):
-        client_of(Replies(reply(status))).ask(BODY, noted)
+        client_of(Replies(reply(status)), has_answered=status == 401).ask(BODY, noted)
     assert noted == [(1, "refused", status)], "it was sent, and counts in the next run of the folder"
 
 
@@ -171,13 +172,6 @@ def test_refused_again_and_again_is_not() -> None:
             client.ask(BODY, unnoted)
     client.ask(BODY, unnoted)
     assert ask_until_it_stops(client)[0] + 1 == most
-
-
-def test_a_key_that_is_refused_after_answers_stops() -> None:
-    client = client_of(Replies(reply(200), reply(401)))
-    client.ask(BODY, unnoted)
-    failed, said = ask_until_it_stops(client)
-    assert (failed, "Authentication error detected" in said) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -240,21 +234,17 @@ def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_outage_is_borne")
-def test_an_endpoint_that_is_gone_stops_the_run() -> None:
-    client = client_of(Replies(reply(200), UNREACHABLE), max_retries=2)
-    client.ask(BODY, unnoted)
-    failed, said = ask_until_it_stops(client)
-    assert failed == 3  # 12 attempts in a row: four threads, three tries
-    assert "no longer answers" in said
-    assert "the same command goes on" in said
-
-
-@pytest.mark.usefixtures("no_outage_is_borne")
-def test_silence_is_borne_for_longer_than_one_prompt_may_be_silent() -> None:
-    transport = Replies(SILENT)
-    failed, _ = ask_until_it_stops(client_of(transport, has_answered=True, parallelism=1, max_retries=5))
-    assert failed == 2
-    assert len(transport.sent) == 6 * 3
+@pytest.mark.parametrize(("lost", "settings", "failed", "sent"), [
+    (UNREACHABLE, {"max_retries": 2}, 3, 12),  # in a row: four threads, three tries
+    (SILENT, {"max_retries": 5, "parallelism": 1}, 2, 6 * 3),  # longer than one prompt may be silent
+], ids=["unreachable", "silent"])  # fmt: skip
+def test_an_endpoint_that_is_gone_stops_the_run(
+    lost: TransportError, settings: dict[str, Any], failed: int, sent: int
+) -> None:
+    transport = Replies(lost)
+    found, said = ask_until_it_stops(client_of(transport, has_answered=True, **settings))
+    assert (found, len(transport.sent)) == (failed, sent)
+    assert [one for one in ("no longer answers", "the same command goes on") if one not in said] == []
 
 
 @pytest.mark.usefixtures("no_outage_is_borne")
