@@ -27,8 +27,7 @@ def test_values_are_means_over_trials_and_an_instance_that_failed_in_one_has_non
     ], score())  # fmt: skip
     assert (found.values, found.failed, found.unscored, found.clusters) == ({"a": 0.5, "d": 1.0}, {"b", "c"}, set(), {})
     assert found.keys == {"a", "b", "c", "d"}
-    only = ("a", {}), ("b", {"unjudged": True}), ("c", {})
-    answered = [instance(name, 1.0, metric="other", **changes) for name, changes in only]
+    answered = [instance(name, 1.0, metric="other", unjudged=name == "b") for name in "abc"]
     found = values_of([*answered, instance("c", None, trial=1)], score())
     assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"}), "was answered, and the metric says nothing of it"
 

@@ -31,21 +31,16 @@ BROKEN = Check("max_drop", Verdict.FAIL, "-0.2 on 40 | pairs\x00", "topic=a|b", 
 UNSURE = Check("max_drop", Verdict.INCONCLUSIVE, "may be worse", None, 0.05, -0.04, -0.1, 0.02)
 
 
-@pytest.fixture
-def found() -> GateResult:
-    return GateResult(
-        Path("policy.yml"), "ab" * 32, Verdict.FAIL,
-        (
-            BenchmarkOutcome("pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL),
-            BenchmarkOutcome("medec", "advisory", "flag", Verdict.INCONCLUSIVE, (UNSURE,), Verdict.PASS),
-            BenchmarkOutcome("head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE),
-        ),
-        ("sample",),
-    )  # fmt: skip
+OUTCOMES = (
+    BenchmarkOutcome("pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL),
+    BenchmarkOutcome("medec", "advisory", "flag", Verdict.INCONCLUSIVE, (UNSURE,), Verdict.PASS),
+    BenchmarkOutcome("head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE),
+)
+FOUND = GateResult(Path("policy.yml"), "ab" * 32, Verdict.FAIL, OUTCOMES, ("sample",))
 
 
-def test_text(found: GateResult) -> None:
-    assert gate_text(found).splitlines() == [
+def test_text() -> None:
+    assert gate_text(FOUND).splitlines() == [
         "gate: FAIL (policy.yml, sha256 abababababab, not locked)",
         "  FAIL          pubmed_qa (critical, exact_match)", "    min: 0.7 is at least 0.6",
         r"    max_drop [topic=a|b]: -0.2 on 40 | pairs\x00",
@@ -54,8 +49,8 @@ def test_text(found: GateResult) -> None:
     ]  # fmt: skip
 
 
-def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> None:
-    lines = gate_markdown(found).splitlines()
+def test_markdown_keeps_its_columns_whatever_the_words() -> None:
+    lines = gate_markdown(FOUND).splitlines()
     assert lines[0] == "## Gate: FAIL"
     assert lines[6] == "| pubmed_qa | critical, exact_match | min | PASS | 0.7 is at least 0.6 |"
     row = "| pubmed_qa | critical, exact_match | max_drop `[topic=a¦b]` | FAIL | -0.2 on 40 `¦` `pairs\\x00` |"
@@ -64,8 +59,8 @@ def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> Non
     assert f"SHA-256 `{'ab' * 32}`" in lines[2]
 
 
-def test_json_holds_every_figure(found: GateResult) -> None:
-    told = gate_document(found)
+def test_json_holds_every_figure() -> None:
+    told = gate_document(FOUND)
     assert (told["outcome"], told["exit_code"], told["policy"]) == ("fail", 1, "policy.yml")
     assert told["benchmarks"][0]["checks"][0] == {
         "limit": "min", "outcome": "pass", "message": "0.7 is at least 0.6", "group": None, "allowed": 0.6,
@@ -74,13 +69,13 @@ def test_json_holds_every_figure(found: GateResult) -> None:
     assert told["benchmarks"][1]["counted_as"] == "pass"
     assert told["not_in_policy"] == ["sample"]
     assert (told["locked_at"], told["notes"]) == (None, [])
-    told = json.loads(json.dumps(gate_document(replace(found, locked_at=LOCKED, notes=(HOSTILE,)))))
+    told = json.loads(json.dumps(gate_document(replace(FOUND, locked_at=LOCKED, notes=(HOSTILE,)))))
     assert (told["locked_at"], told["notes"]) == ("2026-11-22T06:30:00+00:00", [HOSTILE])
 
 
-def test_junit_fails_what_counts_and_skips_what_does_not(found: GateResult, tmp_path: Path) -> None:
+def test_junit_fails_what_counts_and_skips_what_does_not(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
-    gate_report.write_junit(found, path)
+    gate_report.write_junit(FOUND, path)
     (suite,) = ElementTree.parse(path).getroot().iter("testsuite")  # noqa: S314 - our own file
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "2", "1")
     cases = suite.iter("testcase")
