@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare, compare_pairs, corrected
-from eval_factory.analysis.comparison_reasons import Side, values_of
+from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
 from eval_factory.analysis.gate import difference_in_group
 from eval_factory.analysis.paired import equivalence, non_inferiority, paired_difference
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -55,16 +55,14 @@ def test_two_folders(pair: list[Path]) -> None:
 def test_a_margin_is_concluded_on(pair: list[Path]) -> None:
     for margin in (0.05, 0.5):
         one = only(pair, margin=margin)
-        assert one.margin == margin
-        assert one.non_inferiority == non_inferiority(one.paired, margin)
+        assert (one.margin, one.non_inferiority) == (margin, non_inferiority(one.paired, margin))
         assert one.equivalence == equivalence(one.paired, margin)
 
 
 def test_what_failed_on_one_side_is_out_of_both_and_bounded(tmp_path: Path) -> None:
     folders = [right_or_wrong(tmp_path / "a", "1101x01xx0"), right_or_wrong(tmp_path / "b", "1111x1x111")]
     one = only(folders)
-    assert one.failed == Failed(a_only=2, b_only=1, both=1)
-    assert one.failed.total == 4
+    assert (one.failed, one.failed.total) == (Failed(a_only=2, b_only=1, both=1), 4)
     assert (one.paired.n, one.flips) == (6, Flips((), ("q2", "q5", "q9")))
     # three of ten better, and for the missing: q4 -1..1, q6 -1..0 (a has it right), q7 and q8 0..1
     assert one.bounds == pytest.approx((0.1, 0.6))
@@ -123,10 +121,8 @@ def test_another_metric_and_another_split(tmp_path: Path) -> None:
     assert only(folders, metric="exact_match@valid").flips == Flips(("q1",), ())
     assert only(folders, metric="f1").paired.difference == 0
     assert only(folders).paired.n == 1
-    compared = compare(folders, metric="none")
-    assert [(reason.name, reason.message) for reason in compared.reasons] == [
-        ("metric", f"{label} has no score none; it has exact_match, exact_match@valid, f1") for label in "AB"
-    ]
+    compared, said = compare(folders, metric="none"), "has no score none; it has exact_match, exact_match@valid, f1"
+    assert compared.reasons == tuple(Reason("metric", f"{label} {said}") for label in "AB")
     assert (compared.comparisons, compared.comparable) == ((), False)
     assert not compare(folders, metric="none", allow=["prompts"]).comparable
 
@@ -144,10 +140,8 @@ def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path) -> N
 def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:
     rows = [instance("q0", 1.0)]
     a, b = written(tmp_path / "a", result(rows)), written(tmp_path / "b", result(rows, ["f1", "exact_match"]))
-    (reason,) = compare([a, b]).reasons
-    assert (reason.name, reason.message) == (
-        "metric", "B's main metric is f1, A's is exact_match; name one with --metric",
-    )  # fmt: skip
+    said = "B's main metric is f1, A's is exact_match; name one with --metric"
+    assert compare([a, b]).reasons == (Reason("metric", said),)
     assert only([a, b], metric="exact_match").paired.n == 1
 
 
@@ -161,12 +155,8 @@ def test_a_reason_is_accepted_by_its_name_and_kept(tmp_path: Path) -> None:
     compared = compare(folders, allow=["errata", "helm"])
     assert [reason.name for reason in compared.accepted] == ["errata", "helm"]
     assert len(compared.comparisons) == 1
-
-
-def test_where_nothing_is_shared_nothing_is_accepted(tmp_path: Path) -> None:
-    folders = [right_or_wrong(tmp_path / "a", "1x"), right_or_wrong(tmp_path / "b", "x1")]
-    compared = compare(folders, allow=["coverage"])
-    assert [reason.name for reason in compared.reasons] == ["no_pairs"]
+    nothing_shared = [right_or_wrong(tmp_path / values, values) for values in ("1x", "x1")]
+    assert [reason.name for reason in compare(nothing_shared, allow=["coverage"]).reasons] == ["no_pairs"]
 
 
 def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
@@ -174,14 +164,12 @@ def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
     compared = compare([right_or_wrong(tmp_path / name, text) for name, text in values.items()])
     assert [(one.a.label, one.b.label) for one in compared.comparisons] == [("A", "B"), ("A", "C"), ("B", "C")]
     a_b, a_c, b_c = compared.comparisons
-    assert a_c.paired.p_value == 0.125
-    assert a_c.p_holm == 0.125
+    assert a_c.paired.p_value == a_c.p_holm == 0.125
     assert a_b.p_holm == pytest.approx(2 * (a_b.paired.p_value or 0))
     assert b_c.p_holm == pytest.approx(3 * (b_c.paired.p_value or 0))
     assert [one.significant for one in compared.comparisons] == [True, False, True]
-    assert [(ranked.model.label, ranked.best, ranked.worst) for ranked in compared.ranks] == [
-        ("A", 2, 3), ("B", 1, 1), ("C", 2, 3),
-    ]  # fmt: skip
+    ranks = [(one.model.label, one.best, one.worst) for one in compared.ranks]
+    assert ranks == [("A", 2, 3), ("B", 1, 1), ("C", 2, 3)]
 
 
 def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:

@@ -54,8 +54,7 @@ def test_markdown_keeps_its_columns_whatever_the_words() -> None:
     assert lines[0] == "## Gate: FAIL"
     assert lines[6] == "| pubmed_qa | critical, exact_match | min | PASS | 0.7 is at least 0.6 |"
     row = "| pubmed_qa | critical, exact_match | max_drop `[topic=a¦b]` | FAIL | -0.2 on 40 `¦` `pairs\\x00` |"
-    assert lines[7] == row
-    assert lines[-1] == "Not in the policy, not counted: sample"
+    assert (lines[7], lines[-1]) == (row, "Not in the policy, not counted: sample")
     assert f"SHA-256 `{'ab' * 32}`" in lines[2]
 
 
@@ -66,8 +65,7 @@ def test_json_holds_every_figure() -> None:
         "limit": "min", "outcome": "pass", "message": "0.7 is at least 0.6", "group": None, "allowed": 0.6,
         "observed": 0.7, "ci_low": 0.65, "ci_high": 0.75,
     }  # fmt: skip
-    assert told["benchmarks"][1]["counted_as"] == "pass"
-    assert told["not_in_policy"] == ["sample"]
+    assert (told["benchmarks"][1]["counted_as"], told["not_in_policy"]) == ("pass", ["sample"])
     assert (told["locked_at"], told["notes"]) == (None, [])
     told = json.loads(json.dumps(gate_document(replace(FOUND, locked_at=LOCKED, notes=(HOSTILE,)))))
     assert (told["locked_at"], told["notes"]) == ("2026-11-22T06:30:00+00:00", [HOSTILE])
@@ -116,8 +114,7 @@ def test_foreign_names_are_no_markdown(hostile: GateResult) -> None:
     said = gate_markdown(hostile)
     shown = MarkdownIt("commonmark").enable("table").render(said)
     assert not re.search(r"<(script|img|a)\b", shown)
-    assert shown.count("<tr>") == 2
-    assert shown.count("<td") == 5
+    assert (shown.count("<tr>"), shown.count("<td")) == (2, 5)
     assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 6
     assert all(line.isprintable() for line in said.split("\n"))
     assert "locked on 2026-11-22 06:30 UTC, SHA-256" in said

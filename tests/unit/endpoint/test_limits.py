@@ -213,8 +213,7 @@ def test_a_minute_slides(clock: Clock) -> None:
     for key, tokens, seconds, wait in (("a", 6, 0, None), ("b", 4, 20, None), ("c", 5, 10, MINUTE_S - 30)):
         clock.now += seconds
         limit.acquire(key, tokens)
-        assert granted(limit) == (key if wait is None else "")
-        assert limit.seconds_to_next() == wait
+        assert (granted(limit), limit.seconds_to_next()) == (key if wait is None else "", wait)
     limit.acquire("d", 1)
     assert granted(limit) == "", "nobody passes who came first"
     clock.now += MINUTE_S - 30

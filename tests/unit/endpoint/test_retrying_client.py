@@ -456,8 +456,7 @@ def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
     client = client_of(transport, admission=admission)
     with pytest.raises(EndpointUnusable, match="stopped meanwhile"):
         client.ask(BODY, unnoted)
-    assert transport.sent == []
-    assert admission.told[:3] == ["in", BODY, "stop"]
+    assert (transport.sent, admission.told[:3]) == ([], ["in", BODY, "stop"])
 
 
 def test_only_a_bad_request_speaks_of_fields() -> None:
@@ -499,8 +498,7 @@ def test_a_request_with_an_old_token_was_sent_too() -> None:
 
     transport, noted = Replies(reply(401), reply(200)), Noted()
     client_of(transport, sign_in=Renewing(None)).ask(BODY, noted)
-    assert noted == [(1, "refused", 401)]
-    assert len(transport.sent) == 2
+    assert (noted, len(transport.sent)) == ([(1, "refused", 401)], 2)
 
 
 def test_at_a_limit_nobody_waits_for_the_end_of_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:

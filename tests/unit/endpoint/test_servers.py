@@ -144,8 +144,7 @@ def test_one_that_has_too_many_gets_fewer(clock: Clock) -> None:
         with found.turn() as turn:
             clock.now += 1
             found.too_many(replace(turn, server=found.all[0], since=clock.now), None)
-    assert found.all[0].limit.slots == 1
-    assert chosen(found, 5).count("a") == 1
+    assert (found.all[0].limit.slots, chosen(found, 5).count("a")) == (1, 1)
 
 
 def test_where_all_failed_all_are_asked(clock: Clock) -> None:

@@ -69,8 +69,7 @@ def test_a_token_is_had_once_and_kept(tokens: TokenEndpoint, tmp_path: Path) -> 
     first = signed_in(tokens, tmp_path, said, redactor)
     assert {first.header() for _ in range(5)} == {"Bearer token-canary-0-0123456789"}
     assert signed_in(tokens, tmp_path, said).header() == first.header()
-    assert said == ["Creating new openai OAuth token"]
-    assert tokens.scopes == ["azureopenai-readwrite"]
+    assert (said, tokens.scopes) == (["Creating new openai OAuth token"], ["azureopenai-readwrite"])
     file = file_of(tokens, tmp_path)
     assert sorted(tmp_path.iterdir()) == [file, Path(f"{file}.lock")]
     assert {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()} == {0o600}
@@ -175,8 +174,7 @@ def test_a_refused_token_is_renewed_once_for_all(tokens: TokenEndpoint, tmp_path
     refused = sign_in.header()
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(sign_in.renew, [refused] * 16))
-    assert len(tokens.given) == 2
-    assert sign_in.header() == f"Bearer {tokens.given[1]}"
+    assert (len(tokens.given), sign_in.header()) == (2, f"Bearer {tokens.given[1]}")
 
 
 def test_deleting_the_file_forces_a_new_token(tokens: TokenEndpoint, tmp_path: Path) -> None:
