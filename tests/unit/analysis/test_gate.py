@@ -23,12 +23,10 @@ from eval_factory.report.reader import load_result
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 
-def held(
-    tmp_path: Path, benchmarks: Mapping[str, Any], candidates: Sequence[Path], baselines: Sequence[Path] = ()
-) -> GateResult:
+def held(tmp_path: Path, benchmarks: Mapping[str, Any], new: Sequence[Path], old: Sequence[Path] = ()) -> GateResult:
     path = tmp_path / "policy.yml"
     path.write_text(yaml.safe_dump({"version": 1, "benchmarks": dict(benchmarks)}, sort_keys=False))
-    return evaluate_policy(load_policy(path), candidates, baselines)
+    return evaluate_policy(load_policy(path), new, old)
 
 
 def only(found: GateResult) -> BenchmarkOutcome:
@@ -195,9 +193,7 @@ LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
     ("2026-11-22T06:30:00Z", 2, "was made by 2 runs; only the last is known to have begun after the lock"),
     (None, 1, "the result does not say when its run began"),
 ])  # fmt: skip
-def test_a_run_that_began_before_the_lock_is_noted(
-    tmp_path: Path, began: str | None, runs: int, note: str | None
-) -> None:
+def test_a_run_begun_before_the_lock_is_noted(tmp_path: Path, began: str | None, runs: int, note: str | None) -> None:
     made = result([instance("q0", 1.0)], provenance=replace(PROVENANCE, started_at=began))
     folder = written(tmp_path / "new", replace(made, usage=replace(made.usage, runs=runs)))
     other = right_or_wrong(tmp_path / "other", "11", task="medec")  # not in the policy: no note
@@ -298,9 +294,7 @@ def grouped(folder: Path, values: Mapping[str, str]) -> Path:
     ({"b": {"max_drop": 0.9}, "*": {"max_drop": 0.2}}, [("topic=b", "max_drop", "pass"), ("topic=a", "max_drop", "pass")]),
     ({"c": {"max_drop": 0.2}}, [("topic=c", "result", "fail")]),
 ])  # fmt: skip
-def test_groups_have_limits_of_their_own(
-    tmp_path: Path, limits: dict[str, Any], expected: list[tuple[str, str, str]]
-) -> None:
+def test_groups_have_limits_of_their_own(tmp_path: Path, limits: dict[str, Any], expected: list[Any]) -> None:
     old = [grouped(tmp_path / "old", {"a": "1" * 60, "b": "1" * 60})]
     new = [grouped(tmp_path / "new", {"a": "1" * 60, "b": "0" * 40 + "1" * 20})]
     found = held(tmp_path, {"pubmed_qa": {"groups": {"topic": limits}}}, new, old)

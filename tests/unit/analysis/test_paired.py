@@ -29,9 +29,7 @@ def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
     ([], [(1, 3), (1, 3), (1, 3)]), ([(0, 1), (0, 2), (1, 2)], [(1, 1), (2, 2), (3, 3)]),
     ([(2, 0)], [(2, 3), (1, 3), (1, 2)]), ([(2, 0), (2, 1)], [(2, 3), (2, 3), (1, 1)]),
 ])  # fmt: skip
-def test_a_rank_counts_who_is_shown_to_be_better_and_worse(
-    shown: list[tuple[int, int]], ranks: list[tuple[int, int]]
-) -> None:
+def test_a_rank_counts_who_is_better_and_worse(shown: list[tuple[int, int]], ranks: list[tuple[int, int]]) -> None:
     assert paired.rank_intervals(3, shown) == ranks
 
 
@@ -54,11 +52,8 @@ def likelihood_score(difference: float, b_only: int, a_only: int, count: int) ->
     """The score statistic, with the nuisance parameter found by search."""
 
     def loss(share: float) -> float:
-        shares, counts = (
-            [share + difference, share, 1 - 2 * share - difference],
-            [b_only, a_only, count - b_only - a_only],
-        )
-        return -float(stats.multinomial.logpmf(counts, count, shares))
+        shares = [share + difference, share, 1 - 2 * share - difference]
+        return -float(stats.multinomial.logpmf([b_only, a_only, count - b_only - a_only], count, shares))
 
     low, high = max(0.0, -difference), (1 - difference) / 2
     share = optimize.minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-10}).x
@@ -77,9 +72,7 @@ def test_tangos_interval_ends_where_the_score_test_rejects(
 
 @settings(max_examples=60)
 @given(COUNTS, COUNTS, st.integers(0, 200))
-def test_tangos_interval_is_symmetric_and_excludes_none_where_mcnemars_chi_square_rejects(
-    b_only: int, a_only: int, others: int
-) -> None:
+def test_tangos_interval_is_symmetric_and_agrees_with_mcnemars_test(b_only: int, a_only: int, others: int) -> None:
     count = b_only + a_only + others
     if count == 0:
         return
@@ -204,9 +197,7 @@ def test_few_instances_are_flipped_and_all_flips_of_few_are_counted() -> None:
     (90, [str(number % 30) for number in range(90)], paired.CLUSTERED_SIGN_FLIP),
     (93, [str(number % 31) for number in range(93)], paired.CLUSTERED_PAIRED_T),
 ])  # fmt: skip
-def test_the_method_follows_from_how_many_clusters_there_are(
-    count: int, clusters: list[str] | None, method: str
-) -> None:
+def test_the_method_follows_from_the_number_of_clusters(count: int, clusters: list[str] | None, method: str) -> None:
     b = [0.25 + 0.02 * (number % 7) for number in range(count)]
     assert paired_difference([0.5] * count, b, clusters=clusters).method == method
 
@@ -314,9 +305,7 @@ FOUND = paired.PairedDifference(
     (0.21, True, "shown"), (0.2, True, "inconclusive"), (0.05, True, "inconclusive"), (0.04, True, "refuted"),
     (0.01, False, "shown"), (0.0, False, "shown"),
 ])  # fmt: skip
-def test_the_worse_end_of_the_interval_decides_on_non_inferiority(
-    margin: float, higher_is_better: bool, finding: str
-) -> None:
+def test_the_worse_end_decides_on_non_inferiority(margin: float, higher_is_better: bool, finding: str) -> None:
     assert paired.non_inferiority(FOUND, margin, higher_is_better=higher_is_better) == finding
     turned = replace(FOUND, ci_low=0.05, ci_high=0.2)
     assert paired.non_inferiority(turned, margin, higher_is_better=not higher_is_better) == finding

@@ -158,9 +158,7 @@ def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reaso
     (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}), "it is not known whether a higher value is better"),
     (lambda root: FinishedCell("b", "x", RunStatus.MISSING, root), "one model alone has a value that counts"),
 ], ids=["no direction", "one value"])  # fmt: skip
-def test_what_no_win_can_be_counted_of_is_left_out(
-    tmp_path: Path, change: Callable[[Path], FinishedCell], why: str
-) -> None:
+def test_what_counts_for_no_win_is_left_out(tmp_path: Path, change: Callable[[Path], FinishedCell], why: str) -> None:
     results = suite_results([cell(tmp_path, "a", "x", WELL), change(tmp_path)])
     assert [one.win_rate for one in results.win_rates] == [None, None]
     assert results.left_out == (LeftOut("x", None, why),)

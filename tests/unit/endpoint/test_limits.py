@@ -186,7 +186,7 @@ def test_only_who_has_a_slot_can_say_that_there_are_too_many_and_who_waits_no_mo
     (4, None, [0] * 12, 4), (None, 5000, [2400] * 6, 2), (100, 1000, [10**9] * 3, 1), (2, 5000, [1] * 6, 2),
     (None, 5000, [0] * 9, 9), (None, 3, [1] * 9, 3),
 ])  # fmt: skip
-def test_so_much_in_any_minute(
+def test_so_much_a_minute(
     requests: int | None, tokens: int | None, asked: list[int], at_once: int, clock: Clock
 ) -> None:
     """What is larger than the limit takes all of it."""

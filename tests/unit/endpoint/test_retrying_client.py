@@ -238,9 +238,7 @@ def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
     (UNREACHABLE, {"max_retries": 2}, 3, 12),  # in a row: four threads, three tries
     (SILENT, {"max_retries": 5, "parallelism": 1}, 2, 6 * 3),  # longer than one prompt may be silent
 ], ids=["unreachable", "silent"])  # fmt: skip
-def test_an_endpoint_that_is_gone_stops_the_run(
-    lost: TransportError, settings: dict[str, Any], failed: int, sent: int
-) -> None:
+def test_a_gone_endpoint_stops_the_run(lost: TransportError, settings: dict[str, Any], failed: int, sent: int) -> None:
     transport = Replies(lost)
     found, said = ask_until_it_stops(client_of(transport, has_answered=True, **settings))
     assert (found, len(transport.sent)) == (failed, sent)
@@ -395,9 +393,7 @@ def test_the_first_requests_that_all_fail_stop_the_run() -> None:
 @pytest.mark.parametrize(("last", "kind"), [
     (reply(400), replies.NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone),
 ], ids=["refused", "of no use", "silent"])  # fmt: skip
-def test_what_failed_last_says_whether_the_endpoint_is_gone(
-    last: Reply | TransportError, kind: type[EndpointUnusable]
-) -> None:
+def test_what_failed_last_says_whether_the_endpoint_is_gone(last: Any, kind: type[EndpointUnusable]) -> None:
     client = client_of(Replies(last), first=1, max_retries=0, has_answered=True)
     for _ in range(2):
         with pytest.raises(EndpointUnusable) as stop:

@@ -368,9 +368,7 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
 @pytest.mark.parametrize(("length", "short"), [
     (limit_server.MAX_PATH - len("/eval-factory-12345678/s"), False), (limit_server.MAX_PATH, True),
 ])  # fmt: skip
-def test_a_socket_has_a_short_path_wherever_temporary_files_are(
-    length: int, short: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_socket_has_a_short_path_in_any_folder(length: int, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir=limit_server.SHORT_FOLDER) as base:
         folder = Path(base, "x" * (length - len(base) - 1))
         folder.mkdir()

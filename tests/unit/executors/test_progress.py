@@ -53,9 +53,7 @@ def test_plain_printable_lines_where_there_is_no_terminal() -> None:
     )
 
 
-def test_in_a_notebook_nothing_is_shown_but_on_the_screen(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_notebook_cell_shows_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """rich asks whether it is in a notebook, and if so shows everything in the cell, whatever its file is."""
 
     class ZMQInteractiveShell:
