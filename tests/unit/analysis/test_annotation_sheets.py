@@ -74,10 +74,9 @@ HEAD = "sheet,rater,item,number,rating,comment\n"
 
 
 def returned(tmp_path: Path, *texts: str | bytes) -> Returned:
-    files = []
-    for number, text in enumerate(texts):
-        files.append(tmp_path / f"r{number}.csv")
-        files[-1].write_bytes(text if isinstance(text, bytes) else text.encode())
+    files = [tmp_path / f"r{number}.csv" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_returns(files, {"sheet": SHEET}, Path("out"))
 
 

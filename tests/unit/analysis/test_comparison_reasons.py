@@ -68,20 +68,14 @@ def configured(adapter: Mapping[str, Any] | None = None, **extra: Any) -> dict[s
 JUDGED = {"model": MODEL, "one": JUDGE}
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "task": ({}, {"task": "medec"}, "A and B are of different tasks: pubmed_qa and medec"),
-    "prompts": (
-        {}, {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
-        "A and B were asked in different words: 1 of 4 prompts differ",
-    ),
-    "data": (
-        {}, provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
-        "A and B were made with different data: scenarios/x/test.json",
-    ),
+    "prompts": ({}, {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
+                "A and B were asked in different words: 1 of 4 prompts differ"),
+    "data": ({}, provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
+             "A and B were made with different data: scenarios/x/test.json"),
     "errata": ({}, provenance(errata_version=4), "different lists of known defects: errata 3 and 4"),
     "helm": ({}, provenance(helm="0.5.17"), "different versions of HELM: 0.5.16 and 0.5.17"),
-    "judges": (
-        provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
-        "A and B were rated by different judges, or with different prompts: one",
-    ),
+    "judges": (provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
+               "A and B were rated by different judges, or with different prompts: one"),
     "settings": ({}, configured(on_failure="zero"), "on_failure exclude and zero"),
     "instances": ({}, {"records": FOUR[:3]}, "1 are in A alone, 0 in B alone"),
 }  # fmt: skip

@@ -127,9 +127,7 @@ NOW = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Policy:
-    path = tmp_path / "policy.yml"
-    path.write_text("version: 1\nbenchmarks: {medec: {min: 0.6}}\n")
-    return load_policy(path)
+    return policy_of(tmp_path, "version: 1\nbenchmarks: {medec: {min: 0.6}}\n")
 
 
 def test_a_locked_policy_says_when(policy: Policy) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.openai_api import json_text
+from scripted_endpoint import ADAPTER
 
 REQUEST: dict[str, Any] = {
     "prompt": "p", "messages": None, "temperature": 0.0, "num_completions": 1, "max_tokens": 7, "stop_sequences": [],
@@ -124,11 +125,7 @@ def test_a_count_of_tokens_that_is_none(count: Any) -> None:
 
 
 def adapter(**changes: Any) -> openai_api.Adapter:
-    settings: dict[str, Any] = {
-        "params_to_add": {}, "params_to_remove": [], "params_to_rename": {}, "custom_system_prompt": None,
-        "start_reasoning_token": "<think>", "end_reasoning_token": "</think>",
-    }  # fmt: skip
-    return openai_api.Adapter(**{**settings, **changes})
+    return openai_api.Adapter(**{**ADAPTER, **changes})
 
 
 @pytest.mark.parametrize(("text", "scored", "thought"), [

@@ -38,14 +38,13 @@ class Replies(Transport):
         self.sent: list[dict[str, Any]] = []
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
-        self.sent.append(dict(body))
-        return self._next()
+        return self._next(dict(body))
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
-        self.sent.append({"GET": url})
-        return self._next()
+        return self._next({"GET": url})
 
-    def _next(self) -> Reply:
+    def _next(self, sent: dict[str, Any]) -> Reply:
+        self.sent.append(sent)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, Exception):
             raise reply
@@ -228,26 +227,23 @@ SILENT = TransportError("no whole answer within 10 s", silent=True)
 CUT_OFF = TransportError("the connection was closed before the whole answer came")
 
 
-@pytest.fixture
-def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
-
-
-@pytest.mark.usefixtures("no_outage_is_borne")
 @pytest.mark.parametrize(("lost", "settings", "failed", "sent"), [
     (UNREACHABLE, {"max_retries": 2}, 3, 12),  # in a row: four threads, three tries
     (SILENT, {"max_retries": 5, "parallelism": 1}, 2, 6 * 3),  # longer than one prompt may be silent
 ], ids=["unreachable", "silent"])  # fmt: skip
-def test_a_gone_endpoint_stops_the_run(lost: TransportError, settings: dict[str, Any], failed: int, sent: int) -> None:
+def test_a_gone_endpoint_stops_the_run(
+    lost: TransportError, settings: Any, failed: int, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
     transport = Replies(lost)
     found, said = ask_until_it_stops(client_of(transport, has_answered=True, **settings))
     assert (found, len(transport.sent)) == (failed, sent)
     assert [one for one in ("no longer answers", "the same command goes on") if one not in said] == []
 
 
-@pytest.mark.usefixtures("no_outage_is_borne")
 @pytest.mark.parametrize("sign_of_life", [reply(200), reply(500), CUT_OFF])
-def test_any_sign_of_life_counts(sign_of_life: Reply | TransportError) -> None:
+def test_any_sign_of_life_counts(sign_of_life: Reply | TransportError, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
     replies = [SILENT] * 8 + [sign_of_life]
     client = client_of(Replies(*replies * 20, reply(200)), has_answered=True, max_retries=200)
     for _ in range(3):

@@ -56,10 +56,8 @@ def file_of(tokens: TokenEndpoint, folder: Path, **more: str) -> Path:
 def planted(tokens: TokenEndpoint, folder: Path, **changes: Any) -> Path:
     """A file with a token of another, as this program writes it."""
     file = file_of(tokens, folder)
-    said = {
-        "access_token": "planted-0123456789", "expires_at": time.time() + 900, "lifetime_s": 1000, "file": file.name,
-    }  # fmt: skip
-    file.write_text(json.dumps({**said, **changes}))
+    times = {"expires_at": time.time() + 900, "lifetime_s": 1000}
+    file.write_text(json.dumps({"access_token": "planted-0123456789", "file": file.name, **times, **changes}))
     file.chmod(0o600)
     return file
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -54,9 +55,7 @@ def test_the_queue() -> None:
     assert Slurm(ENV, Commands("")).queue() == ()
 
 
-@pytest.mark.parametrize(
-    "commands", [Commands("", "slurm_load_jobs error: timed out", 1), Commands("garbage")], ids=["fails", "unreadable"]
-)
+@pytest.mark.parametrize("commands", [Commands("", "slurm_load_jobs error: timed out", 1), Commands("garbage")])
 def test_a_queue_that_is_not_known_is_not_an_empty_one(commands: Commands) -> None:
     with pytest.raises(QueueUnknownError):
         Slurm(ENV, commands).queue()
@@ -82,8 +81,5 @@ def test_the_largest_array() -> None:
 
 
 def test_a_machine_without_slurm() -> None:
-    def absent(*_: object) -> Captured:
-        raise FileNotFoundError
-
     with pytest.raises(PrerequisiteError, match=r"squeue is not there.*\n.*login node.*--executor local"):
-        Slurm(ENV, absent).queue()
+        Slurm(ENV, Mock(side_effect=FileNotFoundError)).queue()

@@ -146,10 +146,14 @@ def test_a_job_is_submitted_that_deletes_the_keys_when_the_tasks_have_ended(runs
     runs.clean_up()
     ((after, text),) = runs.scripted.clean_ups
     assert after == "7"
-    assert f"#SBATCH --job-name={runs.two.job_name}-clean-up\n" in text
-    assert f"--name={runs.two.job_name} " in text
-    assert f"exec rm -f -- {runs.store.environment(2)}\n" in text
-    assert f"#SBATCH --output={runs.store.logs(2)}/clean-up.log\n" in text
+    name, env, log = runs.two.job_name, runs.store.environment(2), runs.store.logs(2) / "clean-up.log"
+    said = (
+        f"#SBATCH --job-name={name}-clean-up\n",
+        f"--name={name} ",
+        f"exec rm -f -- {env}\n",
+        f"#SBATCH --output={log}\n",
+    )
+    assert [one for one in said if one not in text] == []
     runs.clean_up()
     assert len(runs.scripted.clean_ups) == 1
     assert (runs.keys(), runs.said) == ([False, True], []), "of the other wave no task is left"
