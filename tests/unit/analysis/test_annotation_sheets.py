@@ -21,10 +21,8 @@ FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20|%"
 
 
 def shown(answer: str = "a", question: str = "q") -> ShownAnswer:
-    turns = (("user", question), ("assistant", "b"))
-    return ShownAnswer(
-        AnswerKey("secret-id", 0), turns, answer, ("ref",), (Question("first"), Question("=second")), "digest"
-    )
+    turns, questions = (("user", question), ("assistant", "b")), (Question("first"), Question("=second"))
+    return ShownAnswer(AnswerKey("secret-id", 0), turns, answer, ("ref",), questions, "digest")
 
 
 @pytest.mark.parametrize("sign", FORMULAS)

@@ -57,9 +57,8 @@ def test_what_holds_for_some_runs_is_behind_their_names(tmp_path: Path) -> None:
 
 def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path) -> None:
     text = written_for("tripod-llm", [suite])
-    assert text.startswith(
-        "# TRIPOD-LLM checklist\n\nOf 2 models on 3 benchmarks: `small`, `large_1` on `qa`, `calc`, `law`."
-    )
+    head = "# TRIPOD-LLM checklist\n\nOf 2 models on 3 benchmarks: `small`, `large_1` on `qa`, `calc`, `law`."
+    assert text.startswith(head)
     performance = text.partition("### 17")[2].partition("## Left")[0]
     assert [one for one in (
         "- Of small on qa: exact_match = 0.5000", "- Of large_1 on qa: exact_match = 1.0000", "large_1 is better.",

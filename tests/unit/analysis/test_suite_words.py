@@ -89,9 +89,8 @@ def test_pairs_as_rows(tmp_path: Path) -> None:
     ab, ac, bc = words.pair_rows([benchmark])
     assert ab == ["x", "a", "b", "a is better", "40", "-50.0", "-71.6 to -19.6", "0.0067"]
     assert (ac[5], ac[3], bc[3]) == ("-5.0", "no difference is shown", "c is better")
-    assert words.refused_pairs(benchmark)[0] == (
-        "a and d", ["a and d were scored with different lists of known defects: errata 3 and 9"],
-    )  # fmt: skip
+    refused = ["a and d were scored with different lists of known defects: errata 3 and 9"]
+    assert words.refused_pairs(benchmark)[0] == ("a and d", refused)
     (benchmark,) = suite_results(cells(tmp_path / "equal", {"x": {"a": "1" * 10, "b": "1" * 10}})).benchmarks
     assert [row[5:] for row in words.pair_rows([benchmark])] == [["0.0", "-27.8 to +27.8", "1"]], "without a sign"
 

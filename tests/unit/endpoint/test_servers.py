@@ -53,10 +53,8 @@ class Replies(Transport):
 
     timeout_s = 10.0
 
-    def __init__(self) -> None:
-        self.says: int | TransportError = 200
-        self.headers: dict[str, str] = {}
-        self.asked = 0
+    def __init__(self, says: int | TransportError = 200, **headers: str) -> None:
+        self.says, self.headers, self.asked = says, headers, 0
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         self.asked += 1
@@ -187,8 +185,7 @@ def ask(asking: RetryingClient) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("lost", [UNREACHABLE, CUT])
 def test_a_lost_server_costs_no_retry(lost: TransportError) -> None:
-    transports = [Replies(), Replies(), Replies()]
-    transports[0].says = transports[1].says = lost
+    transports = [Replies(lost), Replies(lost), Replies()]
     asking = client(*transports)
     assert {ask(asking)[0] for _ in range(6)} == {"http://c/v1"}
     assert transports[0].asked == transports[1].asked == 1, "left out after that"
@@ -196,9 +193,9 @@ def test_a_lost_server_costs_no_retry(lost: TransportError) -> None:
 
 def test_what_comes_too_late_costs_a_retry() -> None:
     """It may have been answered, and would be so at every server."""
-    transports = [Replies(), Replies(), Replies()]
+    transports = [Replies(TransportError("no whole answer within 0 s", silent=True)) for _ in range(3)]
     for transport in transports:
-        transport.says, transport.timeout_s = TransportError("no whole answer within 0 s", silent=True), 0.0
+        transport.timeout_s = 0.0
     with pytest.raises(RequestFailed, match="no whole answer"):
         ask(client(*transports))
     assert sum(transport.asked for transport in transports) == 1
@@ -207,8 +204,7 @@ def test_what_comes_too_late_costs_a_retry() -> None:
 def test_a_limit_of_one_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: LONGER_THAN_THE_TEST_S)
     began = time.monotonic()
-    transports = [Replies(), Replies(), Replies()]
-    transports[0].says, transports[0].headers = 429, {"Retry-After": "30"}
+    transports = [Replies(429, **{"Retry-After": "30"}), Replies(), Replies()]
     asking = client(*transports)
     found = [ask(asking) for _ in range(9)]
     assert time.monotonic() - began < LONGER_THAN_THE_TEST_S
@@ -218,9 +214,7 @@ def test_a_limit_of_one_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_refusal_names_its_server() -> None:
-    transports = [Replies(), Replies(), Replies()]
-    transports[1].says = 401
-    asking = client(*transports)
+    asking = client(Replies(), Replies(401), Replies())
     assert [ask(asking)[0]] == ["http://a/v1"]
     with pytest.raises(EndpointUnusable, match=r"http://b/v1/chat/completions answers 401"):
         ask(asking)
@@ -244,11 +238,8 @@ def test_refusals_of_prompts_are_counted_for_each_server() -> None:
 
 def test_where_none_was_ever_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
-    transports = [Replies(), Replies(), Replies()]
-    for transport in transports:
-        transport.says = UNREACHABLE
     with pytest.raises(EndpointGone, match=r"cannot reach http://a\S+, http://b\S+ and http://c\S+: no connection"):
-        ask(client(*transports, has_answered=False))
+        ask(client(*(Replies(UNREACHABLE) for _ in range(3)), has_answered=False))
 
 
 def test_a_limit_a_minute_is_tolerated_until_its_window_has_passed(clock: Clock) -> None:
@@ -281,12 +272,11 @@ def test_the_key_is_signed_with_and_never_shown() -> None:
     redactor = Redactor()
     settings = endpoint_settings(key_names=("UNSET", "KEY"), url=f"http://h/{KEY}/v1/", request_timeout=3.0)
     servers = servers_of(settings, env={"KEY": KEY}, redactor=redactor, say=print)
-    assert servers.all[0].url == f"http://h/{KEY}/v1/chat/completions"
+    (server,) = servers.all
+    assert server.url == f"http://h/{KEY}/v1/chat/completions"
     assert servers.sign_in.header() == f"Bearer {KEY}"
-    assert servers.all[0].messages.url == f"http://h/{REDACTED}/v1/chat/completions"
-    assert servers.all[0].messages.key_name == "KEY"
-    assert servers.redactor is redactor
-    assert servers.all[0].transport.timeout_s == 3.0
+    assert (server.messages.url, server.messages.key_name) == (f"http://h/{REDACTED}/v1/chat/completions", "KEY")
+    assert (servers.redactor is redactor, server.transport.timeout_s) == (True, 3.0)
 
 
 def test_a_service_signs_in_place_of_a_key() -> None:
