@@ -31,9 +31,7 @@ def test_a_port_is_free_where_nobody_listens() -> None:
     port = free_port()
     assert FIRST_PORT <= port <= LAST_PORT
     for host in ("127.0.0.1", ""):
-        with socket.socket() as one:
-            one.bind((host, 0))
-            one.listen()
+        with socket.create_server((host, 0)) as one:
             assert not is_free(one.getsockname()[1])
 
 
@@ -73,6 +71,6 @@ def test_what_root_has_may_lead_to_a_container_of_ours(tmp_path: Path, monkeypat
 
 def test_where_the_system_does_not_say(tmp_path: Path) -> None:
     assert not is_somebody_elses(PORT, "abc", tmp_path / "absent")
-    proc = proc_of(tmp_path, environ=b"")
+    proc = proc_of(tmp_path)
     (proc / "100" / "environ").unlink()
     assert not is_somebody_elses(PORT, "abc", proc)

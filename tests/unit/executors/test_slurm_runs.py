@@ -43,9 +43,7 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
     found = [[run.name for run in array] for array in arrays(plan, 2)]
     assert found == [["t/a/0", "t/c/0"], ["t/e/0"], ["t/b/0"], ["t/d/0"]]
     assert [len(array) for array in arrays(plan, 1000)] == [3, 1, 1]
-
-
-def test_what_is_done_together_is_one_task_however_much_it_is() -> None:
+    # What is done together is one task, however much it is.
     plan = [run_of(f"t/{name}/0", together=True) for name in "abc"]
     assert list(arrays(plan, 2)) == [plan]
     wave, only = Wave(3, "ef-x-w3", tuple(plan), together=True), task("ef-x-w3", 0)
@@ -227,8 +225,8 @@ def test_many_are_not_all_named(tmp_path: Path) -> None:
 
 
 def test_slurm_is_asked_only_where_a_task_may_be_there(tmp_path: Path) -> None:
-    slurm = ScriptedSlurm(silent=1)
-    refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+    slurm: Any = ScriptedSlurm(silent=1)
+    refuse_run_in_slurm(tmp_path / "out", {}, slurm)
     submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
     with pytest.raises(PrerequisiteError, match=r"may be in Slurm, which does not say: squeue .* no controller\n"):
-        refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+        refuse_run_in_slurm(tmp_path / "out", {}, slurm)
