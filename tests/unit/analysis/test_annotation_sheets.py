@@ -5,25 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from eval_factory.analysis.annotation_sheets import (
-    _CUT,
-    _LARGEST,
-    _MAX_CELL,
-    BOM,
-    COLUMNS,
-    Returned,
-    choice_of,
-    csv_sheet,
-    decoded_sheet,
-    question_text,
-    read_returns,
-    sheet_cell,
-)
+from eval_factory.analysis import annotation_sheets as sheets
+from eval_factory.analysis.annotation_sheets import _CUT, _MAX_CELL, BOM, Returned, csv_sheet, read_returns, sheet_cell
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, Rating, RatingChoice, SampledAnswer, ShownAnswer
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import ANSWER, SAMPLE
@@ -32,10 +21,8 @@ FORMULAS = "=+-@\uff1d\uff0b\uff0d\uff20|%"
 
 
 def shown(answer: str = "a", question: str = "q") -> ShownAnswer:
-    turns = (("user", question), ("assistant", "b"))
-    return ShownAnswer(
-        AnswerKey("secret-id", 0), turns, answer, ("ref",), (Question("first"), Question("=second")), "digest"
-    )
+    turns, questions = (("user", question), ("assistant", "b")), (Question("first"), Question("=second"))
+    return ShownAnswer(AnswerKey("secret-id", 0), turns, answer, ("ref",), questions, "digest")
 
 
 @pytest.mark.parametrize("sign", FORMULAS)
@@ -68,18 +55,14 @@ def test_the_rows_of_a_sheet() -> None:
     assert made.startswith(BOM)
     rows = list(csv.reader(io.StringIO(made.removeprefix(BOM), newline="")))
     assert rows == [
-        list(COLUMNS),
+        list(sheets.COLUMNS),
         ["sheet", "1", "bcdfg", "1", "user: q \u23ce assistant: b", "a", "ref", "first", "yes / no", "", ""],
         ["sheet", "1", "bcdfg", "2", "", "", "", "second", "yes / no", "", ""],
     ]
-    assert "secret-id" not in made
-    assert "digest" not in made
+    assert ("secret-id" in made, "digest" in made) == (False, False)
+    assert sheets.question_text([("user", "hi")]) == "hi", "one turn is shown without a role"
     without = csv_sheet(SAMPLE, "1", ["bcdfg"], {"bcdfg": shown()}, with_reference=False)
     assert "ref," not in without
-
-
-def test_one_turn_is_shown_without_a_role() -> None:
-    assert question_text([("user", "hi")]) == "hi"
 
 
 FIVE = tuple(RatingChoice(float(one), str(one)) for one in range(1, 6))
@@ -89,10 +72,9 @@ HEAD = "sheet,rater,item,number,rating,comment\n"
 
 
 def returned(tmp_path: Path, *texts: str | bytes) -> Returned:
-    files = []
-    for number, text in enumerate(texts):
-        files.append(tmp_path / f"r{number}.csv")
-        files[-1].write_bytes(text if isinstance(text, bytes) else text.encode())
+    files = [tmp_path / f"r{number}.csv" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_returns(files, {"sheet": SHEET}, Path("out"))
 
 
@@ -100,19 +82,16 @@ def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str 
     return Rating("sheet", code, number, rater, value, comment)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
-        HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n",
-        "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
-        (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
-        "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
-        HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
+    HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n", "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
+    (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
+    "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
+    HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
+])  # fmt: skip
 def test_however_a_program_saved_it(tmp_path: Path, text: str | bytes) -> None:
     assert returned(tmp_path, text) == Returned([rating()])
+    assert sheets.decoded_sheet(b"\x81\xe4") == "\ufffd\xe4", "a text of no encoding that is known is read all the same"
 
 
 def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
@@ -126,23 +105,20 @@ def test_partial_returns_of_several_raters(tmp_path: Path) -> None:
     assert (found.empty, found.faults) == (1, [])
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "said"),
-    [
-        ("other,1,bcdfg,1,4,", "sheet", "'other' is no sheet that was exported from out (known: sheet)"),
-        (",1,bcdfg,1,4,", "sheet", "'' is no sheet that was exported from out (known: sheet)"),
-        ("sheet,1,zzzzz,1,4,", "item", "'zzzzz' is no item of sheet sheet"),
-        ("sheet,,bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
-        (f"sheet,{'x' * 81},bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
-        ("sheet,1,bcdfg,3,4,", "number", "'3' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,0,4,", "number", "'0' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,,4,", "number", "'' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,-1,4,", "number", "'-1' is no question about bcdfg: they are 1 to 2"),
-        ("sheet,1,bcdfg,1,6,", "rating", "'6' is not on the scale: 1, 2, 3, 4, 5"),
-        ("sheet,1,bcdfg,1,4.5,", "rating", "'4.5' is not on the scale: 1, 2, 3, 4, 5"),
-        ("sheet,1,bcdfg,1,good\x1b[31m,", "rating", "'good\\x1b[31m' is not on the scale: 1, 2, 3, 4, 5"),
-    ],
-)
+@pytest.mark.parametrize(("row", "column", "said"), [
+    ("other,1,bcdfg,1,4,", "sheet", "'other' is no sheet that was exported from out (known: sheet)"),
+    (",1,bcdfg,1,4,", "sheet", "'' is no sheet that was exported from out (known: sheet)"),
+    ("sheet,1,zzzzz,1,4,", "item", "'zzzzz' is no item of sheet sheet"),
+    ("sheet,,bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+    (f"sheet,{'x' * 81},bcdfg,1,4,", "rater", "write who rated, in 1 to 80 characters"),
+    ("sheet,1,bcdfg,3,4,", "number", "'3' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,0,4,", "number", "'0' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,,4,", "number", "'' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,-1,4,", "number", "'-1' is no question about bcdfg: they are 1 to 2"),
+    ("sheet,1,bcdfg,1,6,", "rating", "'6' is not on the scale: 1, 2, 3, 4, 5"),
+    ("sheet,1,bcdfg,1,4.5,", "rating", "'4.5' is not on the scale: 1, 2, 3, 4, 5"),
+    ("sheet,1,bcdfg,1,good\x1b[31m,", "rating", "'good\\x1b[31m' is not on the scale: 1, 2, 3, 4, 5"),
+])  # fmt: skip
 def test_a_wrong_row_is_named(tmp_path: Path, row: str, column: str, said: str) -> None:
     found = returned(tmp_path, HEAD + "sheet,1,qrstv,1,2,\n" + row + "\n")
     assert found.faults == [f"{tmp_path / 'r0.csv'}: row 3, column {column}: {said}"]
@@ -166,36 +142,24 @@ def test_everything_that_is_wrong_is_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
-    large = tmp_path / "large.csv"
+def test_a_sheet_is_a_regular_file_that_is_not_too_large(tmp_path: Path) -> None:
+    none, large, pipe = (tmp_path / f"{name}.csv" for name in ("none", "large", "pipe"))
     with large.open("wb") as file:
-        file.truncate(_LARGEST + 1)
-    found = read_returns([tmp_path / "none.csv", large], {}, Path("out"))
-    assert found.faults == [f"{tmp_path / 'none.csv'}: No such file or directory", f"{large}: is larger than 64 MiB"]
+        file.truncate(sheets._LARGEST + 1)
+    os.mkfifo(pipe)
+    assert read_returns([none, large, pipe, Path("/dev/zero")], {}, Path("out")).faults == [
+        f"{none}: No such file or directory", f"{large}: is larger than 64 MiB", f"{pipe}: is no regular file",
+        "/dev/zero: is no regular file",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("yes", 1), ("No", 0), ("1", 1), ("0.0", 0), ("TRUE", 1), ("n", 0), ("met", 1), ("not met", 0), ("2", None), ("", None)],
-)  # fmt: skip
-def test_ways_to_say_yes(text: str, value: float | None) -> None:
-    assert choice_of(text, YES_NO) == value
+QUARTERS = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
 
 
-def test_a_decimal_comma_and_what_is_no_number() -> None:
-    quarters = (RatingChoice(0.25, "0.25"), RatingChoice(0.5, "0.5"))
-    assert [choice_of(text, quarters) for text in ("0,25", ".5", "nan", "inf", "1e400", "yes")] == [
-        0.25,
-        0.5,
-        *[None] * 4,
-    ]
-
-
-def test_a_text_of_no_encoding_that_is_known_is_read_all_the_same() -> None:
-    assert decoded_sheet(b"\x81\xe4") == "\ufffd\xe4"
-
-
-def test_a_sheet_is_a_regular_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "sheet.csv")
-    found = read_returns([tmp_path / "sheet.csv", Path("/dev/zero")], {}, tmp_path)
-    assert found.faults == [f"{tmp_path / 'sheet.csv'}: is no regular file", "/dev/zero: is no regular file"]
+@pytest.mark.parametrize(("text", "scale", "value"), [
+    ("yes", YES_NO, 1), ("No", YES_NO, 0), ("1", YES_NO, 1), ("0.0", YES_NO, 0), ("TRUE", YES_NO, 1), ("n", YES_NO, 0),
+    ("met", YES_NO, 1), ("not met", YES_NO, 0), ("2", YES_NO, None), ("", YES_NO, None), ("0,25", QUARTERS, 0.25),
+    (".5", QUARTERS, 0.5), ("nan", QUARTERS, None), ("inf", QUARTERS, None), ("1e400", QUARTERS, None), ("yes", QUARTERS, None),
+])  # fmt: skip
+def test_ways_to_say_a_value(text: str, scale: Sequence[RatingChoice], value: float | None) -> None:
+    assert sheets.choice_of(text, scale) == value

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis import comparison
 from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare, compare_pairs, corrected
-from eval_factory.analysis.comparison_reasons import Side, values_of
+from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
 from eval_factory.analysis.gate import difference_in_group
 from eval_factory.analysis.paired import equivalence, non_inferiority, paired_difference
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.results import InstanceRecord, Score
+from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import load_result
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
@@ -49,21 +48,21 @@ def test_two_folders(pair: list[Path]) -> None:
     assert (one.margin, one.non_inferiority, one.equivalence, one.p_holm) == (None, None, None, None)
     assert one.advantage == one.paired.difference
     assert one.significant is one.paired.significant is False
+    shown = replace(one, paired=replace(one.paired, p_value=0.02, ci_low=0.1))
+    assert [replace(shown, p_holm=p_holm).significant for p_holm in (None, 0.05, 0.04)] == [True, False, True]
 
 
 def test_a_margin_is_concluded_on(pair: list[Path]) -> None:
     for margin in (0.05, 0.5):
         one = only(pair, margin=margin)
-        assert one.margin == margin
-        assert one.non_inferiority == non_inferiority(one.paired, margin)
+        assert (one.margin, one.non_inferiority) == (margin, non_inferiority(one.paired, margin))
         assert one.equivalence == equivalence(one.paired, margin)
 
 
 def test_what_failed_on_one_side_is_out_of_both_and_bounded(tmp_path: Path) -> None:
     folders = [right_or_wrong(tmp_path / "a", "1101x01xx0"), right_or_wrong(tmp_path / "b", "1111x1x111")]
     one = only(folders)
-    assert one.failed == Failed(a_only=2, b_only=1, both=1)
-    assert one.failed.total == 4
+    assert (one.failed, one.failed.total) == (Failed(a_only=2, b_only=1, both=1), 4)
     assert (one.paired.n, one.flips) == (6, Flips((), ("q2", "q5", "q9")))
     # three of ten better, and for the missing: q4 -1..1, q6 -1..0 (a has it right), q7 and q8 0..1
     assert one.bounds == pytest.approx((0.1, 0.6))
@@ -75,51 +74,35 @@ def test_cases_of_a_rubric_have_each_a_scale_of_their_own(tmp_path: Path) -> Non
         {"criterion": "good", "points": 2, "verdict": "met", "tags": [], "judges": {}},
         {"criterion": "bad", "points": -6, "verdict": "met", "tags": [], "judges": {}},
     )
-    folders = []
-    for name, last in (("a", 1.0), ("b", -3.0)):
-        records = [
-            instance(f"q{one}", last if one == 29 else 1.0, criteria=criteria, categories={"topic": "x"})
-            for one in range(30)
-        ]
-        folders.append(written(tmp_path / name, result(records)))
+    about: dict[str, Any] = {"criteria": criteria, "categories": {"topic": "x"}}
+    equal = [instance(f"q{one}", 1.0, **about) for one in range(29)]
+    folders = [
+        written(tmp_path / name, result([*equal, instance("q29", last, **about)])) for name, last in (("a", 1.0), ("b", -3.0))
+    ]  # fmt: skip
     one = only(folders)
     expected = paired_difference([1.0] * 30, [1.0] * 29 + [-3.0], scale=(-3.0, 1.0))
     assert one.scale is None
     assert (one.paired.ci_low, one.paired.ci_high) == (expected.ci_low, expected.ci_high)
-    assert one.paired.ci_low is not None
-    assert one.paired.ci_low < -0.4
+    assert (one.paired.ci_low or 0.0) < -0.4
     within = difference_in_group(load_result(folders[0]), load_result(folders[1]), one, ("topic", "x"))
     assert within is not None
     assert (within.ci_low, within.ci_high) == (one.paired.ci_low, one.paired.ci_high)
 
 
-def rated(folder: Path, values: list[float], **changes: Any) -> Path:
-    return written(folder, result([instance(f"q{number}", value) for number, value in enumerate(values)], **changes))
+def rated(folder: Path, values: list[float], **about: Any) -> Path:
+    """`about`: what is known of the metric's direction and scale."""
+    made = result([instance(f"q{number}", value) for number, value in enumerate(values)])
+    return written(folder, replace(made, scores={"exact_match": replace(made.scores["exact_match"], **about)}))
 
 
-def scored(folder: Path, values: list[float], monkeypatch: pytest.MonkeyPatch, **about: Any) -> Path:
-    """With what is known of the metric's direction and scale."""
-
-    def loaded(path: Path) -> Any:
-        stored = load_result(path)
-        score = stored.result.scores["exact_match"]
-        for name, value in about.items():
-            object.__setattr__(score, name, value)
-        return stored
-
-    monkeypatch.setattr(comparison, "load_result", loaded)
-    return rated(folder, values)
-
-
-def test_a_metric_that_is_better_when_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    about = {"higher_is_better": False, "scale": (0.0, 1.0)}
-    folders = [scored(tmp_path / "a", [0.5] * 40, monkeypatch, **about), rated(tmp_path / "b", [0.2] * 40)]
+def test_a_metric_that_is_better_when_lower(tmp_path: Path) -> None:
+    about: dict[str, Any] = {"higher_is_better": False, "scale": (0.0, 1.0)}
+    folders = [rated(tmp_path / name, [value] * 40, **about) for name, value in (("a", 0.5), ("b", 0.2))]
     one = only(folders, margin=0.1)
     assert one.paired.difference == pytest.approx(-0.3)
     assert one.advantage == pytest.approx(0.3)
     assert (one.non_inferiority, one.right_or_wrong, one.higher_is_better) == ("shown", False, False)
-    assert one.flips.a_only == ()
-    assert len(one.flips.b_only) == 40
+    assert (one.flips.a_only, len(one.flips.b_only)) == ((), 40)
     assert only(folders[::-1], margin=0.1).non_inferiority == "refuted"
 
 
@@ -138,20 +121,18 @@ def test_another_metric_and_another_split(tmp_path: Path) -> None:
     assert only(folders, metric="exact_match@valid").flips == Flips(("q1",), ())
     assert only(folders, metric="f1").paired.difference == 0
     assert only(folders).paired.n == 1
-    compared = compare(folders, metric="none")
-    assert [(reason.name, reason.message) for reason in compared.reasons] == [
-        ("metric", f"{label} has no score none; it has exact_match, exact_match@valid, f1") for label in "AB"
-    ]
+    compared, said = compare(folders, metric="none"), "has no score none; it has exact_match, exact_match@valid, f1"
+    assert compared.reasons == tuple(Reason("metric", f"{label} {said}") for label in "AB")
     assert (compared.comparisons, compared.comparable) == ((), False)
     assert not compare(folders, metric="none", allow=["prompts"]).comparable
 
 
-def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def clustered(records: Any, score: Score) -> Any:
-        return replace(values_of(records, score), clusters={"q0": "note", "q1": "note", "q2": "q3"})
+def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path) -> None:
+    def rows(values: str) -> list[InstanceRecord]:
+        clusters = ("note", "note", "q3", None)
+        return [instance(f"q{at}", float(values[at]), cluster=cluster) for at, cluster in enumerate(clusters)]
 
-    monkeypatch.setattr(comparison, "values_of", clustered)
-    one = only([right_or_wrong(tmp_path / "a", "0000"), right_or_wrong(tmp_path / "b", "1101")])
+    one = only([written(tmp_path / values, result(rows(values))) for values in ("0000", "1101")])
     assert one.paired.clusters == 3
     assert one.paired.p_value == 0.5  # of 3 sources, 2 flipped
 
@@ -159,10 +140,8 @@ def test_clusters_are_counted_and_who_has_none_stands_alone(tmp_path: Path, monk
 def test_main_metrics_that_differ_are_a_reason(tmp_path: Path) -> None:
     rows = [instance("q0", 1.0)]
     a, b = written(tmp_path / "a", result(rows)), written(tmp_path / "b", result(rows, ["f1", "exact_match"]))
-    (reason,) = compare([a, b]).reasons
-    assert (reason.name, reason.message) == (
-        "metric", "B's main metric is f1, A's is exact_match; name one with --metric",
-    )  # fmt: skip
+    said = "B's main metric is f1, A's is exact_match; name one with --metric"
+    assert compare([a, b]).reasons == (Reason("metric", said),)
     assert only([a, b], metric="exact_match").paired.n == 1
 
 
@@ -176,12 +155,8 @@ def test_a_reason_is_accepted_by_its_name_and_kept(tmp_path: Path) -> None:
     compared = compare(folders, allow=["errata", "helm"])
     assert [reason.name for reason in compared.accepted] == ["errata", "helm"]
     assert len(compared.comparisons) == 1
-
-
-def test_where_nothing_is_shared_nothing_is_accepted(tmp_path: Path) -> None:
-    folders = [right_or_wrong(tmp_path / "a", "1x"), right_or_wrong(tmp_path / "b", "x1")]
-    compared = compare(folders, allow=["coverage"])
-    assert [reason.name for reason in compared.reasons] == ["no_pairs"]
+    nothing_shared = [right_or_wrong(tmp_path / values, values) for values in ("1x", "x1")]
+    assert [reason.name for reason in compare(nothing_shared, allow=["coverage"]).reasons] == ["no_pairs"]
 
 
 def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
@@ -189,22 +164,12 @@ def test_three_folders_are_corrected_and_ranked(tmp_path: Path) -> None:
     compared = compare([right_or_wrong(tmp_path / name, text) for name, text in values.items()])
     assert [(one.a.label, one.b.label) for one in compared.comparisons] == [("A", "B"), ("A", "C"), ("B", "C")]
     a_b, a_c, b_c = compared.comparisons
-    assert a_c.paired.p_value == 0.125
-    assert a_c.p_holm == 0.125
+    assert a_c.paired.p_value == a_c.p_holm == 0.125
     assert a_b.p_holm == pytest.approx(2 * (a_b.paired.p_value or 0))
     assert b_c.p_holm == pytest.approx(3 * (b_c.paired.p_value or 0))
     assert [one.significant for one in compared.comparisons] == [True, False, True]
-    assert [(ranked.model.label, ranked.best, ranked.worst) for ranked in compared.ranks] == [
-        ("A", 2, 3), ("B", 1, 1), ("C", 2, 3),
-    ]  # fmt: skip
-
-
-def test_what_the_correction_takes_away_is_not_shown(pair: list[Path]) -> None:
-    one = only(pair)
-    shown = replace(one, paired=replace(one.paired, p_value=0.02, ci_low=0.1))
-    assert shown.significant
-    assert not replace(shown, p_holm=0.05).significant
-    assert replace(shown, p_holm=0.04).significant
+    ranks = [(one.model.label, one.best, one.worst) for one in compared.ranks]
+    assert ranks == [("A", 2, 3), ("B", 1, 1), ("C", 2, 3)]
 
 
 def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path) -> None:
@@ -233,10 +198,9 @@ def test_pairs_that_cannot_be_compared_keep_no_others_from_it(tmp_path: Path) ->
     other = right_or_wrong(tmp_path / "z", "1" * 10, provenance=replace(PROVENANCE, errata_version=9))
     first, *others = compare_pairs([side(folder) for folder in (*folders, other)])
     assert (first.a, first.b) == (Model("x", folders[0], "org/model"), Model("y", folders[1], "org/model"))
-    alone = only(folders)
+    alone = only(folders).paired
     assert first.comparison is not None
-    assert (first.comparison.paired, first.reasons) == (alone.paired, ())
-    assert first.comparison.p_holm == alone.paired.p_value
+    assert (first.comparison.paired, first.comparison.p_holm, first.reasons) == (alone, alone.p_value, ())
     assert [(pair.a.label, pair.b.label, pair.comparison) for pair in others] == [("x", "z", None), ("y", "z", None)]
     said = "x and z were scored with different lists of known defects: errata 3 and 9"
     assert [reason.message for reason in others[0].reasons] == [said]
@@ -250,8 +214,6 @@ def test_p_values_of_pairs_are_corrected_for_those_that_were_compared(tmp_path: 
     assert [one and one.p_holm for one in found] == [one.p_holm for one in alone.comparisons]
     twice = corrected([*pairs, replace(pairs[0], comparison=None), *pairs])
     assert twice[3].comparison is None
-    least = alone.comparisons[0].paired.p_value
-    assert least is not None
     assert twice[0].comparison is not None
-    assert twice[0].comparison.p_holm == pytest.approx(6 * least)
+    assert twice[0].comparison.p_holm == pytest.approx(6 * (alone.comparisons[0].paired.p_value or 0))
     assert compare_pairs([]) == ()

@@ -36,16 +36,15 @@ def test_a_row_a_pair(folders: list[Path]) -> None:
     found = compared.to_frame()
     assert types_of(found) == dict(PAIR_COLUMNS)
     (row,) = found.to_dict("records")
-    assert {name: row[name] for name in ("task", "metric", "a", "b", "model_a", "model_b")} == {
-        "task": "pubmed_qa", "metric": "exact_match", "a": "A", "b": "B", "model_a": "org/model", "model_b": "org/other",
-    }  # fmt: skip
-    for name in ("n", "value_a", "value_b", "difference", "ci_low", "ci_high", "p_value", "method", "mde"):
-        assert row[name] == getattr(one.paired, name), name
     assert one.bounds is not None
-    assert (row["bound_low"], row["bound_high"]) == one.bounds
     assert one.bounds[0] < one.bounds[1]
-    assert (row["significant"], row["higher_is_better"], row["failed"]) == (True, True, 1)
-    assert (row["folder_a"], row["folder_b"]) == (str(folders[0]), str(folders[1]))
+    measured = ("n", "value_a", "value_b", "difference", "ci_low", "ci_high", "p_value", "method", "mde")
+    expected = {name: getattr(one.paired, name) for name in measured} | {
+        "task": "pubmed_qa", "metric": "exact_match", "a": "A", "b": "B", "model_a": "org/model", "model_b": "org/other",
+        "bound_low": one.bounds[0], "bound_high": one.bounds[1], "significant": True, "higher_is_better": True, "failed": 1,
+        "folder_a": str(folders[0]), "folder_b": str(folders[1]),
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
     assert found["p_holm"].isna().all()
 
 
@@ -61,12 +60,9 @@ def test_a_row_for_each_instance_that_changed(folders: list[Path]) -> None:
 
 def test_a_notebook_shows_pairs_and_ranks(folders: list[Path]) -> None:
     two = compare(folders[:2])
-    (one,) = two.comparisons
-    html = two._repr_html_()
+    html, found = two._repr_html_(), two.comparisons[0].paired
     assert "<b>A org/model, B org/other</b>" in html
-    found = one.paired
-    p_value = escape(formats.p_value(found.p_value))
-    interval = formats.between(found.ci_low, found.ci_high)
+    p_value, interval = escape(formats.p_value(found.p_value)), formats.between(found.ci_low, found.ci_high)
     cells = ["exact_match", formats.score_change(found.difference), interval, p_value, "39", "yes"]
     assert ["B - A", *cells] == re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html)[7:]
     assert "rank" not in html

@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparison_reasons import (
-    REASONS,
-    Side,
-    reasons_against,
-    reasons_of,
-    values_of,
-)
+from eval_factory.analysis.comparison_reasons import REASONS, Side, reasons_against, reasons_of, values_of
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult
 from stored_results import CONFIG, JUDGE, MODEL, PROVENANCE, instance, result
@@ -26,27 +20,16 @@ def score(label: str = "exact_match") -> Score:
     return result([], [label]).scores[label]
 
 
-def test_values_are_means_over_trials() -> None:
-    found = values_of([instance("a", 1.0), instance("a", 0.0, trial=1), instance("b", 1.0)], score())
-    assert found.values == {"a": 0.5, "b": 1.0}
-    assert (found.failed, found.unscored, found.clusters) == (set(), set(), {})
-    assert found.keys == {"a", "b"}
-
-
-def test_an_instance_that_failed_in_one_trial_has_no_value() -> None:
-    records = [instance("a", 1.0), instance("a", None, trial=1), instance("b", None), instance("c", 1.0)]
-    found = values_of(records, score())
-    assert (found.values, found.failed, found.unscored) == ({"c": 1.0}, {"a", "b"}, set())
-    assert found.keys == {"a", "b", "c"}
-
-
-def test_what_was_answered_and_the_metric_says_nothing_of_is_told_apart() -> None:
-    records = [
-        instance("a", 1.0, metric="other"), instance("b", 1.0, metric="other", unjudged=True),
-        instance("c", 1.0, metric="other"), instance("c", None, trial=1),
-    ]  # fmt: skip
-    found = values_of(records, score())
-    assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"})
+def test_values_are_means_over_trials_and_an_instance_that_failed_in_one_has_none() -> None:
+    found = values_of([
+        instance("a", 1.0), instance("a", 0.0, trial=1), instance("b", 1.0), instance("b", None, trial=1),
+        instance("c", None), instance("d", 1.0),
+    ], score())  # fmt: skip
+    assert (found.values, found.failed, found.unscored, found.clusters) == ({"a": 0.5, "d": 1.0}, {"b", "c"}, set(), {})
+    assert found.keys == {"a", "b", "c", "d"}
+    answered = [instance(name, 1.0, metric="other", unjudged=name == "b") for name in "abc"]
+    found = values_of([*answered, instance("c", None, trial=1)], score())
+    assert (found.failed, found.unscored) == ({"a", "b", "c"}, {"a"}), "was answered, and the metric says nothing of it"
 
 
 def test_other_splits_and_perturbations_are_other_scores() -> None:
@@ -85,20 +68,14 @@ def configured(adapter: Mapping[str, Any] | None = None, **extra: Any) -> dict[s
 JUDGED = {"model": MODEL, "one": JUDGE}
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "task": ({}, {"task": "medec"}, "A and B are of different tasks: pubmed_qa and medec"),
-    "prompts": (
-        {}, {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
-        "A and B were asked in different words: 1 of 4 prompts differ",
-    ),
-    "data": (
-        {}, provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
-        "A and B were made with different data: scenarios/x/test.json",
-    ),
+    "prompts": ({}, {"records": [*FOUR[:3], replace(FOUR[3], prompt="Say yes. What is q3?")]},
+                "A and B were asked in different words: 1 of 4 prompts differ"),
+    "data": ({}, provenance(dataset_files={"scenarios/x/test.json": "f" * 64}),
+             "A and B were made with different data: scenarios/x/test.json"),
     "errata": ({}, provenance(errata_version=4), "different lists of known defects: errata 3 and 4"),
     "helm": ({}, provenance(helm="0.5.17"), "different versions of HELM: 0.5.16 and 0.5.17"),
-    "judges": (
-        provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
-        "A and B were rated by different judges, or with different prompts: one",
-    ),
+    "judges": (provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, model="judge/two")}),
+               "A and B were rated by different judges, or with different prompts: one"),
     "settings": ({}, configured(on_failure="zero"), "on_failure exclude and zero"),
     "instances": ({}, {"records": FOUR[:3]}, "1 are in A alone, 0 in B alone"),
 }  # fmt: skip
@@ -115,17 +92,14 @@ def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
     assert name in REASONS
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "second"),
-    [
-        ("prompts", {}, configured({"custom_system_prompt": "Be brief."})),
-        ("prompts", {}, provenance(prompts_sha256="d" * 64)),
-        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
-        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))})),
-        ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})})),
-        ("data", {}, provenance(dataset_files={})),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "first", "second"), [
+    ("prompts", {}, configured({"custom_system_prompt": "Be brief."})),
+    ("prompts", {}, provenance(prompts_sha256="d" * 64)),
+    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
+    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))})),
+    ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})})),
+    ("data", {}, provenance(dataset_files={})),
+])  # fmt: skip
 def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:
     assert [reason.name for reason in reasons_against(side("A", **first), side("B", **second))] == [name]
 
@@ -133,10 +107,9 @@ def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str
 def test_what_may_differ() -> None:
     """Another model, other places of the same data, another sample's hash of prompts beside the reason `instances`."""
     other = provenance(
-        target="org/other",
-        dataset_files={"elsewhere/test.json": "a" * 64},
+        target="org/other", dataset_files={"elsewhere/test.json": "a" * 64},
         endpoints={"model": replace(MODEL, model="org/other", stated_models={"x": 4})},
-    )
+    )  # fmt: skip
     assert list(reasons_against(side("A", **provenance(endpoints={"model": MODEL})), side("B", **other))) == []
     fewer = side("B", FOUR[:3], **provenance(prompts_sha256="d" * 64))
     assert [reason.name for reason in reasons_against(side("A"), fewer)] == ["instances"]
@@ -144,12 +117,6 @@ def test_what_may_differ() -> None:
     null = {"config": {"config": {"params": {"extra": {"on_failure": None}}}, "target": {"api_endpoint": None}}}
     for config in (unset, null):
         assert list(reasons_against(side("A"), side("B", **config))) == []
-
-
-def test_many_files_are_counted() -> None:
-    files = {f"file {number}": "0" for number in range(5)}
-    (reason,) = reasons_against(side("A", **provenance(dataset_files={})), side("B", **provenance(dataset_files=files)))
-    assert reason.message.endswith(": file 0, file 1, file 2 and 2 more")
 
 
 def failing(count: int) -> list[InstanceRecord]:
@@ -185,9 +152,8 @@ def test_what_else_makes_a_result_not_reportable_is_a_reason() -> None:
     assert own_reasons(unreadable, reportable=False) == told
     both = scored(failing(3), "too many are unreadable")
     assert [name for name, _ in own_reasons(both, reportable=False)] == ["coverage", "reportable"]
-    assert own_reasons(scored(FOUR), reportable=False) == [
-        ("reportable", "A is not reportable: there is no main score")
-    ]
+    none = [("reportable", "A is not reportable: there is no main score")]
+    assert own_reasons(scored(FOUR), reportable=False) == none
 
 
 def test_data_of_the_package_count_where_both_results_record_them() -> None:
@@ -197,3 +163,6 @@ def test_data_of_the_package_count_where_both_results_record_them() -> None:
     assert list(reasons_against(recorded, unrecorded)) == list(reasons_against(unrecorded, recorded)) == []
     (reason,) = reasons_against(recorded, changed)
     assert reason.message.endswith("different data: package:demo/a.csv")
+    many = side("A", **provenance(dataset_files={f"file {number}": "0" for number in range(5)}))
+    (reason,) = reasons_against(unrecorded, many)
+    assert reason.message.endswith(": file 0, file 1, file 2 and 2 more")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,21 +15,12 @@ import pytest
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
 
+from eval_factory.analysis import gate_report
 from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
-from eval_factory.analysis.gate_report import (
-    _SUITE,
-    commitment,
-    gate_document,
-    gate_markdown,
-    gate_statement,
-    gate_text,
-    write_junit,
-    write_statements,
-)
+from eval_factory.analysis.gate_report import commitment, gate_document, gate_markdown, gate_text, write_statements
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.nouns import Verdict
-from eval_factory.core.results import Provenance
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.checksums import write_checksums
 from eval_factory.report.reader import StoredResult, load_result
@@ -40,21 +31,16 @@ BROKEN = Check("max_drop", Verdict.FAIL, "-0.2 on 40 | pairs\x00", "topic=a|b", 
 UNSURE = Check("max_drop", Verdict.INCONCLUSIVE, "may be worse", None, 0.05, -0.04, -0.1, 0.02)
 
 
-@pytest.fixture
-def found() -> GateResult:
-    return GateResult(
-        Path("policy.yml"), "ab" * 32, Verdict.FAIL,
-        (
-            BenchmarkOutcome("pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL),
-            BenchmarkOutcome("medec", "advisory", "flag", Verdict.INCONCLUSIVE, (UNSURE,), Verdict.PASS),
-            BenchmarkOutcome("head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE),
-        ),
-        ("sample",),
-    )  # fmt: skip
+OUTCOMES = (
+    BenchmarkOutcome("pubmed_qa", "critical", "exact_match", Verdict.FAIL, (KEPT, BROKEN), Verdict.FAIL),
+    BenchmarkOutcome("medec", "advisory", "flag", Verdict.INCONCLUSIVE, (UNSURE,), Verdict.PASS),
+    BenchmarkOutcome("head_qa", "critical", None, Verdict.INCONCLUSIVE, (UNSURE,), Verdict.INCONCLUSIVE),
+)
+FOUND = GateResult(Path("policy.yml"), "ab" * 32, Verdict.FAIL, OUTCOMES, ("sample",))
 
 
-def test_text(found: GateResult) -> None:
-    assert gate_text(found).splitlines() == [
+def test_text() -> None:
+    assert gate_text(FOUND).splitlines() == [
         "gate: FAIL (policy.yml, sha256 abababababab, not locked)",
         "  FAIL          pubmed_qa (critical, exact_match)", "    min: 0.7 is at least 0.6",
         r"    max_drop [topic=a|b]: -0.2 on 40 | pairs\x00",
@@ -63,48 +49,42 @@ def test_text(found: GateResult) -> None:
     ]  # fmt: skip
 
 
-def test_markdown_keeps_its_columns_whatever_the_words(found: GateResult) -> None:
-    lines = gate_markdown(found).splitlines()
+def test_markdown_keeps_its_columns_whatever_the_words() -> None:
+    lines = gate_markdown(FOUND).splitlines()
     assert lines[0] == "## Gate: FAIL"
     assert lines[6] == "| pubmed_qa | critical, exact_match | min | PASS | 0.7 is at least 0.6 |"
-    assert (
-        lines[7]
-        == "| pubmed_qa | critical, exact_match | max_drop `[topic=a¦b]` | FAIL | -0.2 on 40 `¦` `pairs\\x00` |"
-    )
-    assert lines[-1] == "Not in the policy, not counted: sample"
+    row = "| pubmed_qa | critical, exact_match | max_drop `[topic=a¦b]` | FAIL | -0.2 on 40 `¦` `pairs\\x00` |"
+    assert (lines[7], lines[-1]) == (row, "Not in the policy, not counted: sample")
     assert f"SHA-256 `{'ab' * 32}`" in lines[2]
 
 
-def test_json_holds_every_figure(found: GateResult) -> None:
-    told = gate_document(found)
+def test_json_holds_every_figure() -> None:
+    told = gate_document(FOUND)
     assert (told["outcome"], told["exit_code"], told["policy"]) == ("fail", 1, "policy.yml")
     assert told["benchmarks"][0]["checks"][0] == {
         "limit": "min", "outcome": "pass", "message": "0.7 is at least 0.6", "group": None, "allowed": 0.6,
         "observed": 0.7, "ci_low": 0.65, "ci_high": 0.75,
     }  # fmt: skip
-    assert told["benchmarks"][1]["counted_as"] == "pass"
-    assert told["not_in_policy"] == ["sample"]
+    assert (told["benchmarks"][1]["counted_as"], told["not_in_policy"]) == ("pass", ["sample"])
     assert (told["locked_at"], told["notes"]) == (None, [])
+    told = json.loads(json.dumps(gate_document(replace(FOUND, locked_at=LOCKED, notes=(HOSTILE,)))))
+    assert (told["locked_at"], told["notes"]) == ("2026-11-22T06:30:00+00:00", [HOSTILE])
 
 
-def test_junit_fails_what_counts_and_skips_what_does_not(found: GateResult, tmp_path: Path) -> None:
+def test_junit_fails_what_counts_and_skips_what_does_not(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
-    write_junit(found, path)
-    root = ElementTree.parse(path).getroot()  # noqa: S314 - our own file
-    (suite,) = root.iter("testsuite")
+    gate_report.write_junit(FOUND, path)
+    (suite,) = ElementTree.parse(path).getroot().iter("testsuite")  # noqa: S314 - our own file
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "2", "1")
-    cases = [
-        (case.get("classname"), case.get("name"), [child.tag for child in case]) for case in suite.iter("testcase")
-    ]
-    assert cases == [
+    cases = suite.iter("testcase")
+    assert [(case.get("classname"), case.get("name"), [child.tag for child in case]) for case in cases] == [
         ("eval-factory gate.pubmed_qa", "min", []),
         ("eval-factory gate.pubmed_qa", "max_drop [topic=a|b]", ["failure"]),
-        ("eval-factory gate.medec", "max_drop", ["skipped"]),
-        ("eval-factory gate.head_qa", "max_drop", ["failure"]),
-    ]
-    messages = [failure.get("message") for failure in suite.iter("failure")]
-    assert messages == [r"fail: -0.2 on 40 | pairs\x00", "inconclusive: may be worse"]
-    assert [failure.get("type") for failure in suite.iter("failure")] == ["fail", "inconclusive"]
+        ("eval-factory gate.medec", "max_drop", ["skipped"]), ("eval-factory gate.head_qa", "max_drop", ["failure"]),
+    ]  # fmt: skip
+    assert [(failure.get("type"), failure.get("message")) for failure in suite.iter("failure")] == [
+        ("fail", r"fail: -0.2 on 40 | pairs\x00"), ("inconclusive", "inconclusive: may be worse"),
+    ]  # fmt: skip
 
 
 LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
@@ -134,8 +114,7 @@ def test_foreign_names_are_no_markdown(hostile: GateResult) -> None:
     said = gate_markdown(hostile)
     shown = MarkdownIt("commonmark").enable("table").render(said)
     assert not re.search(r"<(script|img|a)\b", shown)
-    assert shown.count("<tr>") == 2
-    assert shown.count("<td") == 5
+    assert (shown.count("<tr>"), shown.count("<td")) == (2, 5)
     assert shown.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 6
     assert all(line.isprintable() for line in said.split("\n"))
     assert "locked on 2026-11-22 06:30 UTC, SHA-256" in said
@@ -143,21 +122,16 @@ def test_foreign_names_are_no_markdown(hostile: GateResult) -> None:
 
 def test_foreign_names_are_sound_xml(hostile: GateResult, tmp_path: Path) -> None:
     path = tmp_path / "sub" / "junit.xml"
-    write_junit(hostile, path)
+    gate_report.write_junit(hostile, path)
     (suite,) = JUnitXml.fromfile(str(path))
     assert [child.tag for child in ElementTree.parse(path).getroot()[0]] == ["properties", "testcase"]  # noqa: S314 - ours
     (case,) = suite
-    assert case.classname == f"{_SUITE}.{printable(HOSTILE)}"
+    assert case.classname == f"{gate_report._SUITE}.{printable(HOSTILE)}"
     assert case.name == f"min [topic={printable(HOSTILE)}]"
     properties = suite.properties()  # type: ignore[no-untyped-call]
     assert [(found.name, found.value) for found in properties] == [
         ("policy_sha256", "ab" * 32), ("lock", "locked on 2026-11-22 06:30 UTC"), ("note", printable(HOSTILE)),
     ]  # fmt: skip
-
-
-def test_json_says_when_it_was_locked(hostile: GateResult) -> None:
-    told = json.loads(json.dumps(gate_document(hostile)))
-    assert (told["locked_at"], told["notes"]) == ("2026-11-22T06:30:00+00:00", [HOSTILE])
 
 
 BEGAN = datetime(2026, 11, 22, 6, 0, tzinfo=timezone.utc)
@@ -175,88 +149,67 @@ def stored(tmp_path: Path) -> StoredResult:
     return load_result(folder)
 
 
-def statement(stored: StoredResult, *checks: Check, locked_at: datetime | None = None) -> dict[str, Any]:
-    gate = held(stored.folder, "pubmed_qa", *checks, locked_at=locked_at)
-    return gate_statement(stored, "exact_match", checks, evaluator="https://lab.example/", salt=SALT, of=gate)
-
-
-def predicate(stored: StoredResult, *checks: Check, locked_at: datetime | None = None) -> dict[str, Any]:
-    made = statement(stored, *checks, locked_at=locked_at)
-    found: dict[str, Any] = made["predicate"]
-    return found
-
-
-def test_each_limit_is_a_claim_and_only_what_was_shown_is_passed(stored: StoredResult) -> None:
-    assert predicate(stored, LEAST, DROP, MISSING)["claims"] == [
-        {"metric": "exact_match", "comparator": ">=", "threshold": "0.6", "passed": True},
-        {
-            "metric": "drop of exact_match[topic=a] from the baseline", "comparator": "<=", "threshold": "0.00001",
-            "passed": False,
-        },
-    ]  # fmt: skip
-
-
-def test_the_subject_is_the_list_of_checksums(stored: StoredResult) -> None:
-    digest = hashlib.sha256((stored.folder / "SHA256SUMS").read_bytes()).hexdigest()
-    made = statement(stored, LEAST)
-    assert made["_type"] == "https://in-toto.io/Statement/v1"
-    assert made["predicateType"] == "https://in-toto.io/attestation/eval-result/v0.1"
-    assert made["subject"] == [{"name": "SHA256SUMS", "digest": {"sha256": digest}}]
-    (evidence,) = made["predicate"]["evidence"]
-    assert evidence == {"name": "SHA256SUMS", "digest": {"sha256": digest}, "mediaType": "text/plain"}
-
-
-def test_all_that_the_predicate_requires_is_there(stored: StoredResult) -> None:
-    found = predicate(stored, LEAST)
-    assert found["evaluator"] == {"id": "https://lab.example/"}
-    assert found["evaluatedAt"] == "2026-11-22T06:05:00Z"
-    assert found["suite"] == {"name": "pubmed_qa", "version": "crfm-helm 0.5.16, errata 3"}
-    assert found["sampleSize"] == 4
-    assert (found["assuranceLevel"], found["subjectProfile"]) == ("self_attested", "receipt")
-    assert found["harness"] == {"name": "eval-factory", "version": "1"}
-    assert "preRegistration" not in found
-
-
-def test_the_model_is_named_to_those_alone_who_know_the_salt(stored: StoredResult) -> None:
-    model = predicate(stored, LEAST)["commitments"]["model"]
-    assert model == {
-        "alg": "sha256-salted-v1", "value": hashlib.sha256(SALT + b"org/model").hexdigest(), "salted": True,
-    }  # fmt: skip
-    assert "org/model" not in str(predicate(stored, LEAST))
-    assert commitment(b"x", "org/model") != model["value"]
-
-
-def test_the_data_are_named_by_their_files_or_by_the_prompts(stored: StoredResult) -> None:
-    of_files = hashlib.sha256(f"{'a' * 64}\n".encode()).hexdigest()
-    assert predicate(stored, LEAST)["dataset"] == {"name": "pubmed_qa", "digest": {"evalFactoryFilesV1": of_files}}
-    without = replace(stored, result=replace(stored.result, provenance=replace(MADE, dataset_files={})))
-    assert predicate(without, LEAST)["dataset"]["digest"] == {"evalFactoryPromptsV1": "b" * 64}
-
-
-@pytest.mark.parametrize(("minutes", "told"), [(-1, True), (0, True), (1, False)])
-def test_only_a_lock_that_is_older_than_the_run_is_told(stored: StoredResult, minutes: int, told: bool) -> None:
-    locked_at = BEGAN.replace(hour=5, minute=59) if minutes < 0 else BEGAN.replace(minute=minutes)
-    found = predicate(stored, LEAST, locked_at=locked_at)
-    assert found.get("preRegistration") == ({"alg": "sha256", "value": "d" * 64} if told else None)
-
-
-@pytest.mark.parametrize("lacking", [replace(MADE, started_at=None), replace(MADE, ended_at=None)])
-def test_a_result_without_times_gives_no_statement(stored: StoredResult, lacking: Provenance) -> None:
-    result = replace(stored.result, provenance=lacking)
-    with pytest.raises(PrerequisiteError, match="run it again"):
-        predicate(replace(stored, result=result), LEAST)
-
-
-def test_a_folder_without_checksums_gives_no_statement(stored: StoredResult) -> None:
-    (stored.folder / "SHA256SUMS").unlink()
-    with pytest.raises(PrerequisiteError, match="wrote neither checksums nor times"):
-        predicate(stored, LEAST)
-
-
 def held(folder: Path, task: str = "pubmed_qa", *checks: Check, locked_at: datetime | None = None) -> GateResult:
     one = BenchmarkOutcome(task, "critical", "exact_match", Verdict.PASS, checks or (LEAST,), Verdict.PASS, folder)
     missing = BenchmarkOutcome("medec", "critical", None, Verdict.FAIL, (MISSING,), Verdict.FAIL)
     return GateResult(Path("policy.yml"), "d" * 64, Verdict.FAIL, (one, missing), (), locked_at)
+
+
+def statement(stored: StoredResult, *checks: Check, locked_at: datetime | None = None) -> dict[str, Any]:
+    gate = held(stored.folder, "pubmed_qa", *checks, locked_at=locked_at)
+    who = "https://lab.example/"
+    return gate_report.gate_statement(stored, "exact_match", checks, evaluator=who, salt=SALT, of=gate)
+
+
+def test_a_statement(stored: StoredResult) -> None:
+    """Each limit is a claim, and only what was shown is passed. The model is named to those alone who know the salt."""
+    receipt = {
+        "name": "SHA256SUMS",
+        "digest": {"sha256": hashlib.sha256((stored.folder / "SHA256SUMS").read_bytes()).hexdigest()},
+    }
+    of_files, model = (hashlib.sha256(one).hexdigest() for one in (f"{'a' * 64}\n".encode(), SALT + b"org/model"))
+    made = statement(stored, LEAST, DROP, MISSING)
+    assert made == {
+        "_type": "https://in-toto.io/Statement/v1", "subject": [receipt],
+        "predicateType": "https://in-toto.io/attestation/eval-result/v0.1",
+        "predicate": {
+            "evaluator": {"id": "https://lab.example/"}, "evaluatedAt": "2026-11-22T06:05:00Z",
+            "suite": {"name": "pubmed_qa", "version": "crfm-helm 0.5.16, errata 3"},
+            "claims": [
+                {"metric": "exact_match", "comparator": ">=", "threshold": "0.6", "passed": True},
+                {"metric": "drop of exact_match[topic=a] from the baseline", "comparator": "<=",
+                 "threshold": "0.00001", "passed": False},
+            ],
+            "sampleSize": 4, "commitments": {"model": {"alg": "sha256-salted-v1", "value": model, "salted": True}},
+            "dataset": {"name": "pubmed_qa", "digest": {"evalFactoryFilesV1": of_files}},
+            "assuranceLevel": "self_attested", "subjectProfile": "receipt",
+            "evidence": [{**receipt, "mediaType": "text/plain"}], "harness": {"name": "eval-factory", "version": "1"},
+        },
+    }  # fmt: skip
+    assert "org/model" not in str(made)
+    assert commitment(b"x", "org/model") != model
+
+
+def test_where_no_files_are_known_the_data_are_named_by_the_prompts(stored: StoredResult) -> None:
+    without = replace(stored, result=replace(stored.result, provenance=replace(MADE, dataset_files={})))
+    assert statement(without, LEAST)["predicate"]["dataset"]["digest"] == {"evalFactoryPromptsV1": "b" * 64}
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-60, True), (0, True), (60, False)])
+def test_only_a_lock_that_is_older_than_the_run_is_told(stored: StoredResult, seconds: int, told: bool) -> None:
+    found = statement(stored, LEAST, locked_at=BEGAN + timedelta(seconds=seconds))["predicate"]
+    assert found.get("preRegistration") == ({"alg": "sha256", "value": "d" * 64} if told else None)
+
+
+@pytest.mark.parametrize("lacking", ["started_at", "ended_at", "checksums"])
+def test_a_result_without_times_or_checksums_gives_no_statement(stored: StoredResult, lacking: str) -> None:
+    if lacking == "checksums":
+        (stored.folder / "SHA256SUMS").unlink()
+    else:
+        without = replace(MADE, **{lacking: None})  # type: ignore[arg-type]
+        stored = replace(stored, result=replace(stored.result, provenance=without))
+    with pytest.raises(PrerequisiteError, match=r"wrote neither checksums nor times.* run it again"):
+        statement(stored, LEAST)
 
 
 def test_a_statement_is_written_for_each_benchmark_with_a_number(stored: StoredResult, tmp_path: Path) -> None:
@@ -281,9 +234,8 @@ def test_the_same_result_gives_the_same_statement(stored: StoredResult, tmp_path
 
 
 def test_any_tasks_name_is_a_files(stored: StoredResult, tmp_path: Path) -> None:
-    names = {
-        write_statements(held(stored.folder, task), tmp_path, "urn:me")[0].name for task in ("helm:a/b", "helm-a-b")
-    }
+    gates = [held(stored.folder, task) for task in ("helm:a/b", "helm-a-b")]
+    names = {write_statements(gate, tmp_path, "urn:me")[0].name for gate in gates}
     assert len(names) == 2
     assert all("/" not in name and ":" not in name for name in names)
 

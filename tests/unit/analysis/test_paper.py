@@ -29,14 +29,10 @@ def test_it_goes_to_standard_output_or_to_a_file(purpose: str, tmp_path: Path) -
     folder = right_or_wrong(tmp_path / "a", "101")
     page = (folder / "report.html").read_bytes()
     text = written_for(purpose, [folder])
-    assert text.endswith("\n")
-    assert "What is q" not in text
-    assert "answer to q" not in text
-    done = CliRunner().invoke(cli, ["report", str(folder), "--for", purpose], catch_exceptions=False)
-    assert done.output == text
-    file = tmp_path / "out"
-    done = CliRunner().invoke(cli, ["report", str(folder), "--for", purpose, "-o", str(file)], catch_exceptions=False)
-    assert done.output == f"{file}\n"
+    assert (text[-1], "What is q" in text, "answer to q" in text) == ("\n", False, False)
+    file, asked = tmp_path / "out", ["report", str(folder), "--for", purpose]
+    for arguments, output in (([], text), (["-o", str(file)], f"{file}\n")):
+        assert CliRunner().invoke(cli, [*asked, *arguments], catch_exceptions=False).output == output
     assert file.read_text("utf-8") == text
     assert (folder / "report.html").read_bytes() == page
 
@@ -61,16 +57,13 @@ def test_what_holds_for_some_runs_is_behind_their_names(tmp_path: Path) -> None:
 
 def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path) -> None:
     text = written_for("tripod-llm", [suite])
-    assert text.startswith(
-        "# TRIPOD-LLM checklist\n\nOf 2 models on 3 benchmarks: `small`, `large_1` on `qa`, `calc`, `law`."
-    )
+    head = "# TRIPOD-LLM checklist\n\nOf 2 models on 3 benchmarks: `small`, `large_1` on `qa`, `calc`, `law`."
+    assert text.startswith(head)
     performance = text.partition("### 17")[2].partition("## Left")[0]
-    assert "- Of small on qa: exact_match = 0.5000" in performance
-    assert "- Of large_1 on qa: exact_match = 1.0000" in performance
-    assert "- On qa, large_1 minus small = +50.0 (95 % interval" in performance
-    assert "large_1 is better." in performance
-    assert "- On qa, large_1 has rank 1." in performance
-    assert "- On calc, small has rank 1 to 2." in performance
+    assert [one for one in (
+        "- Of small on qa: exact_match = 0.5000", "- Of large_1 on qa: exact_match = 1.0000", "large_1 is better.",
+        "- On qa, large_1 minus small = +50.0 (95 % interval", "- On qa, large_1 has rank 1.", "- On calc, small has rank 1 to 2.",
+    ) if one not in performance] == []  # fmt: skip
     assert "There is no score of large_1 on law" in text.partition("### 5e")[2].partition("###")[0]
     assert "compared in pairs" in text.partition("### 7e")[2].partition("###")[0]
 
@@ -116,7 +109,3 @@ def test_a_card_is_about_one_run(suite: Path, tmp_path: Path) -> None:
         written_for("model-card", [suite])
     one = suite_folder(tmp_path / "one", {"a/qa": SAME})
     assert written_for("model-card", [one]) == written_for("model-card", [one / "a" / "qa"])
-
-
-def test_another_purpose_is_refused(tmp_path: Path) -> None:
-    assert CliRunner().invoke(cli, ["report", str(tmp_path), "--for", "poster"]).exit_code == 2

@@ -44,23 +44,23 @@ def test_a_cell_begins_with_the_ten_fields_that_are_always_there() -> None:
         "target": "a", "evaluation": "x", "status": "failed", "main_metric": None, "value": None, "ci_low": None,
         "ci_high": None, "n": None, "reportable": False, "folder": "a/x",
     }  # fmt: skip
-    (full,) = results_document(of(FULL), Path("out"))["cells"]
+    full, beside = results_document(of(FULL, replace(BARE, folder=Path("other/a/x"))), Path("out"))["cells"]
     assert list(full)[:10] == list(written)
+    assert beside["folder"] == "../other/a/x", "relative to the suite's, also in another one"
 
 
-def test_the_value_is_exact_and_what_is_derived_is_rounded() -> None:
-    (written,) = results_document(of(FULL), Path("out"))["cells"]
+def test_the_value_is_exact_what_is_derived_is_rounded_and_foreign_text_is_printable() -> None:
+    odd = "a\u202eb\ud800\x1b[2J"
+    (written, foreign) = results_document(of(FULL, replace(FULL, model=odd, not_reportable=(odd,))), Path("out"))[
+        "cells"
+    ]
+    assert (foreign["model"], *foreign["not_reportable"]) == ("a\\u202eb\\ud800\\x1b[2J",) * 2
+    to_yaml(foreign).encode()
     assert (written["value"], written["ci_low"], written["ci_high"]) == (0.1234567890123, 0.01, 0.123457)
     assert written["validity"] == {"requested": 10, "failed": 1, "coverage": 0.9}
     assert written["paid"] == {"cost": 0.0123457, "unpriced": 2, "prompt_tokens": 30, "completion_tokens": 4}
     assert (written["scale"], written["unit"], written["higher_is_better"]) == ([0.0, 5.0], "rating", True)
     assert not written.keys() & {"reason", "not_reportable", "scores"}
-
-
-def test_a_folder_is_relative_to_the_suites_also_in_another_one(tmp_path: Path) -> None:
-    found = [replace(BARE, folder=tmp_path / "s" / "a" / "x"), replace(BARE, folder=tmp_path / "other" / "a" / "x")]
-    written = results_document(of(*found), tmp_path / "s")["cells"]
-    assert [one["folder"] for one in written] == ["a/x", "../other/a/x"]
 
 
 def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> None:
@@ -71,10 +71,9 @@ def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> Non
     found = suite_results(given)
     score = GroupScore("bias", "bias_metric:x", 0.5, None, 0.6, 9, lower_is_better=True)
     found = replace(
-        found,
-        cells=(replace(found.cells[0], group_scores=(score,), cost=1.0, unpriced=1), *found.cells[1:]),
+        found, cells=(replace(found.cells[0], group_scores=(score,), cost=1.0, unpriced=1), *found.cells[1:]),
         group_win_rates=(GroupWinRates("bias", (WinRate("a", 0.5, 1), WinRate("b", None, 0))),),
-    )
+    )  # fmt: skip
     whole = results_document(found, tmp_path)
     documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)
     assert (whole["schema_version"], whole["status"]) == (1, "partial")
@@ -100,10 +99,8 @@ def test_a_comparison_has_numbers_or_reasons(tmp_path: Path) -> None:
     (one,) = results_document(suite_results(given), tmp_path)["comparisons"]  # y has no pair
     assert one["evaluation"] == "x"
     first, second, _ = one["pairs"]
-    assert (
-        first["a"], first["b"], first["n"], first["metric"], first["significant"],
-    ) == ("a", "b", 40, "exact_match", True)  # fmt: skip
-    assert (first["value_a"], first["value_b"], first["difference"]) == (0.75, 0.25, -0.5)
+    told = {"a": "a", "b": "b", "n": 40, "metric": "exact_match", "significant": True}
+    assert {**first, **told, "value_a": 0.75, "value_b": 0.25, "difference": -0.5} == first
     assert first["p_holm"] == first["p_value"] == pytest.approx(0.0022, abs=0.0001)
     assert second.keys() == {"a", "b", "reasons"}
     assert [reason["name"] for reason in second["reasons"]] == ["errata"]
@@ -111,9 +108,8 @@ def test_a_comparison_has_numbers_or_reasons(tmp_path: Path) -> None:
 
 
 def test_what_no_two_runs_share_is_in_the_usage_alone(tmp_path: Path) -> None:
-    found = suite_results(
-        [replace(cell(tmp_path, "a", "x", WELL), attempts=3), FinishedCell("b", "x", RunStatus.MISSING, tmp_path)]
-    )
+    none = FinishedCell("b", "x", RunStatus.MISSING, tmp_path)
+    found = suite_results([replace(cell(tmp_path, "a", "x", WELL), attempts=3), none])
     assert usage_document(found) == {
         "schema_version": 1,
         "cells": [
@@ -121,26 +117,15 @@ def test_what_no_two_runs_share_is_in_the_usage_alone(tmp_path: Path) -> None:
              "latency_p50_s": 0.1, "latency_p95_s": 0.1, "inference_runtime_s": 0.1}
         ],
     }  # fmt: skip
-    other = suite_results(
-        [cell(tmp_path, "a", "x", WELL), FinishedCell("b", "x", RunStatus.MISSING, tmp_path, attempts=5)]
-    )
+    other = suite_results([cell(tmp_path, "a", "x", WELL), replace(none, attempts=5)])
     assert to_yaml(results_document(other, tmp_path)) == to_yaml(results_document(found, tmp_path))
-
-
-def test_foreign_text_is_printable_and_can_be_written() -> None:
-    odd = "a\u202eb\ud800\x1b[2J"
-    written = results_document(of(replace(FULL, model=odd, not_reportable=(odd,))), Path("out"))["cells"][0]
-    assert written["model"] == "a\\u202eb\\ud800\\x1b[2J"
-    assert written["not_reportable"] == ["a\\u202eb\\ud800\\x1b[2J"]
-    to_yaml(written).encode()
 
 
 def test_every_row_has_the_same_fields_with_plain_values() -> None:
     robust = GroupScore("robustness", "m@test+robustness.worst", 0.3, None, None, 9, lower_is_better=False)
     bias = GroupScore("bias", "bias_metric:x", 0.2, None, None, 9, lower_is_better=True)
-    first, second = result_rows(
-        of(replace(FULL, group_scores=(bias, robust)), replace(BARE, not_reportable=("p", "q")))
-    )
+    cells = (replace(FULL, group_scores=(bias, robust)), replace(BARE, not_reportable=("p", "q")))
+    first, second = result_rows(of(*cells))
     assert list(first) == list(second) == [
         "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
         "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "unpriced",
@@ -153,13 +138,9 @@ def test_every_row_has_the_same_fields_with_plain_values() -> None:
     assert result_rows(of()) == []
 
 
-def read(text: str) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(text, newline="")))
-
-
 def test_csv_has_a_head_and_a_line_a_cell() -> None:
     text = csv_text(result_rows(of(FULL, BARE), Path("out")))
-    assert text.splitlines()[0].startswith('"target","evaluation","status","main_metric","value",')
-    assert text.splitlines()[1].startswith('"a","x","complete","m",0.1234567890123,0.01,0.123456789,9,"true","a/x","",')
-    assert [line[8] for line in read(text)] == ["reportable", "true", "false"]
-    assert len(text.splitlines()) == 3
+    head, first, _ = text.splitlines()
+    assert head.startswith('"target","evaluation","status","main_metric","value",')
+    assert first.startswith('"a","x","complete","m",0.1234567890123,0.01,0.123456789,9,"true","a/x","",')
+    assert [line[8] for line in csv.reader(io.StringIO(text, newline=""))] == ["reportable", "true", "false"]

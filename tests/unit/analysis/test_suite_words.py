@@ -23,21 +23,16 @@ ONE = CellResult(
 
 
 def of(*found: CellResult, **changes: Any) -> SuiteResults:
-    made = SuiteResults(RunStatus.PARTIAL, ("a", "b"), ("x",), found, (), (), (), (), ())
-    return replace(made, **changes)
+    return replace(SuiteResults(RunStatus.PARTIAL, ("a", "b"), ("x",), found, (), (), (), (), ()), **changes)
 
 
 def test_how_much_of_the_suite_there_is() -> None:
     whole = of(ONE, replace(ONE, target="b"), status=RunStatus.COMPLETE)
     assert words.completeness(whole) == "Complete: 2 runs of 2 models on 1 benchmark."
-    parts = [
-        replace(ONE, status=RunStatus(status))
-        for status in ("complete", "missing", "failed", "partial", "waiting", "missing")
-    ]
-    said = (
+    states = ("complete", "missing", "failed", "partial", "waiting", "missing")
+    assert words.completeness(of(*(replace(ONE, status=RunStatus(status)) for status in states))) == (
         "Not complete: 1 of 6 runs of 2 models on 1 benchmark are complete; 1 partial, 1 failed, 1 waiting, 2 missing."
     )
-    assert words.completeness(of(*parts)) == said
 
 
 def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None:
@@ -49,26 +44,19 @@ def test_a_value_is_told_in_the_unit_of_its_metric_and_else_the_status() -> None
     assert words.interval(replace(ONE, ci_low=None)) == words.interval(replace(ONE, ci_high=None)) == ""
 
 
-@pytest.mark.parametrize(
-    ("changes", "marks"),
-    [
-        ({}, []), ({"reportable": False}, ["not reportable"]), ({"status": "partial"}, ["partial"]),
-        ({"status": "partial", "reportable": False}, ["not reportable", "partial"]),
-        ({"status": "failed", "value": None, "reportable": False}, []),
-    ],
-    ids=["none", "not reportable", "partial", "both", "no value"],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "marks"), [
+    ({}, []), ({"reportable": False}, ["not reportable"]), ({"status": "partial"}, ["partial"]),
+    ({"status": "partial", "reportable": False}, ["not reportable", "partial"]),
+    ({"status": "failed", "value": None, "reportable": False}, []),
+], ids=["none", "not reportable", "partial", "both", "no value"])  # fmt: skip
 def test_a_value_has_its_marks(changes: dict[str, Any], marks: list[str]) -> None:
     assert list(words.marks(replace(ONE, **changes))) == marks
 
 
-@pytest.mark.parametrize(
-    ("cost", "unpriced", "said"),
-    [
-        (None, 0, "-"), (0.0, 0, "0 USD"), (0.012345, 0, "0.01235 USD"), (1234.5, 0, "1,234.50 USD"),
-        (1.0, 3, "at least 1.00 USD"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cost", "unpriced", "said"), [
+    (None, 0, "-"), (0.0, 0, "0 USD"), (0.012345, 0, "0.01235 USD"), (1234.5, 0, "1,234.50 USD"),
+    (1.0, 3, "at least 1.00 USD"),
+])  # fmt: skip
 def test_what_a_run_cost(cost: float | None, unpriced: int, said: str) -> None:
     assert words.cost(replace(ONE, cost=cost, unpriced=unpriced)) == said
 
@@ -88,11 +76,10 @@ def test_a_win_rate_and_the_comparisons_that_decide_it() -> None:
         ["a", "0.500", "1 to 3", "3 won, 0 lost, 5 open", "2"], ["b", "-", "-", "-", "0"]
     ]  # fmt: skip
     assert words.win_rate_table([one], tested=False).rows == [["a", "0.500", "1 to 3", "2"]]
-
-
-def test_the_best_win_rate_stands_first_and_none_last() -> None:
     rates = [WinRate(name, rate, 1) for name, rate in (("a", 0.2), ("b", None), ("c", 0.9), ("d", 0.2), ("e", 0.0))]
-    assert [row[0] for row in words.win_rate_table(rates).rows] == ["c", "a", "d", "e", "b"]
+    assert [row[0] for row in words.win_rate_table(rates).rows] == ["c", "a", "d", "e", "b"], (
+        "the best first, none last"
+    )
 
 
 def test_pairs_as_rows(tmp_path: Path) -> None:
@@ -102,26 +89,19 @@ def test_pairs_as_rows(tmp_path: Path) -> None:
     ab, ac, bc = words.pair_rows([benchmark])
     assert ab == ["x", "a", "b", "a is better", "40", "-50.0", "-71.6 to -19.6", "0.0067"]
     assert (ac[5], ac[3], bc[3]) == ("-5.0", "no difference is shown", "c is better")
-    assert words.refused_pairs(benchmark)[0] == (
-        "a and d", ["a and d were scored with different lists of known defects: errata 3 and 9"],
-    )  # fmt: skip
-
-
-def test_no_difference_has_no_sign(tmp_path: Path) -> None:
-    (benchmark,) = suite_results(cells(tmp_path, {"x": {"a": "1" * 10, "b": "1" * 10}})).benchmarks
-    (row,) = words.pair_rows([benchmark])
-    assert row[5:] == ["0.0", "-27.8 to +27.8", "1"]
+    refused = ["a and d were scored with different lists of known defects: errata 3 and 9"]
+    assert words.refused_pairs(benchmark)[0] == ("a and d", refused)
+    (benchmark,) = suite_results(cells(tmp_path / "equal", {"x": {"a": "1" * 10, "b": "1" * 10}})).benchmarks
+    assert [row[5:] for row in words.pair_rows([benchmark])] == [["0.0", "-27.8 to +27.8", "1"]], "without a sign"
 
 
 def test_differences_of_what_is_no_share_are_in_their_own_unit(tmp_path: Path) -> None:
     stats = Stats(2, 3.0, None, None, None, None, None)
+    scores = {"exact_match": share("11", stats=stats, scale=(1.0, 5.0), unit="rating")}
     given = [
-        cell(
-            tmp_path, name, "x", "11", scores={"exact_match": share("11", stats=stats, scale=(1.0, 5.0), unit="rating")},
-            instances=[instance("q0", rating)],
-        )
+        cell(tmp_path, name, "x", "11", scores=scores, instances=[instance("q0", rating)])
         for name, rating in (("a", 2.0), ("b", 3.5))
-    ]  # fmt: skip
+    ]
     (benchmark,) = suite_results(given).benchmarks
     (row,) = words.pair_rows([benchmark])
     assert row[4:] == ["1", "+1.5", "-", "-"]
@@ -132,8 +112,7 @@ def test_scores_of_other_groups_are_rows_with_a_value_a_target() -> None:
     ece = GroupScore("calibration", "ece_10_bin", 0.123456, None, None, 9, lower_is_better=True)
     found = [replace(ONE, group_scores=(robust, ece)), replace(ONE, target="b", group_scores=(robust,))]
     assert {group: table.rows for group, table in words.group_tables(of(*found)).items()} == {
-        "calibration": [["x", "ece_10_bin", "0.1235", "-"]],
-        "robustness": [["x", "m+worst", "0.25", "0.25"]],
-    }
+        "calibration": [["x", "ece_10_bin", "0.1235", "-"]], "robustness": [["x", "m+worst", "0.25", "0.25"]],
+    }  # fmt: skip
     assert words.group_tables(of(ONE, evaluations=("x", "y"))) == {}
     assert words.group_tables(of(found[1]))["robustness"].rows == [["x", "m+worst", "-", "0.25"]]

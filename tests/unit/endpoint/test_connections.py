@@ -7,17 +7,17 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from eval_factory.endpoint.connections import Transport
-from eval_factory.endpoint.http_wire import CUT, Reply, TransportError
+from eval_factory.endpoint.http_wire import CUT, TransportError
 from in_the_loop import WAYS, runs_in
 from loopback import serving
 from token_answers import Answers, Server, forget_proxies_and_certificates
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
-TIMEOUT_S = 5.0
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 class Scripted:
     """Gives these answers in turn, on as many connections as it takes; an empty one hangs up."""
 
-    def __init__(self, *answers: bytes) -> None:
+    def __init__(self, *answers: bytes, hangs_up: bool = False) -> None:
+        """`hangs_up`: before the last answer, too."""
+        self._hangs_up = hangs_up
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1?a=b"
         self.heads: list[bytes] = []
@@ -47,11 +49,13 @@ class Scripted:
         while self._answers:
             connection, _ = self._socket.accept()
             self.connections += 1
-            with connection:
+            with connection, suppress(OSError):
                 while self._answers and (head := self._head(connection)):
                     self.heads.append(head)
                     answer = self._answers.pop(0)
                     connection.sendall(answer)
+                    if self._hangs_up and len(self._answers) == 1:
+                        break
                     if not answer.startswith(b"HTTP") or b"close" in answer or answer.endswith(b"..."):
                         break
             self.hung_up.set()
@@ -72,15 +76,19 @@ class Scripted:
         return head
 
 
-def asked(server: Scripted, times: int) -> list[Reply]:
-    transport = Transport(server.url, timeout_s=TIMEOUT_S)
-    return [transport.post(server.url, {"prompt": "x"}, {"Authorization": "Bearer k"}) for _ in range(times)]
+def asked_once(server: Scripted, timeout_s: float = 5.0) -> Transport:
+    transport = Transport(server.url, timeout_s=timeout_s)
+    transport.post(server.url, {})
+    return transport
 
 
 def test_a_request_as_it_is_sent() -> None:
     """On a new connection, and on one that is used again."""
     server = Scripted(PLAIN, PLAIN)
-    assert [(reply.status, reply.data) for reply in asked(server, 2)] == [(200, b"{}")] * 2
+    transport = Transport(server.url, timeout_s=5.0)
+    for _ in range(2):
+        reply = transport.post(server.url, {"prompt": "x"}, {"Authorization": "Bearer k"})
+        assert (reply.status, reply.data) == (200, b"{}")
     assert server.connections == 1
     assert server.heads[0] == server.heads[1]
     assert server.heads[0].startswith(b"POST /v1?a=b HTTP/1.1\r\nHost: 127.0.0.1:")
@@ -88,46 +96,34 @@ def test_a_request_as_it_is_sent() -> None:
 
 
 def test_a_connection_that_was_closed_meanwhile_costs_nothing() -> None:
-    server = Scripted(b"HTTP/1.1 200 OK\r\nX-Then: close\r\nContent-Length: 2\r\n\r\n{}", PLAIN)
-    transport = Transport(server.url, timeout_s=TIMEOUT_S)
-    transport.post(server.url, {})
+    server = Scripted(PLAIN.replace(b"Content-Type", b"X-Then: close\r\nContent-Type"), PLAIN)
+    transport = asked_once(server)
     assert server.hung_up.wait(60)
     assert transport.post(server.url, {}).data == b"{}"
     assert server.connections == 2
 
 
-@pytest.mark.parametrize(
-    ("answer", "silent"),
-    [
-        (b"HTTP/1.1 200 OK\r\nX-Slow: a", False),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", False),
-        (b"HTTP/1.1 200 OK\r\n\r\na", False),
-        (b"HTTP/1.1", True),
-    ],
-    ids=["header", "body", "no-length", "status"],
-)
+@pytest.mark.parametrize(("answer", "silent"), [
+    (b"HTTP/1.1 200 OK\r\nX-Slow: a", False), (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", False),
+    (b"HTTP/1.1 200 OK\r\n\r\na", False), (b"HTTP/1.1", True),
+], ids=["header", "body", "no-length", "status"])  # fmt: skip
 def test_an_answer_that_stops_half_way_ends_in_time(answer: bytes, silent: bool) -> None:
     server = Scripted(PLAIN, answer, PLAIN)
-    transport = Transport(server.url, timeout_s=0.4)
-    transport.post(server.url, {})
+    transport = asked_once(server, 0.4)
     with pytest.raises(TransportError, match=r"no whole answer within 0\.4 s") as raised:
         transport.post(server.url, {})
     assert raised.value.silent is silent
 
 
-@pytest.mark.parametrize(
-    ("answer", "said", "silent"),
-    [
-        (b"", CUT, True),
-        (b"nonsense", "what came is no HTTP", True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", CUT, False),
-    ],
-    ids=["nothing", "no-http", "cut"],
-)
+@pytest.mark.parametrize(("answer", "said", "silent"), [
+    (b"", CUT, True), (b"nonsense", "what came is no HTTP", True),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na...", CUT, False),
+], ids=["nothing", "no-http", "cut"])  # fmt: skip
 def test_what_is_no_whole_answer(answer: bytes, said: str, silent: bool) -> None:
     server = Scripted(PLAIN, answer)
+    transport = asked_once(server)
     with pytest.raises(TransportError, match=said) as raised:
-        asked(server, 2)
+        transport.post(server.url, {})
     assert len(server.heads) == 2, "a request that may have been answered is not sent again"
     assert (raised.value.silent, raised.value.unreachable) == (silent, False)
 
@@ -135,8 +131,7 @@ def test_what_is_no_whole_answer(answer: bytes, said: str, silent: bool) -> None
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: b", "a\nX-Evil: b", "a\r\n\r\nb"])
 def test_a_header_with_lines_in_it_is_refused(value: str) -> None:
     server = Scripted(PLAIN, PLAIN)
-    transport = Transport(server.url, timeout_s=TIMEOUT_S)
-    transport.post(server.url, {})
+    transport = asked_once(server)
     with pytest.raises(ValueError, match="Invalid header value"):
         transport.post(server.url, {}, {"Authorization": value})
     assert transport.post(server.url, {}).data == b"{}"
@@ -146,8 +141,7 @@ def test_a_header_with_lines_in_it_is_refused(value: str) -> None:
 def test_whoever_asks_no_more_leaves_no_connection(way: str) -> None:
     """At once: Python looks for cycles seldom."""
     server = Scripted(PLAIN, PLAIN)
-    transport = Transport(server.url, timeout_s=TIMEOUT_S)
-    transport.post(server.url, {})
+    transport = asked_once(server)
     gc.disable()
     try:
         del transport
@@ -158,8 +152,7 @@ def test_whoever_asks_no_more_leaves_no_connection(way: str) -> None:
 
 def test_nobody_is_there_any_more() -> None:
     server = Scripted(PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-    transport = Transport(server.url, timeout_s=TIMEOUT_S)
-    transport.post(server.url, {})
+    transport = asked_once(server)
     assert server.hung_up.wait(60)
     server.ended.wait(60)
     with pytest.raises(TransportError, match="no connection could be made") as raised:
@@ -194,10 +187,7 @@ def slow() -> Iterator[str]:
     server.server_close()
 
 
-LARGE = {"prompt": "x" * (12 << 20)}
-
-
 def test_sending_counts_within_that_time(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_SlowReader, "pause_s", 0.3)
     with pytest.raises(TransportError, match=r"no whole answer within 0\.5 s"):
-        Transport(slow, timeout_s=0.5).post(slow, LARGE)
+        Transport(slow, timeout_s=0.5).post(slow, {"prompt": "x" * (12 << 20)})

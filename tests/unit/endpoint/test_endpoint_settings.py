@@ -41,8 +41,7 @@ def test_the_files_of_the_version_before_are_read(name: str) -> None:
         args = deployment["client_spec"]["args"]
         del args["cache_db"]
         settings = EndpointSettings.from_args(args)
-        assert settings.to_args() == args
-        assert list(settings.to_args()) == list(args)
+        assert list(settings.to_args().items()) == list(args.items())
         assert settings.key_names[-1] == "OPENAI_API_KEY"
 
 
@@ -53,15 +52,11 @@ def test_what_an_old_file_does_not_say_has_a_default() -> None:
     assert (settings.requests_per_minute, settings.tokens_per_minute, settings.stop_after_failures) == (None, None, 0)
 
 
-@pytest.mark.parametrize("change", ["missing", "unknown"])
-def test_another_record_is_refused(change: str) -> None:
-    args = dict(OLDEST_ARGS)
-    if change == "missing":
-        del args["model_id"]
-    else:
-        args["colour"] = "red"
-    with pytest.raises(TypeError):
-        EndpointSettings.from_args(args)
+def test_another_record_is_refused() -> None:
+    lacking = {name: value for name, value in OLDEST_ARGS.items() if name != "model_id"}
+    for args in (lacking, {**OLDEST_ARGS, "colour": "red"}):
+        with pytest.raises(TypeError):
+            EndpointSettings.from_args(args)
 
 
 def test_secrets_are_sent_and_not_kept() -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import http.client
-import socket
-import threading
 from typing import Any
 
 import pytest
 import urllib3
-from urllib3.exceptions import HTTPError
 
 from eval_factory.endpoint import http_wire
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import TransportError
 from token_answers import forget_proxies_and_certificates
+from unit.endpoint.test_connections import Scripted
 
 TIMEOUT_S = 20.0
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -36,28 +32,13 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Server, "has_answered", request.param)
 
 
-class Server:
-    """Gives one answer and hangs up, or goes on; then a good answer."""
+class Server(Scripted):
+    """Gives one answer, and hangs up or goes on; then a good answer."""
 
     has_answered = False
 
     def __init__(self, answer: bytes, hangs_up: bool = False) -> None:
-        self._answers, self._hangs_up = [answer, GOOD], hangs_up
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
-        self.connections = 0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with self._socket:
-            while self._answers:
-                connection, _ = self._socket.accept()
-                self.connections += 1
-                with connection, connection.makefile("rb") as requests, contextlib.suppress(OSError):
-                    while self._answers and _has_request(requests):
-                        connection.sendall(self._answers.pop(0))
-                        if self._hangs_up and len(self._answers) == 1:
-                            break
+        super().__init__(answer, GOOD, hangs_up=hangs_up)
 
     def asked_before(self) -> Transport:
         """What asks it; it was answered once already, or not yet."""
@@ -66,13 +47,6 @@ class Server:
             self._answers.insert(0, GOOD)
             assert asked.post(self.url, {}).data == b"{}"
         return asked
-
-
-def _has_request(requests: Any) -> bool:
-    if not requests.readline():
-        return False
-    headers = http.client.parse_headers(requests)
-    return bool(requests.read(int(headers["Content-Length"])))
 
 
 def answer(*lines: str, body: bytes = b"", status: str = "200 OK", version: str = "HTTP/1.1") -> bytes:
@@ -96,45 +70,33 @@ def ours(server: Server) -> tuple[Any, Any]:
     return first, (asked.post(server.url, {}).data, server.connections)
 
 
-def urllib3s(server: Server) -> Any:
-    """Status and body, or the kind of the error."""
-    try:
-        reply = urllib3.request("POST", server.url, body=b"{}", retries=False, redirect=False, timeout=0.5)
-    except HTTPError:
-        return "refused"
-    except (OverflowError, ValueError):
-        return "not caught"
-    return (reply.status, reply.data)
+def urllib3s(server: Server) -> tuple[int, bytes]:
+    reply = urllib3.request("POST", server.url, body=b"{}", retries=False, redirect=False, timeout=0.5)
+    return reply.status, reply.data
 
 
-@pytest.mark.parametrize(
-    ("sent", "first", "connections"),
-    [
-        (answer(TWO, body=b"ab"), (200, b"ab"), 1),
-        (answer("content-LENGTH:2", body=b"ab"), (200, b"ab"), 1),
-        (answer(CHUNKED, body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"), (200, b"abcde"), 1),
-        (answer("Connection: close", TWO, body=b"abjunk"), (200, b"ab"), 2),
-        (answer(TWO, body=b"ab", version="HTTP/1.0"), (200, b"ab"), 2),
-        (answer(TWO, "Connection: keep-alive", body=b"ab", version="HTTP/1.0"), (200, b"ab"), 1),
-        (answer(status="100 Continue") + GOOD, (200, b"{}"), 1),
-        (answer("Content-Encoding: gzip", f"Content-Length: {len(ZIPPED)}", body=ZIPPED), (200, b"abc"), 1),
-        (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
-        (answer(status="204 No Content"), (204, b""), 1),
-        (answer(TWO, status="304 Not Modified"), (304, b""), 1),
-        (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
-        (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
-        (answer(TWO, CHUNKED, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
-        (answer("transfer-encoding: Chunked", TWO, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
-        (answer(TWO, body=b"ab").replace(b"\r", b""), (200, b"ab"), 1),
-        (answer("X-A: 1", TWO, body=b"ab").replace(b"\r", b"", 2), (200, b"ab"), 1),
-        (answer(CHUNKED).replace(b"\r", b"") + b"2\r\nab\r\n0\r\n\r\n", (200, b"ab"), 1),
-    ],
-    ids=[
-        "length", "small-letters", "chunked", "close", "old", "old-kept", "continue", "gzip", "redirect", "no-content",
-        "not-modified", "refused", "no-reason", "length-and-chunks", "chunks-and-length", "line-feeds",
-        "some-line-feeds", "line-feeds-and-chunks",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sent", "first", "connections"), [
+    (answer(TWO, body=b"ab"), (200, b"ab"), 1), (answer("content-LENGTH:2", body=b"ab"), (200, b"ab"), 1),
+    (answer(CHUNKED, body=b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-T: 1\r\n\r\n"), (200, b"abcde"), 1),
+    (answer("Connection: close", TWO, body=b"abjunk"), (200, b"ab"), 2),
+    (answer(TWO, body=b"ab", version="HTTP/1.0"), (200, b"ab"), 2),
+    (answer(TWO, "Connection: keep-alive", body=b"ab", version="HTTP/1.0"), (200, b"ab"), 1),
+    (answer(status="100 Continue") + GOOD, (200, b"{}"), 1),
+    (answer("Content-Encoding: gzip", f"Content-Length: {len(ZIPPED)}", body=ZIPPED), (200, b"abc"), 1),
+    (answer("Location: /x", "Content-Length: 0", status="302 Found"), (302, b""), 1),
+    (answer(status="204 No Content"), (204, b""), 1), (answer(TWO, status="304 Not Modified"), (304, b""), 1),
+    (answer(TWO, status="401 Unauthorized", body=b"no"), (401, b"no"), 1),
+    (answer(TWO, status="500", body=b"no"), (500, b"no"), 1),
+    (answer(TWO, CHUNKED, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
+    (answer("transfer-encoding: Chunked", TWO, body=b"3\r\nabc\r\n0\r\n\r\n"), (200, b"abc"), 2),
+    (answer(TWO, body=b"ab").replace(b"\r", b""), (200, b"ab"), 1),
+    (answer("X-A: 1", TWO, body=b"ab").replace(b"\r", b"", 2), (200, b"ab"), 1),
+    (answer(CHUNKED).replace(b"\r", b"") + b"2\r\nab\r\n0\r\n\r\n", (200, b"ab"), 1),
+], ids=[
+    "length", "small-letters", "chunked", "close", "old", "old-kept", "continue", "gzip", "redirect", "no-content",
+    "not-modified", "refused", "no-reason", "length-and-chunks", "chunks-and-length", "line-feeds", "some-line-feeds",
+    "line-feeds-and-chunks",
+])  # fmt: skip
 def test_what_urllib3_reads_is_read_as_it_does(sent: bytes, first: tuple[int, bytes], connections: int) -> None:
     assert ours(Server(sent)) == (first, (b"{}", connections))
     assert urllib3s(Server(sent)) == first
@@ -146,41 +108,29 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     assert urllib3s(Server(sent, hangs_up=True)) == (200, b"ab")
 
 
-@pytest.mark.parametrize(
-    ("sent", "said", "of_urllib3"),
-    [
-        (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID, "refused"),
-        (answer(TWO, TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer(TWO, CHUNKED, body=b"{}"), INVALID, "refused"),
-        (answer(TWO, "Transfer-Encoding: identity", body=b"ab"), INVALID, (200, b"ab")),
-        (answer("Content-Length: -1", body=b"ab"), INVALID, (200, b"ab")),
-        (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID, "not caught"),
-        (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID, "not caught"),
-        (answer(CHUNKED, body=b"-2\r\nab\r\n0\r\n\r\n"), INVALID, "not caught"),
-        (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer("X-Nul: \0", TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer("nonsense", TWO, body=b"ab"), INVALID, (200, b"ab")),
-        (answer(TWO, status="2000 OK", body=b"ab"), INVALID, "refused"),
-        (answer("Upgrade: x", "Connection: upgrade", status="101 X"), "changes to another protocol", (101, b"")),
-        (answer("Content-Length: 3", body=b"ab"), CUT, "refused"),
-        (answer("Transfer-Encoding: gzip", body=b"ab"), CUT, (200, b"ab")),
-        (b"junk\r\n" + GOOD, NO_HTTP, "refused"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP, "refused"),
-        (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://", "refused"),
-        (answer("X-Long: " + "a" * (10 << 20), TWO, body=b"ab"), "header is larger than 256 KiB", "refused"),
-    ],
-    ids=[
-        "two-lengths", "same-length-twice", "length-and-no-chunks", "length-and-identity", "negative", "large-length",
-        "large-chunk", "negative-chunk", "folded", "nul", "no-colon", "status", "upgrade", "short", "not-chunked",
-        "junk-before", "http2", "tls", "large-header",
-    ],
-)  # fmt: skip
-def test_what_is_not_valid_is_refused(sent: bytes, said: str, of_urllib3: Any) -> None:
+@pytest.mark.parametrize(("sent", "said"), [
+    (answer(TWO, "Content-Length: 3", body=b"abc"), INVALID), (answer(TWO, TWO, body=b"ab"), INVALID),
+    (answer(TWO, CHUNKED, body=b"{}"), INVALID), (answer(TWO, "Transfer-Encoding: identity", body=b"ab"), INVALID),
+    (answer("Content-Length: -1", body=b"ab"), INVALID), (answer(f"Content-Length: {10**30}", body=b"ab"), INVALID),
+    (answer(CHUNKED, body=b"10000000000000000\r\nab"), INVALID),
+    (answer(CHUNKED, body=b"-2\r\nab\r\n0\r\n\r\n"), INVALID), (answer("X-Folded: a", " b", TWO, body=b"ab"), INVALID),
+    (answer("X-Nul: \0", TWO, body=b"ab"), INVALID), (answer("nonsense", TWO, body=b"ab"), INVALID),
+    (answer(TWO, status="2000 OK", body=b"ab"), INVALID),
+    (answer("Upgrade: x", "Connection: upgrade", status="101 X"), "changes to another protocol"),
+    (answer("Content-Length: 3", body=b"ab"), CUT), (answer("Transfer-Encoding: gzip", body=b"ab"), CUT),
+    (b"junk\r\n" + GOOD, NO_HTTP), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP),
+    (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://"),
+    (answer("X-Long: " + "a" * (10 << 20), TWO, body=b"ab"), "header is larger than 256 KiB"),
+], ids=[
+    "two-lengths", "same-length-twice", "length-and-no-chunks", "length-and-identity", "negative", "large-length",
+    "large-chunk", "negative-chunk", "folded", "nul", "no-colon", "status", "upgrade", "short", "not-chunked",
+    "junk-before", "http2", "tls", "large-header",
+])  # fmt: skip
+def test_what_is_not_valid_is_refused(sent: bytes, said: str) -> None:
     """llhttp guesses less than urllib3; the connection is not used again, and the next one is."""
-    first, (second, connections) = ours(Server(sent, hangs_up=True))
+    first, rest = ours(Server(sent, hangs_up=True))
     assert said in first
-    assert (second, connections) == (b"{}", 2)
-    assert urllib3s(Server(sent, hangs_up=True)) == of_urllib3
+    assert rest == (b"{}", 2)
 
 
 @pytest.mark.parametrize("more", [SECOND, b"junk"])
@@ -189,24 +139,16 @@ def test_what_comes_after_an_answer_answers_nothing(more: bytes) -> None:
     assert ours(Server(GOOD + more)) == ((200, b"{}"), (b"{}", 2))
 
 
-def test_hints_before_an_answer_are_none() -> None:
+@pytest.mark.parametrize(("sent", "status", "data", "headers"), [
+    (answer("X-A: 1", status="103 Early Hints") + answer("X-B: 2", TWO, body=b"ab"), 200, b"ab", {"x-b": "2", "content-length": "2"}),
+    (answer("retry-AFTER:  7 ", "X-A: 1", "x-a: 2", TWO, status="429 Slow", body=b"no"), 429, b"no", {"retry-after": "7", "x-a": "2", "content-length": "2"}),
+    (answer(CHUNKED, body=b"1\r\na\r\n0\r\nRetry-After: 9\r\n\r\n"), 200, b"a", {"transfer-encoding": "chunked"}),
+], ids=["hints are none", "however they are written", "trailers are none"])  # fmt: skip
+def test_headers(sent: bytes, status: int, data: bytes, headers: dict[str, str]) -> None:
     """http.client skips a 100 only."""
-    sent = answer("X-A: 1", status="103 Early Hints") + answer("X-B: 2", TWO, body=b"ab")
     server = Server(sent)
     reply = server.asked_before().post(server.url, {})
-    assert (reply.status, reply.data, dict(reply.headers)) == (200, b"ab", {"x-b": "2", "content-length": "2"})
-
-
-def test_headers_are_found_however_they_are_written() -> None:
-    server = Server(answer("retry-AFTER:  7 ", "X-A: 1", "x-a: 2", TWO, status="429 Slow", body=b"no"))
-    headers = server.asked_before().post(server.url, {}).headers
-    assert (headers["retry-after"], headers["x-a"]) == ("7", "2")
-
-
-def test_trailers_are_no_headers() -> None:
-    server = Server(answer(CHUNKED, body=b"1\r\na\r\n0\r\nRetry-After: 9\r\n\r\n"))
-    reply = server.asked_before().post(server.url, {})
-    assert (reply.data, "retry-after" in reply.headers) == (b"a", False)
+    assert (reply.status, reply.data, dict(reply.headers)) == (status, data, headers)
 
 
 def test_what_is_not_coded_as_it_says_is_refused() -> None:
@@ -216,18 +158,14 @@ def test_what_is_not_coded_as_it_says_is_refused() -> None:
     assert rest == (b"{}", 1)
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("more", [0, 1])
-def test_an_answer_has_a_largest_size(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_has_a_largest_size(more: int, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that comes, and of a body when it is unpacked."""
     monkeypatch.setattr(http_wire, "MAX_BODY", 100_000)
-    size = 100_000 - len(answer("Content-Length: 99999")) + more
-    first, (_, connections) = ours(Server(answer(f"Content-Length: {size}", body=b"a" * size), hangs_up=bool(more)))
+    size = 100_000 - (0 if packed else len(answer("Content-Length: 99999"))) + more
+    body, coding = (gzip.compress(b"a" * size), ["Content-Encoding: gzip"]) if packed else (b"a" * size, [])
+    sent = answer(*coding, f"Content-Length: {len(body)}", body=body)
+    first, (_, connections) = ours(Server(sent, hangs_up=bool(more)))
     assert first == (f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size))
     assert connections == 1 + more
-
-
-@pytest.mark.parametrize("size", [100_000, 100_001])
-def test_a_packed_body_has_it_too(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_wire, "MAX_BODY", 100_000)
-    packed = gzip.compress(b"a" * size)
-    first, _ = ours(Server(answer("Content-Encoding: gzip", f"Content-Length: {len(packed)}", body=packed)))
-    assert first == ((200, b"a" * size) if size == 100_000 else f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}")

@@ -17,49 +17,28 @@ import pytest
 from eval_factory.core.bridge import map_at_once
 from eval_factory.endpoint import limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limits import (
-    DECREASE,
-    MINUTE_S,
-    Limit,
-    LocalAdmission,
-    asked_pause,
-    estimated_tokens,
-    granted_tokens,
-)
+from eval_factory.endpoint.limits import DECREASE, MINUTE_S, Limit, LocalAdmission, asked_pause, granted_tokens
 from in_the_loop import insiders
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-        ({"llm_provider-retry-after": "60"}, 60.0),
-        ({"LLM_Provider-Retry-After-Ms": "250"}, 0.25),
-        ({"retry-after": "3", "llm_provider-retry-after": "60"}, 3.0),
-        ({"x-ratelimit-reset-requests": "1s"}, 1.0),
-        ({"x-ratelimit-reset-tokens": "6m0s"}, 360.0),
-        ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
-        ({"x-ratelimit-reset-tokens": "120ms"}, 0.12),
-        ({"x-ratelimit-reset-requests": "12"}, 12.0),
-        ({"llm_provider-x-ratelimit-reset-requests": "8s"}, 8.0),
-        ({"x-ratelimit-reset": "9"}, 9.0),
-        ({"ratelimit-reset": "11", "Retry-After": "soon"}, 11.0),
-    ],
-)
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({"Retry-After": "7"}, 7.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+    ({"llm_provider-retry-after": "60"}, 60.0), ({"LLM_Provider-Retry-After-Ms": "250"}, 0.25),
+    ({"retry-after": "3", "llm_provider-retry-after": "60"}, 3.0), ({"x-ratelimit-reset-requests": "1s"}, 1.0),
+    ({"x-ratelimit-reset-tokens": "6m0s"}, 360.0), ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
+    ({"x-ratelimit-reset-tokens": "120ms"}, 0.12), ({"x-ratelimit-reset-requests": "12"}, 12.0),
+    ({"llm_provider-x-ratelimit-reset-requests": "8s"}, 8.0), ({"x-ratelimit-reset": "9"}, 9.0),
+    ({"ratelimit-reset": "11", "Retry-After": "soon"}, 11.0),
+])  # fmt: skip
 def test_what_the_headers_ask_for(headers: dict[str, str], seconds: float) -> None:
     assert asked_pause(headers) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {}, {"Retry-After": "soon"}, {"Retry-After": "9" * 5000}, {"Retry-After": "-3"}, {"Retry-After": "nan"},
-        {"Retry-After": "1e999"}, {"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}, {"x-ratelimit-reset-tokens": "m"},
-        {"x-ratelimit-reset-tokens": "2026-13-45T00:00:00Z"}, {"x-ratelimit-reset-tokens": ""}, {"retry-after-ms": "x"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("headers", [
+    {}, {"Retry-After": "soon"}, {"Retry-After": "9" * 5000}, {"Retry-After": "-3"}, {"Retry-After": "nan"},
+    {"Retry-After": "1e999"}, {"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}, {"x-ratelimit-reset-tokens": "m"},
+    {"x-ratelimit-reset-tokens": "2026-13-45T00:00:00Z"}, {"x-ratelimit-reset-tokens": ""}, {"retry-after-ms": "x"},
+])  # fmt: skip
 def test_what_says_nothing(headers: dict[str, str]) -> None:
     assert asked_pause(headers) is None
 
@@ -67,10 +46,9 @@ def test_what_says_nothing(headers: dict[str, str]) -> None:
 def test_points_in_time() -> None:
     later = datetime.now(timezone.utc) + timedelta(seconds=90)
     anthropic = {"anthropic-ratelimit-input-tokens-reset": later.strftime("%Y-%m-%dT%H:%M:%SZ")}
-    assert 85 < (asked_pause(anthropic) or 0) <= 90
-    assert 85 < (asked_pause({"Retry-After": formatdate(time.time() + 90, usegmt=True)}) or 0) <= 91
-    assert 85 < (asked_pause({"X-RateLimit-Reset": str(int(time.time() + 90))}) or 0) <= 90
-    assert 85 < (asked_pause({"X-RateLimit-Reset": str(int(time.time() * 1000 + 90_000))}) or 0) <= 90
+    http_date = {"Retry-After": formatdate(time.time() + 90, usegmt=True)}
+    seconds, milliseconds = ({"X-RateLimit-Reset": str(int(time.time() * by + 90 * by))} for by in (1, 1000))
+    assert all(85 < (asked_pause(one) or 0) <= 91 for one in (anthropic, http_date, seconds, milliseconds))
     assert asked_pause({"X-RateLimit-Reset": "1700000000"}) == 0
     assert asked_pause({"anthropic-ratelimit-requests-reset": "2020-01-01T00:00:00Z"}) == 0
 
@@ -86,22 +64,23 @@ def test_of_several_limits_that_which_is_used_up_counts() -> None:
 CHAT = {"messages": [{"role": "system", "content": "x" * 40}, {"role": "user", "content": "é" * 20}], "max_tokens": 7}
 
 
-@pytest.mark.parametrize(
-    ("body", "tokens"),
-    [
-        (CHAT, 27), ({**CHAT, "n": 3}, 41), ({"prompt": "x" * 8, "max_completion_tokens": 5}, 7), ({}, 0),
-        ({"prompt": "x" * 8, "max_tokens": None}, 2), ({"messages": ["odd", {"content": None}], "max_tokens": "9"}, 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("body", "tokens"), [
+    (CHAT, 27), ({**CHAT, "n": 3}, 41), ({"prompt": "x" * 8, "max_completion_tokens": 5}, 7), ({}, 0),
+    ({"prompt": "x" * 8, "max_tokens": None}, 2), ({"messages": ["odd", {"content": None}], "max_tokens": "9"}, 0),
+])  # fmt: skip
 def test_the_tokens_of_a_request_are_its_text_and_what_it_is_granted(body: Mapping[str, Any], tokens: int) -> None:
-    assert estimated_tokens(body) == tokens
+    assert limits.estimated_tokens(body) == tokens
 
 
 def test_granted() -> None:
     assert granted_tokens({"max_tokens": 5, "max_completion_tokens": 9}) == 9
-    assert granted_tokens({"max_tokens": True}) == 0
-    assert granted_tokens({"max_tokens": -5}) == 0
+    assert granted_tokens({"max_tokens": True}) == granted_tokens({"max_tokens": -5}) == 0
     assert granted_tokens({"max_tokens": 5, "n": 0}) == 5
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 class Clock:
@@ -109,11 +88,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def limit_of(most: int, clock: Clock, *keys: str) -> Limit[str]:
@@ -147,14 +121,6 @@ def test_a_lower_priority_goes_before_whoever_came_first(clock: Clock) -> None:
         order.append(key)
         limit.release(key)
     assert order == ["first", "second", "late", "last"]
-
-
-def test_who_waits_no_more_gets_no_slot(clock: Clock) -> None:
-    limit = limit_of(1, clock, *"abc")
-    assert granted(limit) == "a"
-    for key in ("b", "nobody", "a"):
-        limit.release(key)
-    assert granted(limit) == "c"
 
 
 def test_fewer_for_all_after_a_refusal_and_once_for_those_under_way_together(clock: Clock) -> None:
@@ -205,24 +171,22 @@ def test_nobody_gets_a_slot_in_a_pause(clock: Clock) -> None:
     assert (limit.seconds_to_next(), granted(limit)) == (None, "c")
 
 
-def test_only_who_has_a_slot_can_say_that_there_are_too_many(clock: Clock) -> None:
-    limit = limit_of(1, clock, *"ab")
+def test_only_who_has_a_slot_can_say_that_there_are_too_many_and_who_waits_no_more_gets_none(clock: Clock) -> None:
+    limit = limit_of(1, clock, *"abc")
     assert granted(limit) == "a"
     limit.too_many("b", 60.0)
     limit.too_many("nobody", 60.0)
     assert limit.seconds_to_next() is None
-    limit.release("a")
-    assert granted(limit) == "b"
+    for key in ("b", "nobody", "a"):
+        limit.release(key)
+    assert granted(limit) == "c"
 
 
-@pytest.mark.parametrize(
-    ("requests", "tokens", "asked", "at_once"),
-    [
-        (4, None, [0] * 12, 4), (None, 5000, [2400] * 6, 2), (100, 1000, [10**9] * 3, 1), (2, 5000, [1] * 6, 2),
-        (None, 5000, [0] * 9, 9), (None, 3, [1] * 9, 3),
-    ],
-)  # fmt: skip
-def test_so_much_in_any_minute(
+@pytest.mark.parametrize(("requests", "tokens", "asked", "at_once"), [
+    (4, None, [0] * 12, 4), (None, 5000, [2400] * 6, 2), (100, 1000, [10**9] * 3, 1), (2, 5000, [1] * 6, 2),
+    (None, 5000, [0] * 9, 9), (None, 3, [1] * 9, 3),
+])  # fmt: skip
+def test_so_much_a_minute(
     requests: int | None, tokens: int | None, asked: list[int], at_once: int, clock: Clock
 ) -> None:
     """What is larger than the limit takes all of it."""
@@ -249,8 +213,7 @@ def test_a_minute_slides(clock: Clock) -> None:
     for key, tokens, seconds, wait in (("a", 6, 0, None), ("b", 4, 20, None), ("c", 5, 10, MINUTE_S - 30)):
         clock.now += seconds
         limit.acquire(key, tokens)
-        assert granted(limit) == (key if wait is None else "")
-        assert limit.seconds_to_next() == wait
+        assert (granted(limit), limit.seconds_to_next()) == (key if wait is None else "", wait)
     limit.acquire("d", 1)
     assert granted(limit) == "", "nobody passes who came first"
     clock.now += MINUTE_S - 30
@@ -328,13 +291,10 @@ def test_after_the_stop_nobody_waits() -> None:
     admission = LocalAdmission(LimitOf(1, None, 10))
     admission.wait_for_rate({"max_tokens": 10})
     with ExitStack() as stack:
-        for_a_minute = waits(admission)
-        for_a_slot = waits(admission)
-        assert for_a_minute.is_alive()
-        assert for_a_slot.is_alive()
+        for_a_minute, for_a_slot = waits(admission), waits(admission)
+        assert (for_a_minute.is_alive(), for_a_slot.is_alive()) == (True, True)
         stack.callback(for_a_minute.join, 30)
         stack.callback(for_a_slot.join, 30)
         admission.stop()
-    assert not for_a_minute.is_alive()
-    assert not for_a_slot.is_alive()
+    assert (for_a_minute.is_alive(), for_a_slot.is_alive()) == (False, False)
     LocalAdmission(LimitOf(1)).wait_for_rate({"max_tokens": 10**9})  # no limit, no wait

@@ -10,18 +10,12 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import replies
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply
 from eval_factory.endpoint.openai_api import UnusableAnswer
-from eval_factory.endpoint.replies import (
-    ReplyReader,
-    RequestFailed,
-    changes_asked_for,
-    largest_answer,
-)
+from eval_factory.endpoint.replies import ReplyReader, RequestFailed, changes_asked_for, largest_answer
 
 
 def answer_of(size: int) -> Reply:
-    document = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
-    document["choices"][0]["message"] = {"content": "B" * (size - len(json.dumps(document)))}
-    return Reply(200, {}, json.dumps(document).encode())
+    before, after = '{"choices": [{"message": {"content": "', '"}, "finish_reason": "stop"}]}'
+    return Reply(200, {}, f"{before}{'B' * (size - len(before + after))}{after}".encode())
 
 
 def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
@@ -34,18 +28,13 @@ def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
     assert reader.answer(answer_of(largest + 1), {"max_tokens": 11}).choices
 
 
-@pytest.mark.parametrize(
-    ("logprobs", "each"),
-    [(None, replies.MAX_TOKEN), (False, replies.MAX_TOKEN), (True, replies.MAX_TOKEN_WITH_LOGPROBS),
-     (5, replies.MAX_TOKEN_WITH_LOGPROBS)],
-)  # fmt: skip
+@pytest.mark.parametrize(("logprobs", "each"), [
+    (None, replies.MAX_TOKEN), (False, replies.MAX_TOKEN), (True, replies.MAX_TOKEN_WITH_LOGPROBS),
+    (5, replies.MAX_TOKEN_WITH_LOGPROBS),
+])  # fmt: skip
 def test_log_probabilities_take_more(logprobs: object, each: int) -> None:
     assert largest_answer({"max_tokens": 3, "n": 2, "logprobs": logprobs}) == replies.MAX_REST + 6 * each
-
-
-def test_where_nothing_is_granted_the_wires_limit_holds() -> None:
-    assert largest_answer({}) == MAX_BODY
-    assert largest_answer({"max_tokens": 10**9}) == MAX_BODY
+    assert largest_answer({}) == largest_answer({"max_tokens": 10**9}) == MAX_BODY, "the limit of the wire"
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
@@ -66,20 +55,10 @@ def test_an_error_is_told_on_one_line_without_the_rest_of_its_object() -> None:
 KEY = "KeyCanary0123456789"
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        KEY,
-        KEY.replace("C", "%43"),
-        KEY.replace("C", "&#67;"),
-        KEY.replace("C", "\\u0043"),
-        KEY.replace("C", "\\\\x43"),
-        "ü " + KEY,
-        base64.b64encode(KEY.encode()).decode(),
-        KEY.encode().hex(),
-    ],
-    ids=["plain", "url", "html", "json", "program", "beside-other-letters", "base64", "hexadecimal"],
-)
+@pytest.mark.parametrize("written", [
+    KEY, KEY.replace("C", "%43"), KEY.replace("C", "&#67;"), KEY.replace("C", "\\u0043"), KEY.replace("C", "\\\\x43"),
+    "ü " + KEY, base64.b64encode(KEY.encode()).decode(), KEY.encode().hex(),
+], ids=["plain", "url", "html", "json", "program", "beside-other-letters", "base64", "hexadecimal"])  # fmt: skip
 @pytest.mark.parametrize("coding", ["utf-8", "utf-16", "utf-16-le", "utf-32"])
 def test_a_key_in_an_answer_is_not_kept_however_it_is_written(written: str, coding: str) -> None:
     document = f'{{"choices": [{{"message": {{"content": "B: {written}."}}, "finish_reason": "stop"}}]}}'
@@ -99,25 +78,13 @@ def test_a_cause_is_the_endpoints_own_sentence_and_else_the_message() -> None:
 BODY = {"model": "m", "max_tokens": 5, "temperature": 0.0, "top_p": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "changes"),
-    [
-        (
-            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
-            {"max_tokens": "max_completion_tokens"},
-        ),
-        ("Unsupported value: 'temperature' does not support 0", {"temperature": None}),
-        ('unsupported: "top_p"', {"top_p": None}),
-        ("Unsupported value: 'temperature' and 'top_p'", {"temperature": None}),
-        ("Unsupported value: 'stop'", {}),
-        ("'temperature' is too high", {}),
-        ("Unsupported: the patient's temperature", {}),
-        ("", {}),
-    ],
-)
+@pytest.mark.parametrize(("text", "changes"), [
+    ("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", {"max_tokens": "max_completion_tokens"}),
+    ("Unsupported value: 'temperature' does not support 0", {"temperature": None}),
+    ('unsupported: "top_p"', {"top_p": None}), ("Unsupported value: 'temperature' and 'top_p'", {"temperature": None}),
+    ("Unsupported value: 'stop'", {}), ("'temperature' is too high", {}),
+    ("Unsupported: the patient's temperature", {}), ("", {}),
+])  # fmt: skip
 def test_what_an_error_names(text: str, changes: dict[str, Any]) -> None:
     assert changes_asked_for(text, BODY) == changes
-
-
-def test_nothing_is_renamed_that_was_not_sent() -> None:
-    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}
+    assert changes_asked_for("Use 'max_completion_tokens'", {"model": "m"}) == {}, "nothing that was not sent"

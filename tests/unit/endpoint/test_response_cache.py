@@ -4,7 +4,8 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from eval_factory.core import bridge
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.openai_api import UnusableAnswer
-from eval_factory.endpoint.response_cache import GroupCommit, Statement
+from eval_factory.endpoint.response_cache import GroupCommit, ResponseCache, Statement
 from eval_factory.scoring import journal
 
 
@@ -25,22 +26,26 @@ def attempt(key: str, outcome: str = "answered") -> response_cache.Attempt:
     return response_cache.Attempt(key, "model", 1, outcome, 200, None, time.time(), 0.5, 3, 4)
 
 
-def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
-    path = tmp_path / "cache.db"
-    first = response_cache.ResponseCache(path, "run1")
-    assert first.get("k") is None
-    first.save(answer("k"), attempt("k"))
-    first.close()
-    second = response_cache.ResponseCache(path, "run2")
-    found = second.get("k")
-    assert found is not None
-    assert found[0] == {"text": "t"}
-    second.journal(attempt("k", "cached"))
-    second.close()
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[ResponseCache]:
+    with closing(ResponseCache(tmp_path / "cache.db", "run1")) as made:
+        yield made
+
+
+def test_what_is_saved_is_found_again(kept: ResponseCache) -> None:
+    path = kept.path
+    assert kept.get("k") is None
+    kept.save(answer("k"), attempt("k"))
+    assert committed(path, "SELECT count(*) FROM responses") == [(1,)], "on disk when `save` returns"
+    kept.close()
+    with closing(ResponseCache(path, "run2")) as second:
+        found = second.get("k")
+        assert found is not None
+        assert found[0] == {"text": "t"}
+        second.journal(attempt("k", "cached"))
     assert [(row["run_id"], row["outcome"]) for row in journal.read_attempts(path)] == [
-        ("run1", "answered"),
-        ("run2", "cached"),
-    ]
+        ("run1", "answered"), ("run2", "cached"),
+    ]  # fmt: skip
     assert [row["key"] for row in journal.read_answers(path)] == ["k"]
     one = journal.read_cached_answer(path, "k")
     assert one is not None
@@ -49,94 +54,65 @@ def test_what_is_saved_is_found_again(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_saved_answer_is_on_disk_when_save_returns(tmp_path: Path) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
+def test_who_answered_before(kept: ResponseCache) -> None:
+    assert not kept.has_answers("model", "m")
     kept.save(answer("k"), attempt("k"))
-    with sqlite3.connect(tmp_path / "cache.db") as other:  # nothing was closed or flushed
-        assert other.execute("SELECT count(*) FROM responses").fetchone() == (1,)
-    other.close()
-    kept.close()
+    questions = [("model", "m"), ("gpt", "m"), ("model", "other")]
+    assert [kept.has_answers(*one) for one in questions] == [True, False, False]
 
 
-def test_half_a_surrogate_pair_in_a_prompt_is_kept(tmp_path: Path) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
+def test_half_a_surrogate_pair_in_a_prompt_is_kept(kept: ResponseCache) -> None:
     kept.save(replace(answer("k"), request={"prompt": "\ud83d"}), attempt("k"))
     (row,) = journal.read_answers(kept.path)
     assert json.loads(row["request"]) == {"prompt": "\ud83d"}
 
 
-@pytest.mark.parametrize(
-    "content", [b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900]
-)
-def test_a_damaged_file_is_not_used(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_json_is_not_given(kept: ResponseCache) -> None:
+    kept.save(replace(answer("k"), response={"x": float("nan")}), attempt("k"))
+    with pytest.raises(UnusableAnswer, match="not finite"):
+        kept.get("k")
+    assert (kept.holds("k"), kept.holds("l")) == (True, False)
+
+
+@pytest.mark.parametrize("content", [
+    b"not a database at all, but long enough to look" * 20, b"SQLite format 3\x00" + b"\x07" * 900, None,
+], ids=["text", "damaged", "of another program"])  # fmt: skip
+def test_a_file_that_is_not_ours_is_not_used(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "cache.db"
-    path.write_bytes(content)
-    with pytest.raises(response_cache.DamagedCacheError):
+    if content is None:
+        connection_to(path).close()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(response_cache.DamagedCacheError, match=None if content else "not written by this version"):
         response_cache.create_or_check(path)
 
 
-def test_a_foreign_database_is_not_used(tmp_path: Path) -> None:
-    path = tmp_path / "cache.db"
-    with sqlite3.connect(path) as foreign:
-        foreign.execute("CREATE TABLE unspecified (key, value)")
-    foreign.close()
-    with pytest.raises(response_cache.DamagedCacheError, match="not written by this version"):
-        response_cache.create_or_check(path)
-
-
-def test_who_answered_before(tmp_path: Path) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    assert not kept.has_answers("model", "m")
-    kept.save(answer("k"), attempt("k"))
-    assert kept.has_answers("model", "m")
-    assert not kept.has_answers("gpt", "m")
-    assert not kept.has_answers("model", "other")
-    kept.close()
-
-
-def test_how_requests_were_changed_is_kept_once_and_by_endpoint(tmp_path: Path) -> None:
-    path = tmp_path / "cache.db"
-    kept = response_cache.ResponseCache(path, "run")
+def test_how_requests_were_changed_is_kept_once_and_by_endpoint(kept: ResponseCache, tmp_path: Path) -> None:
     for key in ("a", "b"):
         kept.save(answer(key), attempt(key), ("u", {"temperature": None, "top_p": None}))
     kept.save(answer("c"), attempt("c"), ("u", {"max_tokens": "max_completion_tokens"}))
     kept.save(answer("d"), attempt("d"), ("v", {"stop": None}))
-    kept.close()
-    assert response_cache.read_changes(path, "u", "m") == [
+    assert response_cache.read_changes(kept.path, "u", "m") == [
         {"temperature": None, "top_p": None}, {"max_tokens": "max_completion_tokens"},
     ]  # fmt: skip
-    assert response_cache.read_changes(path, "u", "other") == []
+    assert response_cache.read_changes(kept.path, "u", "other") == []
     assert response_cache.read_changes(tmp_path / "none.db", "u", "m") == []
 
 
 def test_a_file_of_an_older_version_gets_what_is_new(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
-    response_cache.ResponseCache(path, "run").close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE request_changes")
-    kept = response_cache.ResponseCache(path, "run")
-    kept.save(answer("a"), attempt("a"), ("u", {"stop": None}))
-    kept.close()
+    ResponseCache(path, "run").close()
+    committed(path, "DROP TABLE request_changes")
+    with closing(ResponseCache(path, "run")) as kept:
+        kept.save(answer("a"), attempt("a"), ("u", {"stop": None}))
     assert response_cache.read_changes(path, "u", "m") == [{"stop": None}]
 
 
-def test_what_is_no_json_is_not_given(tmp_path: Path) -> None:
-    kept = response_cache.ResponseCache(tmp_path / "cache.db", "run")
-    kept.save(replace(answer("k"), response={"x": float("nan")}), attempt("k"))
-    with pytest.raises(UnusableAnswer, match="not finite"):
-        kept.get("k")
-    assert kept.holds("k")
-    assert not kept.holds("l")
-    kept.close()
-
-
-def test_a_file_that_is_whole_is_not_written_to_when_it_is_checked(tmp_path: Path) -> None:
+def test_a_file_that_is_whole_is_not_written_to_when_it_is_checked(kept: ResponseCache) -> None:
     """Its checksum is part of a result, which the same command finds unchanged."""
-    path = tmp_path / "cache.db"
-    kept = response_cache.ResponseCache(path, "run")
     kept.save(answer("k"), attempt("k"))
     kept.close()
-    before = path.read_bytes()
+    path, before = kept.path, kept.path.read_bytes()
     response_cache.create_or_check(path)
     assert [row["key"] for row in journal.read_answers(path)] == ["k"]
     assert path.read_bytes() == before
@@ -154,10 +130,8 @@ def connection_to(path: Path) -> sqlite3.Connection:
 
 
 def committed(path: Path, query: str) -> list[tuple[object, ...]]:
-    with sqlite3.connect(path) as other:
-        rows = other.execute(query).fetchall()
-    other.close()
-    return rows
+    with closing(sqlite3.connect(path)) as other, other:
+        return other.execute(query).fetchall()
 
 
 def commit_together(group: GroupCommit, jobs: Sequence[Sequence[Statement]]) -> list[BaseException | None]:

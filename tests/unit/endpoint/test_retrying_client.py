@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -17,14 +17,7 @@ from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission, Ticket
-from eval_factory.endpoint.replies import (
-    EndpointGone,
-    EndpointUnusable,
-    LimitReached,
-    NoneAnswered,
-    RequestFailed,
-    StopMessages,
-)
+from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, LimitReached, RequestFailed, StopMessages
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Server, Servers
 from eval_factory.endpoint.sign_in import SignIn
@@ -45,14 +38,13 @@ class Replies(Transport):
         self.sent: list[dict[str, Any]] = []
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
-        self.sent.append(dict(body))
-        return self._next()
+        return self._next(dict(body))
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
-        self.sent.append({"GET": url})
-        return self._next()
+        return self._next({"GET": url})
 
-    def _next(self) -> Reply:
+    def _next(self, sent: dict[str, Any]) -> Reply:
+        self.sent.append(sent)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, Exception):
             raise reply
@@ -60,33 +52,56 @@ class Replies(Transport):
 
 
 def reply(status: int, body: Any = None, **headers: str) -> Reply:
-    return Reply(status, headers, json.dumps(GOOD if body is None else body).encode())
-
-
-OPTIONS = {"first", "budget"}
+    """Bytes are the whole body as they are."""
+    data = body if isinstance(body, bytes) else json.dumps(GOOD if body is None else body).encode()
+    return Reply(status, headers, data)
 
 
 def client_of(
     transport: Replies, *, admission: Any = None, has_answered: bool = False, is_patient: bool = False, **given: Any
 ) -> RetryingClient:
     """Of `given`, what is no option of the client is a setting of the endpoint."""
-    settings = endpoint_settings(
-        key_names=("MY_KEY",), **{name: value for name, value in given.items() if name not in OPTIONS}
-    )
-    url = "http://h/v1/chat/completions"
+    options = {name: given.pop(name) for name in ("first", "budget") if name in given}
+    sign_in = given.pop("sign_in", SignIn(None))
+    settings, url = endpoint_settings(key_names=("MY_KEY",), **given), "http://h/v1/chat/completions"
     messages = StopMessages(settings, url, "MY_KEY")
     server = Server(settings, url, transport, messages, admission=admission, has_answered=has_answered)
     server.is_patient = is_patient
-    found = Servers([server], SignIn(None), Redactor(["the-secret-key"]))
-    return RetryingClient(settings, found, **{name: given[name] for name in OPTIONS & given.keys()})
+    return RetryingClient(settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options)
 
 
-def ask(
-    transport: Replies, *, max_retries: int = 2, use_nvcf: bool = False
-) -> tuple[retrying_client.Answered, list[str]]:
-    client = client_of(transport, max_retries=max_retries, use_nvcf=use_nvcf)
-    outcomes: list[str] = []
-    return client.ask(BODY, lambda _n, outcome, error, _s, _l: outcomes.append(f"{outcome}: {error}")), outcomes
+class Noted(list[tuple[int, str, int | None]]):
+    """What the journal is told: attempt, outcome, status."""
+
+    def __call__(self, number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
+        assert 0.0 <= latency < 60.0
+        assert abs(time.time() - started) < 60.0
+        self.append((number, outcome, error.status))
+
+
+def unnoted(*_: object) -> None:
+    """Whatever the journal would be told."""
+
+
+def never_noted(*_: object) -> None:
+    raise AssertionError("no attempt failed")
+
+
+def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
+    """(requests that failed before, the last words)"""
+    for number in range(1000):
+        try:
+            client.ask(BODY, unnoted)
+        except RequestFailed:
+            continue
+        except EndpointUnusable as stop:
+            return number, str(stop)
+    raise AssertionError
+
+
+def ask(transport: Replies, **settings: Any) -> tuple[retrying_client.Answered, list[str]]:
+    client, outcomes = client_of(transport, **{"max_retries": 2, **settings}), list[str]()
+    return client.ask(BODY, lambda _n, outcome, error, *_: outcomes.append(f"{outcome}: {error}")), outcomes
 
 
 @pytest.fixture(autouse=True)
@@ -99,13 +114,13 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_asked_again(status: int) -> None:
     transport = Replies(reply(status, {"error": "x"}), reply(status, {"error": "x"}), reply(200))
     answered, outcomes = ask(transport)
-    assert answered.attempt == 3
-    assert len(transport.sent) == 3
+    assert answered.attempt == len(transport.sent) == 3
     assert [outcome.partition(":")[0] for outcome in outcomes] == ["retried", "retried"]
 
 
-@pytest.mark.parametrize("status", [400, 413, 422, 501, 505])
+@pytest.mark.parametrize("status", [202, 400, 413, 422, 501, 505])
 def test_not_asked_again(status: int) -> None:
+    """Nor is an answer that is to come later, 202."""
     transport = Replies(reply(status, {"error": "the-secret-key in here"}))
     with pytest.raises(RequestFailed, match=f"HTTP {status}") as raised:
         ask(transport)
@@ -115,23 +130,19 @@ def test_not_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 407])
 def test_stops(status: int) -> None:
+    """A key that is refused, also after answers."""
+    noted = Noted()
     with pytest.raises(EndpointUnusable, match="check"):
-        ask(Replies(reply(status)))
+        client_of(Replies(reply(status)), has_answered=status == 401).ask(BODY, noted)
+    assert noted == [(1, "refused", status)], "it was sent, and counts in the next run of the folder"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (
-            {"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}},
-            "not with [API_KEY_REDACTED]",
-        ),
-        ({"error": "no such model"}, "no such model"),
-        ({"detail": "Not Found"}, "Not Found"),
-        ({"error": {"message": "x" * 1000}}, "x" * replies.ERROR_TEXT_LIMIT),
-    ],
-)
+@pytest.mark.parametrize(("body", "said"), [
+    ({"error": {"message": "not\nwith the-secret-key", "flagged_input": "the prompt"}}, "not with [API_KEY_REDACTED]"),
+    ({"error": "no such model"}, "no such model"), ({"detail": "Not Found"}, "Not Found"),
+    ({"error": {"message": "x" * 1000}}, "x" * replies.ERROR_TEXT_LIMIT),
+])  # fmt: skip
 def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -> None:
     with pytest.raises(EndpointUnusable) as raised:
         ask(Replies(reply(status, body)))
@@ -140,48 +151,26 @@ def test_a_stop_says_what_the_endpoint_says(status: int, body: Any, said: str) -
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_refused_after_an_answer_is_that_prompts_own(status: int) -> None:
-    client = client_of(Replies(reply(200), reply(status, {"error": {"message": "flagged"}}), reply(200)))
-    outcomes: list[str] = []
-    client.ask(BODY, lambda *_: None)
+    flagged = reply(status, {"error": {"message": "flagged"}})
+    client, noted = client_of(Replies(reply(200), flagged, reply(200))), Noted()
+    client.ask(BODY, unnoted)
     with pytest.raises(RequestFailed, match="flagged"):
-        client.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome))
-    assert outcomes == ["failed"]  # not asked again
-    client.ask(BODY, lambda *_: None)
-
-
-def test_an_endpoint_that_answered_the_probe_may_refuse_the_first_prompt() -> None:
-    with pytest.raises(RequestFailed, match="HTTP 403"):
-        client_of(Replies(reply(403)), has_answered=True).ask(BODY, lambda *_: None)
-
-
-def refused_until_it_stops(client: RetryingClient) -> int:
-    for number in range(1000):
-        try:
-            client.ask(BODY, lambda *_: None)
-        except RequestFailed:
-            continue
-        except EndpointUnusable:
-            return number + 1
-    raise AssertionError
+        client.ask(BODY, noted)
+    assert noted == [(1, "failed", status)]  # not asked again
+    client.ask(BODY, unnoted)
+    with pytest.raises(RequestFailed, match="flagged"):  # also where the probe alone was answered
+        client_of(Replies(flagged), has_answered=True).ask(BODY, unnoted)
 
 
 def test_refused_again_and_again_is_not() -> None:
-    replies = [reply(403)] * (retrying_client.REFUSALS_IN_A_ROW - 1)
-    transport = Replies(reply(200), *replies, reply(200), reply(404))
-    client = client_of(transport)
-    client.ask(BODY, lambda *_: None)
-    for _ in replies:
+    most = retrying_client.REFUSALS_IN_A_ROW
+    client = client_of(Replies(reply(200), *[reply(403)] * (most - 1), reply(200), reply(404)))
+    client.ask(BODY, unnoted)
+    for _ in range(most - 1):
         with pytest.raises(RequestFailed):
-            client.ask(BODY, lambda *_: None)
-    client.ask(BODY, lambda *_: None)
-    assert refused_until_it_stops(client) == retrying_client.REFUSALS_IN_A_ROW
-
-
-def test_a_key_that_is_refused_after_answers_stops() -> None:
-    client = client_of(Replies(reply(200), reply(401)))
-    client.ask(BODY, lambda *_: None)
-    with pytest.raises(EndpointUnusable, match="Authentication error detected"):
-        client.ask(BODY, lambda *_: None)
+            client.ask(BODY, unnoted)
+    client.ask(BODY, unnoted)
+    assert ask_until_it_stops(client)[0] + 1 == most
 
 
 @pytest.mark.parametrize(
@@ -199,17 +188,9 @@ def test_an_answer_with_another_status_of_success(status: int) -> None:
     assert ask(Replies(reply(status)))[0].completion.body == GOOD
 
 
-def test_an_answer_that_is_to_come_later_is_not_asked_for_twice() -> None:
-    transport = Replies(reply(202, {}))
-    with pytest.raises(RequestFailed, match="HTTP 202"):
-        ask(transport)
-    assert len(transport.sent) == 1
-
-
 @pytest.mark.parametrize("body", [b"[" * 200_000, b"", b'{"choices": [{"message": null}]}'])
 def test_a_200_that_is_no_answer_is_asked_again(body: bytes) -> None:
-    transport = Replies(Reply(200, {}, body), reply(200))
-    assert ask(transport)[0].attempt == 2
+    assert ask(Replies(reply(200, body), reply(200)))[0].attempt == 2
 
 
 HOSTILE = "no\x1b[2J\x9b\u202e\r\neval-factory stops: paid\u2028for"
@@ -217,37 +198,28 @@ SHOWN = "no\\x1b[2J\\x9b\\u202e eval-factory stops: paid for"
 NOTE = "A 54-year-old man has had chest pain since this morning."
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (400, {"error": {"message": HOSTILE, "input": NOTE}}),
-        (429, {"error": {"message": HOSTILE, "input": NOTE}}),
-        (500, {"detail": HOSTILE, "input": NOTE}),
-        (401, {"error": {"message": HOSTILE}}),
-        (200, {"error": {"message": HOSTILE}, "input": NOTE}),
-        (200, {"choices": [{"error": {"message": HOSTILE, "input": NOTE}}]}),
-        (400, HOSTILE),
-        (503, HOSTILE),
-    ],
-)
+@pytest.mark.parametrize(("status", "body"), [
+    (400, {"error": {"message": HOSTILE, "input": NOTE}}), (429, {"error": {"message": HOSTILE, "input": NOTE}}),
+    (500, {"detail": HOSTILE, "input": NOTE}), (401, {"error": {"message": HOSTILE}}),
+    (200, {"error": {"message": HOSTILE}, "input": NOTE}),
+    (200, {"choices": [{"error": {"message": HOSTILE, "input": NOTE}}]}), (400, HOSTILE.encode()), (503, HOSTILE.encode()),
+])  # fmt: skip
 def test_what_an_error_says_is_shown_on_a_line_and_alone(status: int, body: Any) -> None:
     with pytest.raises((RequestFailed, EndpointUnusable)) as raised:
-        ask(Replies(Reply(status, {}, body.encode() if isinstance(body, str) else json.dumps(body).encode())))
+        ask(Replies(reply(status, body)))
     assert SHOWN in str(raised.value)
     assert NOTE not in str(raised.value)
     assert all(line.isprintable() for line in str(raised.value).split("\n"))
 
 
-@pytest.mark.parametrize("body", [{"error": {"message": f"bad: {NOTE}"}}, f"bad: {NOTE}"])
+@pytest.mark.parametrize("body", [{"error": {"message": f"bad: {NOTE}"}}, f"bad: {NOTE}".encode()])
 @pytest.mark.parametrize("status", [200, 400, 429])
 def test_a_prompt_that_an_error_quotes_is_not_shown(status: int, body: Any) -> None:
-    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    client = client_of(Replies(Reply(status, {}, data)), max_retries=0)
     asked = {**BODY, "messages": [{"role": "user", "content": NOTE}]}
     with pytest.raises(RequestFailed) as raised:
-        client.ask(asked, lambda *_: None)
+        client_of(Replies(reply(status, body)), max_retries=0).ask(asked, unnoted)
     assert "chest" not in str(raised.value)
-    assert "bad: [text of the prompt]" in str(raised.value) or (status, type(body)) == (200, str)
+    assert "bad: [text of the prompt]" in str(raised.value) or (status, type(body)) == (200, bytes)
 
 
 UNREACHABLE = TransportError("no connection could be made", unreachable=True)
@@ -255,70 +227,31 @@ SILENT = TransportError("no whole answer within 10 s", silent=True)
 CUT_OFF = TransportError("the connection was closed before the whole answer came")
 
 
-def test_a_restart_costs_no_retry() -> None:
-    transport = Replies(*[UNREACHABLE] * 50, reply(200))
-    client = client_of(transport, has_answered=True, max_retries=0)
-    assert client.ask(BODY, lambda *_: None).attempt == 51
-
-
-def ask_until_it_stops(client: RetryingClient) -> tuple[int, str]:
-    """(requests that failed before, the last words)"""
-    for number in range(100):
-        try:
-            client.ask(BODY, lambda *_: None)
-        except RequestFailed:
-            continue
-        except EndpointUnusable as stop:
-            return number, str(stop)
-    raise AssertionError
-
-
-@pytest.fixture
-def no_outage_is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("lost", "settings", "failed", "sent"), [
+    (UNREACHABLE, {"max_retries": 2}, 3, 12),  # in a row: four threads, three tries
+    (SILENT, {"max_retries": 5, "parallelism": 1}, 2, 6 * 3),  # longer than one prompt may be silent
+], ids=["unreachable", "silent"])  # fmt: skip
+def test_a_gone_endpoint_stops_the_run(
+    lost: TransportError, settings: Any, failed: int, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
+    transport = Replies(lost)
+    found, said = ask_until_it_stops(client_of(transport, has_answered=True, **settings))
+    assert (found, len(transport.sent)) == (failed, sent)
+    assert [one for one in ("no longer answers", "the same command goes on") if one not in said] == []
 
 
-@pytest.mark.usefixtures("no_outage_is_borne")
-def test_an_endpoint_that_is_gone_stops_the_run() -> None:
-    client = client_of(Replies(reply(200), UNREACHABLE), max_retries=2)
-    client.ask(BODY, lambda *_: None)
-    failed, said = ask_until_it_stops(client)
-    assert failed == 3  # 12 attempts in a row: four threads, three tries
-    assert "no longer answers" in said
-    assert "the same command goes on" in said
-
-
-@pytest.mark.usefixtures("no_outage_is_borne")
-def test_silence_is_borne_for_longer_than_one_prompt_may_be_silent() -> None:
-    transport = Replies(SILENT)
-    failed, _ = ask_until_it_stops(client_of(transport, has_answered=True, parallelism=1, max_retries=5))
-    assert failed == 2
-    assert len(transport.sent) == 6 * 3
-
-
-@pytest.mark.usefixtures("no_outage_is_borne")
 @pytest.mark.parametrize("sign_of_life", [reply(200), reply(500), CUT_OFF])
-def test_any_sign_of_life_counts(sign_of_life: Reply | TransportError) -> None:
+def test_any_sign_of_life_counts(sign_of_life: Reply | TransportError, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying_client, "OUTAGE_S", 0.0)
     replies = [SILENT] * 8 + [sign_of_life]
     client = client_of(Replies(*replies * 20, reply(200)), has_answered=True, max_retries=200)
     for _ in range(3):
-        client.ask(BODY, lambda *_: None)
-
-
-def test_silence_is_borne_for_a_while_however_often() -> None:
-    transport = Replies(*[SILENT] * 300, reply(200))
-    assert client_of(transport, has_answered=True, max_retries=300).ask(BODY, lambda *_: None).attempt == 301
-
-
-def test_given_up_after_its_retries() -> None:
-    transport = Replies(reply(500))
-    with pytest.raises(RequestFailed, match="HTTP 500"):
-        ask(transport, max_retries=3)
-    assert len(transport.sent) == 4
+        client.ask(BODY, unnoted)
 
 
 def test_nobody_there_is_not_tried_for_long() -> None:
-    transport = Replies(TransportError("no connection could be made", unreachable=True))
+    transport = Replies(UNREACHABLE)
     with pytest.raises(EndpointGone, match="cannot reach"):
         ask(transport, max_retries=50)
     assert len(transport.sent) == retrying_client.TRIES_TO_REACH
@@ -327,37 +260,21 @@ def test_nobody_there_is_not_tried_for_long() -> None:
 def test_refused_fields() -> None:
     first = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
     second = {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
-    transport = Replies(reply(400, first), reply(400, second), reply(200))
+    transport = Replies(reply(400, first), reply(400, second), reply(500), reply(200))
     answered, outcomes = ask(transport)
     assert transport.sent[-1] == {"model": "m", "messages": [], "max_completion_tokens": 5}
     assert answered.changes == {"max_tokens": "max_completion_tokens", "temperature": None}
-    assert outcomes == ["refused: HTTP 400"] * 2  # each was sent, and counts
-
-
-def test_a_changed_request_that_is_tried_again_is_told_as_changed() -> None:
-    refusal = {"error": {"message": "Unsupported value: 'temperature' does not support 0"}}
-    transport = Replies(reply(400, refusal), reply(500), reply(200))
-    answered, outcomes = ask(transport)
-    assert [outcome.partition(":")[0] for outcome in outcomes] == ["refused", "retried"]
-    assert len(transport.sent) == 3
-    assert answered.changes == {"temperature": None}
+    assert [outcome[:17] for outcome in outcomes] == ["refused: HTTP 400"] * 2 + ["retried: HTTP 500"]  # each counts
+    assert len(transport.sent) == 4
 
 
 def test_a_cloud_function_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCF_STATUS_URL", "http://status/x/")
     waiting = Reply(202, {"nvcf-reqid": "abc"}, b"")
-    transport = Replies(waiting, waiting, reply(200))
-    ask(transport, use_nvcf=True)
-    assert transport.sent[1:] == [{"GET": "http://status/x/abc"}] * 2
-
-
-def test_a_poll_that_fails_is_no_new_attempt() -> None:
-    waiting = Reply(202, {"nvcf-reqid": "abc"}, b"")
-    transport = Replies(waiting, reply(503), TransportError("cut off"), waiting, reply(200))
+    transport = Replies(waiting, waiting, reply(503), TransportError("cut off"), waiting, reply(200))
     answered, outcomes = ask(transport, use_nvcf=True)
-    assert answered.attempt == 1
-    assert outcomes == []
-    assert [sent.get("GET") is None for sent in transport.sent] == [True, False, False, False, False]
+    assert transport.sent == [BODY, *[{"GET": "http://status/x/abc"}] * 5]
+    assert (answered.attempt, outcomes) == (1, []), "a poll that fails is no new attempt"
 
 
 def test_a_cloud_function_that_works_for_ever() -> None:
@@ -373,11 +290,11 @@ ESCAPED = "".join(f"\\u{ord(character):04x}" for character in "the-secret-key")
 @pytest.mark.parametrize("echo", ["the-secret-key", ESCAPED, "the\\u002dsecret-key"])
 def test_an_echo_is_redacted_however_it_is_written(echo: str) -> None:
     message = f'{{"choices": [{{"message": {{"content": "B {echo}"}}, "finish_reason": "stop"}}], "{echo}": 1}}'
-    answered, _ = ask(Replies(Reply(200, {}, message.encode())))
+    answered, _ = ask(Replies(reply(200, message.encode())))
     assert answered.completion.body["choices"][0]["message"]["content"] == f"B {REDACTED}"
     assert answered.completion.body[REDACTED] == 1
     with pytest.raises(RequestFailed) as caught:
-        ask(Replies(Reply(400, {}, f'{{"error": "{echo}"}}'.encode())))
+        ask(Replies(reply(400, f'{{"error": "{echo}"}}'.encode())))
     assert str(caught.value) == f"HTTP 400: {REDACTED}"
 
 
@@ -392,15 +309,10 @@ def test_what_is_scored_is_what_the_model_said(content: str) -> None:
 
 @pytest.mark.parametrize("before", range(replies.ERROR_TEXT_LIMIT - 14, replies.ERROR_TEXT_LIMIT + 1))
 def test_a_key_is_redacted_before_an_error_is_cut(before: int) -> None:
-    body = b"x" * before + b"the-secret-key and more"
     with pytest.raises(RequestFailed) as caught:
-        ask(Replies(Reply(400, {}, body)))
+        ask(Replies(reply(400, b"x" * before + b"the-secret-key and more")))
     assert "xt" not in str(caught.value)
     assert len(str(caught.value)) == len("HTTP 400: ") + replies.ERROR_TEXT_LIMIT
-
-
-def never_noted(*_: object) -> None:
-    raise AssertionError("no attempt failed")
 
 
 def test_a_field_is_refused_only_where_leaving_it_out_helped() -> None:
@@ -409,7 +321,7 @@ def test_a_field_is_refused_only_where_leaving_it_out_helped() -> None:
     transport = Replies(of_a_prompt, of_a_prompt, reply(200))
     client = client_of(transport)
     with pytest.raises(RequestFailed, match="Unsupported topic"):
-        client.ask(BODY, lambda *_: None)
+        client.ask(BODY, unnoted)
     assert [set(BODY) - set(sent) for sent in transport.sent] == [set(), {"temperature"}]
     assert client.ask(BODY, never_noted).changes == {}
     assert transport.sent[-1] == BODY
@@ -426,27 +338,33 @@ def test_a_field_whose_absence_helped_is_left_out_from_then_on() -> None:
 TOO_MANY = reply(429, {"error": "slow down"})
 
 
-def test_too_many_requests_cost_no_retry() -> None:
-    transport = Replies(*[TOO_MANY] * 30, reply(200))
-    outcomes: list[str] = []
-    client = client_of(transport, max_retries=0, is_patient=True)
-    assert client.ask(BODY, lambda _n, outcome, *_: outcomes.append(outcome)).attempt == 31
-    assert outcomes == ["retried"] * 30
+@pytest.mark.parametrize(("lost", "times", "given"), [
+    (UNREACHABLE, 50, {"has_answered": True, "max_retries": 0}),
+    (SILENT, 100, {"has_answered": True, "max_retries": 100}), (TOO_MANY, 30, {"max_retries": 0, "is_patient": True}),
+], ids=["a restart", "silence for a while, however often", "too many requests"])  # fmt: skip
+def test_what_is_borne(lost: Reply | TransportError, times: int, given: dict[str, Any]) -> None:
+    """A restart and a limit cost no retry."""
+    answered, outcomes = ask(Replies(*[lost] * times, reply(200)), **given)
+    assert answered.attempt == times + 1
+    assert {outcome.partition(":")[0] for outcome in outcomes} == {"retried"}
 
 
-def test_where_the_window_has_passed_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("answers", "max_retries", "sent"), [
+    ([reply(500)], 3, 4), ([TOO_MANY, reply(500)] * 3, 2, 6),
+], ids=["after its retries", "rate limits between cost none"])  # fmt: skip
+def test_given_up(answers: list[Reply], max_retries: int, sent: int) -> None:
+    transport = Replies(*answers)
+    with pytest.raises(RequestFailed, match="HTTP 500"):
+        ask(transport, max_retries=max_retries, is_patient=True)
+    assert len(transport.sent) == sent
+
+
+def test_where_the_window_has_passed_rate_limits_cost_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "WINDOW_S", 0.0)
     transport = Replies(TOO_MANY)
     with pytest.raises(RequestFailed, match="HTTP 429"):
-        client_of(transport, max_retries=2, is_patient=True).ask(BODY, lambda *_: None)
+        ask(transport, is_patient=True)
     assert len(transport.sent) == 3
-
-
-def test_other_failures_cost_retries_between_rate_limits() -> None:
-    transport = Replies(TOO_MANY, reply(500), TOO_MANY, reply(500), TOO_MANY, reply(500), reply(200))
-    with pytest.raises(RequestFailed, match="HTTP 500"):
-        client_of(transport, max_retries=2, is_patient=True).ask(BODY, lambda *_: None)
-    assert len(transport.sent) == 6
 
 
 def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,49 +372,36 @@ def test_the_pause_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
     client = client_of(Replies(reply(429, {}, **{"llm_provider-retry-after": "60"}), reply(200)), is_patient=True)
     monkeypatch.setattr(client._stop, "wait", waited.append)
-    client.ask(BODY, lambda *_: None)
+    client.ask(BODY, unnoted)
     assert waited == [60.0]
 
 
 def test_the_first_requests_that_all_fail_stop_the_run() -> None:
     transport = Replies(reply(400, {"error": {"message": "maximum context length is 768 tokens"}}))
     client = client_of(transport, first=3)
-    for _ in range(2):
-        with pytest.raises(RequestFailed):
-            client.ask(BODY, lambda *_: None)
-    with pytest.raises(EndpointUnusable, match="the first 3 requests") as stop:
-        client.ask(BODY, lambda *_: None)
-    assert "  3 x HTTP 400: maximum context length is 768 tokens; try max_length" in str(stop.value)
-    with pytest.raises(EndpointUnusable, match="the first 3 requests"):
-        client.ask(BODY, lambda *_: None)
+    for failed_before in (2, 0):
+        failed, said = ask_until_it_stops(client)
+        assert (failed, said.startswith("the first 3 requests")) == (failed_before, True)
+        assert "  3 x HTTP 400: maximum context length is 768 tokens; try max_length" in said
     assert len(transport.sent) == 3
 
 
-@pytest.mark.parametrize(
-    ("last", "kind"),
-    [(reply(400), NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone)],
-    ids=["refused", "of no use", "silent"],
-)
-def test_what_failed_last_says_whether_the_endpoint_is_gone(
-    last: Reply | TransportError, kind: type[EndpointUnusable]
-) -> None:
+@pytest.mark.parametrize(("last", "kind"), [
+    (reply(400), replies.NoneAnswered), (reply(500), EndpointGone), (SILENT, EndpointGone),
+], ids=["refused", "of no use", "silent"])  # fmt: skip
+def test_what_failed_last_says_whether_the_endpoint_is_gone(last: Any, kind: type[EndpointUnusable]) -> None:
     client = client_of(Replies(last), first=1, max_retries=0, has_answered=True)
     for _ in range(2):
         with pytest.raises(EndpointUnusable) as stop:
-            client.ask(BODY, lambda *_: None)
+            client.ask(BODY, unnoted)
         assert type(stop.value) is kind, "every request is told the same"
 
 
 def test_one_answer_among_the_first_lets_the_run_go_on() -> None:
     client = client_of(Replies(reply(400), reply(200), reply(400)), first=2)
-    outcomes = []
-    for _ in range(6):
-        try:
-            client.ask(BODY, lambda *_: None)
-            outcomes.append("answered")
-        except RequestFailed:
-            outcomes.append("failed")
-    assert outcomes == ["failed", "answered", "failed", "failed", "failed", "failed"]
+    for fails in (True, False, True, True, True, True):
+        with pytest.raises(RequestFailed) if fails else nullcontext():
+            client.ask(BODY, unnoted)
 
 
 class Admitting(LocalAdmission):
@@ -530,7 +435,7 @@ def test_whoever_lets_requests_through_knows_each_attempt() -> None:
     admission = Admitting()
     refused = [reply(status, **{"Retry-After": pause}) for status, pause in ((429, "7"), (503, "500"), (529, "0"))]
     transport = Replies(*refused, reply(500, **{"Retry-After": "9"}), reply(200))
-    client_of(transport, max_retries=5, admission=admission).ask(BODY, lambda *_: None)
+    client_of(transport, max_retries=5, admission=admission).ask(BODY, unnoted)
     capped = retrying_client.RETRY_AFTER_MAX_S
     assert admission.told == [
         "in", BODY, 7.0, "in", BODY, capped, "in", BODY, None, "in", BODY, "in", BODY, "answered",
@@ -542,70 +447,40 @@ def test_whoever_waits_for_a_turn_does_not_ask_after_the_stop() -> None:
     transport = Replies(reply(200))
     client = client_of(transport, admission=admission)
     with pytest.raises(EndpointUnusable, match="stopped meanwhile"):
-        client.ask(BODY, lambda *_: None)
-    assert transport.sent == []
-    assert admission.told[:3] == ["in", BODY, "stop"]
+        client.ask(BODY, unnoted)
+    assert (transport.sent, admission.told[:3]) == ([], ["in", BODY, "stop"])
 
 
 def test_only_a_bad_request_speaks_of_fields() -> None:
     transport = Replies(reply(422, {"error": "Unsupported value: 'temperature'"}))
     with pytest.raises(RequestFailed, match="HTTP 422"):
-        client_of(transport).ask(BODY, lambda *_: None)
+        client_of(transport).ask(BODY, unnoted)
     assert transport.sent == [BODY]
 
 
-def unnoted(*_: object) -> None:
-    """What the journal would be told."""
-
-
-def test_each_request_that_is_sent_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A retry, and one without a parameter that was refused, are requests too."""
-    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
-    purse = Purse(Budget(max_requests=5))
+def test_each_request_that_is_sent_is_asked_for_and_told_to_the_journal() -> None:
+    """A retry, and one without a parameter that was refused, are requests too; one that a limit forbids is none."""
+    purse, noted = Purse(Budget(max_requests=5)), Noted()
     refused = reply(400, {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}})
     transport = Replies(reply(500, {}), refused, reply(200))
     client = client_of(transport, budget=purse)
-    client.ask(BODY, unnoted)
-    assert len(transport.sent) == 3
-    assert purse.spent == Spending(requests=3)
-    client.ask(BODY, unnoted)
-    client.ask(BODY, unnoted)
+    client.ask(BODY, noted)
+    assert noted == [(1, "retried", 500), (2, "refused", 400)]
+    assert (len(transport.sent), purse.spent) == (3, Spending(requests=3))
+    client.ask(BODY, never_noted)
+    client.ask(BODY, never_noted)
     for _ in range(2):
-        with pytest.raises(LimitReached) as reached:
-            client.ask(BODY, unnoted)
-        assert str(reached.value) == "max_requests"
-    assert len(transport.sent) == 5
-    assert purse.spent == Spending(requests=5)
-
-
-def test_the_journal_is_told_of_each_request_that_is_sent() -> None:
-    """What is not in it is not counted by the next run in the folder."""
-    told: list[tuple[int, str, int | None]] = []
-
-    def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
-        assert 0.0 <= latency < 60.0
-        assert abs(time.time() - started) < 60.0
-        told.append((number, outcome, error.status))
-
-    refused = reply(400, {"error": "Unsupported parameter: 'temperature'"})
-    purse = Purse(Budget(max_requests=5))
-    transport = Replies(reply(500, {}), refused, reply(200), reply(401))
-    client = client_of(transport, budget=purse)
-    client.ask(BODY, note)
-    with pytest.raises(EndpointUnusable, match="check"):
-        client.ask(BODY, note)
-    assert told == [(1, "retried", 500), (2, "refused", 400), (1, "refused", 401)]
-    answered = 1
-    assert len(transport.sent) == purse.spent.requests == len(told) + answered
+        with pytest.raises(LimitReached, match=r"^max_requests$"):
+            client.ask(BODY, never_noted)
+    assert (len(transport.sent), purse.spent) == (5, Spending(requests=5))
 
 
 def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
-    refused = reply(400, {"error": "Unsupported parameter: 'temperature'"})
-    told: list[str] = []
+    refused, noted = reply(400, {"error": "Unsupported parameter: 'temperature'"}), Noted()
     client = client_of(Replies(refused, reply(200)), budget=Purse(Budget(max_requests=1)))
     with pytest.raises(LimitReached):
-        client.ask(BODY, lambda _n, outcome, *_: told.append(outcome))
-    assert told == ["refused"]
+        client.ask(BODY, noted)
+    assert noted == [(1, "refused", 400)]
 
 
 def test_a_request_with_an_old_token_was_sent_too() -> None:
@@ -613,20 +488,14 @@ def test_a_request_with_an_old_token_was_sent_too() -> None:
         def renew(self, rejected: str | None) -> bool:
             return True
 
-    transport, settings, url = Replies(reply(401), reply(200)), endpoint_settings(), "http://h/v1/chat/completions"
-    messages = StopMessages(settings, url, "MY_KEY")
-    found = Servers([Server(settings, url, transport, messages)], Renewing(None), Redactor([]))
-    told: list[tuple[str, int | None]] = []
-    asking = RetryingClient(settings, found)
-    asking.ask(BODY, lambda _n, outcome, error, *_: told.append((outcome, error.status)))
-    assert told == [("refused", 401)]
-    assert len(transport.sent) == 2
+    transport, noted = Replies(reply(401), reply(200)), Noted()
+    client_of(transport, sign_in=Renewing(None)).ask(BODY, noted)
+    assert (noted, len(transport.sent)) == ([(1, "refused", 401)], 2)
 
 
-def test_at_a_limit_nobody_waits_for_the_end_of_a_pause() -> None:
-    client = client_of(
-        Replies(reply(429, {}, **{"Retry-After": "100"}), reply(200)), budget=Purse(Budget(max_requests=9))
-    )
+def test_at_a_limit_nobody_waits_for_the_end_of_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying_client, "_pause", REAL_PAUSE)
+    client = client_of(Replies(reply(429, {}, **{"Retry-After": "100"}), reply(200)))
     noted: list[int] = []
 
     def note(number: int, *_: object) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -36,8 +35,7 @@ CUT = TransportError("the connection was closed", silent=True)
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def monotonic(self) -> float:
         return self.now
@@ -55,10 +53,8 @@ class Replies(Transport):
 
     timeout_s = 10.0
 
-    def __init__(self) -> None:
-        self.says: int | TransportError = 200
-        self.headers: dict[str, str] = {}
-        self.asked = 0
+    def __init__(self, says: int | TransportError = 200, **headers: str) -> None:
+        self.says, self.headers, self.asked = says, headers, 0
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         self.asked += 1
@@ -72,8 +68,7 @@ SETTINGS = endpoint_settings(servers=("http://a/v1", "http://b/v1", "http://c/v1
 
 def servers_with(transports: Sequence[Transport], **options: Any) -> Servers:
     """So many of a, b and c."""
-    urls = SETTINGS.servers[: len(transports)]
-    settings = dataclasses.replace(SETTINGS, servers=urls)
+    settings = replace(SETTINGS, servers=SETTINGS.servers[: len(transports)])
     found = servers_of(settings, env={}, redactor=Redactor(), say=print, **options)
     for server, transport in zip(found.all, transports, strict=True):
         server.transport = transport
@@ -145,26 +140,18 @@ def test_one_that_has_too_many_gets_fewer(clock: Clock) -> None:
     found = three()
     for _ in range(5):
         with found.turn() as turn:
-            pass
-        while turn.server is not found.all[0]:
-            with found.turn() as turn:
-                pass
-        clock.now += 1
-        found.too_many(replace(turn, since=clock.now), None)
-    assert found.all[0].limit.slots == 1
-    assert chosen(found, 5).count("a") == 1
+            clock.now += 1
+            found.too_many(replace(turn, server=found.all[0], since=clock.now), None)
+    assert (found.all[0].limit.slots, chosen(found, 5).count("a")) == (1, 1)
 
 
 def test_where_all_failed_all_are_asked(clock: Clock) -> None:
     found = three()
     assert [found.failed(server, clock.now, None) for server in found.all] == [True, True, False]
     assert set(chosen(found, 3)) == {"a", "b", "c"}
-
-
-def test_one_server_is_asked_as_ever(clock: Clock) -> None:
-    found = servers_with([Replies()])
-    assert not found.failed(found.all[0], clock.now, 60.0)
-    assert chosen(found, 2) == "aa"
+    alone = servers_with([Replies()])
+    assert not alone.failed(alone.all[0], clock.now, 60.0)
+    assert chosen(alone, 2) == "aa"
 
 
 def test_all_together_are_no_more_than_the_limit() -> None:
@@ -198,19 +185,17 @@ def ask(asking: RetryingClient) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize("lost", [UNREACHABLE, CUT])
 def test_a_lost_server_costs_no_retry(lost: TransportError) -> None:
-    transports = [Replies() for _ in range(3)]
-    transports[0].says = transports[1].says = lost
+    transports = [Replies(lost), Replies(lost), Replies()]
     asking = client(*transports)
-    for _ in range(6):
-        assert ask(asking)[0] == "http://c/v1"
+    assert {ask(asking)[0] for _ in range(6)} == {"http://c/v1"}
     assert transports[0].asked == transports[1].asked == 1, "left out after that"
 
 
-def test_what_comes_too_late_costs_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_too_late_costs_a_retry() -> None:
     """It may have been answered, and would be so at every server."""
-    transports = [Replies() for _ in range(3)]
+    transports = [Replies(TransportError("no whole answer within 0 s", silent=True)) for _ in range(3)]
     for transport in transports:
-        transport.says, transport.timeout_s = TransportError("no whole answer within 0 s", silent=True), 0.0
+        transport.timeout_s = 0.0
     with pytest.raises(RequestFailed, match="no whole answer"):
         ask(client(*transports))
     assert sum(transport.asked for transport in transports) == 1
@@ -219,8 +204,7 @@ def test_what_comes_too_late_costs_a_retry(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_limit_of_one_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: LONGER_THAN_THE_TEST_S)
     began = time.monotonic()
-    transports = [Replies() for _ in range(3)]
-    transports[0].says, transports[0].headers = 429, {"Retry-After": "30"}
+    transports = [Replies(429, **{"Retry-After": "30"}), Replies(), Replies()]
     asking = client(*transports)
     found = [ask(asking) for _ in range(9)]
     assert time.monotonic() - began < LONGER_THAN_THE_TEST_S
@@ -230,38 +214,32 @@ def test_a_limit_of_one_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_refusal_names_its_server() -> None:
-    transports = [Replies() for _ in range(3)]
-    transports[1].says = 401
-    asking = client(*transports)
+    asking = client(Replies(), Replies(401), Replies())
     assert [ask(asking)[0]] == ["http://a/v1"]
     with pytest.raises(EndpointUnusable, match=r"http://b/v1/chat/completions answers 401"):
         ask(asking)
 
 
-def test_refusals_of_prompts_are_counted_for_each_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_of_prompts_are_counted_for_each_server() -> None:
     """One that lost its model answers at once, and answers of the others do not hide it."""
-    transports = [Replies() for _ in range(3)]
+    transports = [Replies(), Replies(), Replies()]
     asking = client(*transports)
     for _ in range(3):
         ask(asking)
     transports[0].says = 404
-    ended: Exception | None = None
-    while not isinstance(ended, EndpointUnusable):
-        try:
-            ask(asking)
-        except (RequestFailed, EndpointUnusable) as error:
-            ended = error
-    assert "http://a/v1/chat/completions answers 404" in str(ended)
+    with suppress(EndpointUnusable):
+        while True:
+            with suppress(RequestFailed):
+                ask(asking)
+    with pytest.raises(EndpointUnusable, match=r"http://a/v1/chat/completions answers 404"):
+        ask(asking)
     assert transports[0].asked - 1 == retrying_client.REFUSALS_IN_A_ROW
 
 
 def test_where_none_was_ever_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
-    transports = [Replies() for _ in range(3)]
-    for transport in transports:
-        transport.says = UNREACHABLE
     with pytest.raises(EndpointGone, match=r"cannot reach http://a\S+, http://b\S+ and http://c\S+: no connection"):
-        ask(client(*transports, has_answered=False))
+        ask(client(*(Replies(UNREACHABLE) for _ in range(3)), has_answered=False))
 
 
 def test_a_limit_a_minute_is_tolerated_until_its_window_has_passed(clock: Clock) -> None:
@@ -294,12 +272,11 @@ def test_the_key_is_signed_with_and_never_shown() -> None:
     redactor = Redactor()
     settings = endpoint_settings(key_names=("UNSET", "KEY"), url=f"http://h/{KEY}/v1/", request_timeout=3.0)
     servers = servers_of(settings, env={"KEY": KEY}, redactor=redactor, say=print)
-    assert servers.all[0].url == f"http://h/{KEY}/v1/chat/completions"
+    (server,) = servers.all
+    assert server.url == f"http://h/{KEY}/v1/chat/completions"
     assert servers.sign_in.header() == f"Bearer {KEY}"
-    assert servers.all[0].messages.url == f"http://h/{REDACTED}/v1/chat/completions"
-    assert servers.all[0].messages.key_name == "KEY"
-    assert servers.redactor is redactor
-    assert servers.all[0].transport.timeout_s == 3.0
+    assert (server.messages.url, server.messages.key_name) == (f"http://h/{REDACTED}/v1/chat/completions", "KEY")
+    assert (servers.redactor is redactor, server.transport.timeout_s) == (True, 3.0)
 
 
 def test_a_service_signs_in_place_of_a_key() -> None:
@@ -309,18 +286,14 @@ def test_a_service_signs_in_place_of_a_key() -> None:
     assert servers.sign_in.service == "openai"
 
 
-def test_variables_in_the_url_are_filled_in() -> None:
-    settings = endpoint_settings(url="http://h/${PART}/v1")
-    servers = servers_of(settings, env={"PART": "a-part-0123456789"}, redactor=Redactor(), say=print)
-    assert servers.all[0].url == "http://h/a-part-0123456789/v1/chat/completions"
-    with pytest.raises(PrerequisiteError, match="PART"):
-        servers_of(settings, env={}, redactor=Redactor(), say=print)
-
-
-def test_an_embedded_endpoint_is_asked_where_it_is_served() -> None:
-    settings = endpoint_settings(url="demo://baseline", use_nvcf=False)
-    servers = servers_of(settings, env={}, redactor=Redactor(), say=print, served_url="http://127.0.0.1:1/v1")
-    assert servers.all[0].url == "http://127.0.0.1:1/v1/chat/completions"
+@pytest.mark.parametrize(("url", "env", "served_url", "asked"), [
+    ("http://h/${PART}/v1", {"PART": "a-part-0123456789"}, None, "http://h/a-part-0123456789/v1/chat/completions"),
+    ("demo://baseline", {}, "http://127.0.0.1:1/v1", "http://127.0.0.1:1/v1/chat/completions"),
+    ("served://vllm-0a1b/v1", {SERVED_AT: "http://127.0.0.1:2"}, None, "http://127.0.0.1:2/v1/chat/completions"),
+], ids=["variables", "embedded", "served by a suite"])  # fmt: skip
+def test_where_an_endpoint_is_asked(url: str, env: dict[str, str], served_url: str | None, asked: str) -> None:
+    found = servers_of(endpoint_settings(url=url), env=env, redactor=Redactor(), say=print, served_url=served_url)
+    assert found.all[0].url == asked
 
 
 def test_the_url_of_a_cloud_function_is_taken_as_it_is() -> None:
@@ -328,10 +301,7 @@ def test_the_url_of_a_cloud_function_is_taken_as_it_is() -> None:
     assert servers_of(settings, env={}, redactor=Redactor(), say=print).all[0].url == "http://h/functions/x"
 
 
-def test_a_served_model_is_reached_where_its_server_is() -> None:
-    settings = endpoint_settings(url="served://vllm-0a1b/v1")
-    env = {SERVED_AT: "http://127.0.0.1:20001"}
-    servers = servers_of(settings, env=env, redactor=Redactor(), say=print)
-    assert servers.all[0].url == "http://127.0.0.1:20001/v1/chat/completions"
-    with pytest.raises(PrerequisiteError, match="its suite serves"):
-        servers_of(settings, env={}, redactor=Redactor(), say=print)
+@pytest.mark.parametrize(("url", "said"), [("http://h/${PART}/v1", "PART"), ("served://v/v1", "its suite serves")])
+def test_an_endpoint_that_is_nowhere(url: str, said: str) -> None:
+    with pytest.raises(PrerequisiteError, match=said):
+        servers_of(endpoint_settings(url=url), env={}, redactor=Redactor(), say=print)

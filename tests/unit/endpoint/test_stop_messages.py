@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from eval_factory.core.token_file import OAuthSettings
@@ -10,9 +12,12 @@ URL = "http://127.0.0.1:8000/v1/chat/completions"
 OWN = "the entry gpt of config.params.extra.judges"
 
 
+def refused(status: int, said: str, sent: dict[str, str], **settings: Any) -> str:
+    return StopMessages.of(endpoint_settings(**settings), URL, sent).refused(status, said)
+
+
 def test_a_refused_key_of_the_model() -> None:
-    told = StopMessages.of(endpoint_settings(key_names=("MY_KEY",)), URL, {"MY_KEY": "k"}).refused(401, "no such key")
-    assert told == (
+    assert refused(401, "no such key", {"MY_KEY": "k"}, key_names=("MY_KEY",)) == (
         f"Authentication error detected: {URL} answers 401\n"
         "  it says: no such key\n"
         "  check the variable MY_KEY: its key was sent, and has to be allowed to use this model"
@@ -21,46 +26,30 @@ def test_a_refused_key_of_the_model() -> None:
 
 
 def test_a_refused_key_of_a_judge_is_the_judges() -> None:
-    told = StopMessages.of(endpoint_settings(role="gpt", key_names=("GPT_KEY",)), URL, {"GPT_KEY": "k"}).refused(
-        401, ""
-    )
-    assert told == (
+    assert refused(401, "", {"GPT_KEY": "k"}, role="gpt", key_names=("GPT_KEY",)) == (
         f"judge gpt: Authentication error detected: {URL} answers 401\n"
         "  check the variable GPT_KEY: its key was sent, and has to be allowed to use this model;"
         f" name a variable as api_key in {OWN}"
     )
-
-
-def test_a_judge_with_the_main_key_is_told_of_its_own() -> None:
-    told = StopMessages.of(endpoint_settings(role="gpt", key_names=("GPT_KEY", "MAIN")), URL, {"MAIN": "k"}).refused(
-        403, ""
-    )
+    told = refused(403, "", {"MAIN": "k"}, role="gpt", key_names=("GPT_KEY", "MAIN"))
     assert "check the variable MAIN: its key was sent" in told
     assert f"; set this judge's own, GPT_KEY, or name a variable as api_key in {OWN}" in told
 
 
-@pytest.mark.parametrize(
-    ("names", "advice"),
-    [(["GPT_KEY", "MAIN"], "no key was sent: set GPT_KEY or MAIN; name"), ([], "no key was sent; name a variable")],
-)
-def test_a_judge_without_a_key(names: list[str], advice: str) -> None:
-    assert advice in StopMessages.of(endpoint_settings(role="gpt", key_names=tuple(names)), URL, {}).refused(401, "")
+@pytest.mark.parametrize(("settings", "advice"), [
+    ({"role": "gpt", "key_names": ("GPT_KEY", "MAIN")}, "no key was sent: set GPT_KEY or MAIN; name"),
+    ({"role": "gpt", "key_names": ()}, "no key was sent; name a variable"),
+    ({"oauth": OAuthSettings("openai", None, None)}, "check that the client whose openai OAuth token was sent may use this model"),
+], ids=["a judge without its keys", "a judge that has none", "a token"])  # fmt: skip
+def test_where_no_key_was_sent(settings: dict[str, Any], advice: str) -> None:
+    assert advice in refused(401, "", {}, **settings)
 
 
-def test_a_refused_token() -> None:
-    told = StopMessages.of(endpoint_settings(oauth=OAuthSettings("openai", None, None)), URL, {}).refused(401, "")
-    assert told.endswith("check that the client whose openai OAuth token was sent may use this model")
-
-
-@pytest.mark.parametrize(
-    ("url", "hint"),
-    [
-        ("http://127.0.0.1:8000/chat/completions", "; most servers answer under /v1: http://127.0.0.1:8000/v1"),
-        ("https://h/completions?key=1", "; most servers answer under /v1: https://h/v1"),
-        (URL, ""),
-        ("https://h/openai/deployments/x/chat/completions", ""),
-    ],
-)
+@pytest.mark.parametrize(("url", "hint"), [
+    ("http://127.0.0.1:8000/chat/completions", "; most servers answer under /v1: http://127.0.0.1:8000/v1"),
+    ("https://h/completions?key=1", "; most servers answer under /v1: https://h/v1"), (URL, ""),
+    ("https://h/openai/deployments/x/chat/completions", ""),
+])  # fmt: skip
 def test_a_404_suggests_v1_where_the_url_has_no_path(url: str, hint: str) -> None:
     told = StopMessages.of(endpoint_settings(), url, {}).refused(404, "")
     assert told.endswith(f"\n  check target.api_endpoint: url and model_id{hint}")

@@ -13,8 +13,5 @@ def test_the_environment_is_an_allow_list() -> None:
     found = child_environment(env, ["MY_KEY"], {"RUN": "1"})
     path = f"p{os.pathsep}{Path(sys.executable).parent}"  # HELM calls gdown by its name
     assert found == {"PATH": path, "MY_KEY": "k", "LC_ALL": "C", "RUN": "1", "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
-    assert child_environment({"PYTHONUTF8": "0"}, [], {})["PYTHONUTF8"] == "0"
-
-
-def test_helm_run_finds_the_server_of_its_model() -> None:
-    assert child_environment({SERVED_AT: "http://127.0.0.1:1"}, [], {})[SERVED_AT] == "http://127.0.0.1:1"
+    kept = {"PYTHONUTF8": "0", SERVED_AT: "http://127.0.0.1:1"}  # helm-run finds the server of its model
+    assert kept.items() <= child_environment(kept, [], {}).items()

@@ -33,18 +33,13 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
     return allow
 
 
-@pytest.mark.parametrize(("soft", "hard"), [(1024, 4096), (364, 364), (NO_LIMIT, NO_LIMIT)])
-def test_where_there_is_room_nothing_is_changed(soft: int, hard: int, limit: Limit) -> None:
+@pytest.mark.parametrize(("soft", "hard", "raised"), [
+    (1024, 4096, False), (364, 364, False), (NO_LIMIT, NO_LIMIT, False), (363, 364, True), (363, 4096, True), (363, NO_LIMIT, True),
+])  # fmt: skip
+def test_the_limit_is_raised_to_what_is_needed_and_no_further(soft: int, hard: int, raised: bool, limit: Limit) -> None:
     told = limit(soft, hard)
     make_room(100)
-    assert told == []
-
-
-@pytest.mark.parametrize("hard", [364, 4096, NO_LIMIT])
-def test_the_limit_is_raised_to_what_is_needed_and_no_further(hard: int, limit: Limit) -> None:
-    told = limit(363, hard)
-    make_room(100)
-    assert told == [(364, hard)]
+    assert told == ([(364, hard)] if raised else [])
 
 
 @pytest.mark.parametrize(("soft", "hard", "most"), [(256, 512, None), (512, 512, None), (512, NO_LIMIT, 600)])

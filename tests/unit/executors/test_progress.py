@@ -1,20 +1,15 @@
 from __future__ import annotations
 
 import io
-import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from eval_factory.executors.progress import (
-    EventTail,
-    duration,
-    figures_text,
-    short_number,
-)
+from eval_factory.executors.progress import EventTail, duration, figures_text, short_number
 from eval_factory.executors.progress_display import ProgressDisplay
 
 
@@ -37,22 +32,28 @@ def test_figures() -> None:
     assert figures_text(progress(done=100), 10.0) == "100/100, 0 failed, 10.0/s"
 
 
-def test_plain_lines_where_there_is_no_terminal() -> None:
+ASKING = {"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0}
+
+
+def shown(*events: dict[str, Any]) -> str:
+    """Where there is no terminal."""
     screen = io.StringIO()
     with ProgressDisplay(screen) as display:
-        display.show({"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0})
-        display.show(progress())
-        display.show(progress(done=100))
-        display.show({"event": "warning", "message": "[bold]look"})
-    lines = screen.getvalue().splitlines()
-    assert lines == [
-        "asking the model: 100 requests ...", "  100/100, 0 failed, 10.0/s", "warning: [bold]look",
-    ]  # fmt: skip
+        for event in events:
+            display.show(event)
+    return screen.getvalue()
 
 
-def test_in_a_notebook_nothing_is_shown_but_on_the_screen(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plain_printable_lines_where_there_is_no_terminal() -> None:
+    foreign = "first\n  it says: \x1b[2J\u202e\x9b\x07\u2028eval-factory stops: x"
+    warnings = [{"event": "warning", "message": text} for text in ("[bold]look", foreign)]
+    assert shown(ASKING, progress(), progress(done=100), *warnings) == (
+        "asking the model: 100 requests ...\n  100/100, 0 failed, 10.0/s\nwarning: [bold]look\n"
+        "warning: first\n  it says: \\x1b[2J\\u202e\\x9b\\x07\\u2028eval-factory stops: x\n"
+    )
+
+
+def test_a_notebook_cell_shows_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """rich asks whether it is in a notebook, and if so shows everything in the cell, whatever its file is."""
 
     class ZMQInteractiveShell:
@@ -60,37 +61,23 @@ def test_in_a_notebook_nothing_is_shown_but_on_the_screen(
 
     monkeypatch.setattr("builtins.get_ipython", ZMQInteractiveShell, raising=False)
     assert Console().is_jupyter
-    screen = io.StringIO()
-    with ProgressDisplay(screen) as display:
-        display.show({"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0})
-    assert screen.getvalue() == "asking the model: 100 requests ...\n"
+    assert shown(ASKING) == "asking the model: 100 requests ...\n"
     assert capsys.readouterr().out == ""
 
 
-def test_tail_gives_whole_lines_of_its_run(tmp_path: Path) -> None:
+def test_tail_gives_whole_lines_of_its_run_or_of_every_one_from_the_first(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    path.write_text(json.dumps({"run_id": "me", "event": "before"}) + "\n")
-    tail = EventTail(path, "me")
-    assert tail.new() == []
-    with path.open("a") as file:
-        file.write(
-            json.dumps({"run_id": "me", "event": "a"}) + "\n" + json.dumps({"run_id": "you"}) + '\nbroken\n{"run_'
-        )
-    assert [event["event"] for event in tail.new()] == ["a"]
-    with path.open("a") as file:
-        file.write('id": "me", "event": "b"}\n')
-    assert [event["event"] for event in tail.new()] == ["b"]
+    path.write_text('{"run_id": "me", "event": "before"}\n')
+    own, every = EventTail(path, "me"), EventTail(path, None)
+    for written, of_own, of_every in (
+        ("", [], ["before"]),
+        ('{"run_id": "me", "event": "a"}\n{"event": "you"}\nbroken\n[1]\n"text"\n{"run_', ["a"], ["a", "you"]),
+        ('id": "me", "event": "b"}\n', ["b"], ["b"]), ("", [], []),
+    ):  # fmt: skip
+        with path.open("a") as file:
+            file.write(written)
+        assert [[event["event"] for event in tail.new()] for tail in (own, every)] == [of_own, of_every]
     assert EventTail(tmp_path / "none", "me").new() == []
-
-
-def test_what_is_told_is_printable() -> None:
-    screen = io.StringIO()
-    with ProgressDisplay(screen) as display:
-        display.show(
-            {"event": "warning", "message": "first\n  it says: \x1b[2J\u202e\x9b\x07\u2028eval-factory stops: x"}
-        )
-    told = "warning: first\n  it says: \\x1b[2J\\u202e\\x9b\\x07\\u2028eval-factory stops: x\n"
-    assert screen.getvalue() == told
 
 
 class Terminal(io.StringIO):
@@ -114,7 +101,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
         screen.encoding = encoding
         with ProgressDisplay(screen) as display:
             display.show({"event": "phase", "phase": "loading data", "time": 5.0})
-            display.show({"event": "phase", "phase": "asking the model", "total": 100, "time": 5.0})
+            display.show(ASKING)
             display.show(progress(cached=10, failed=2, prompt_tokens=4000, completion_tokens=1000))
             display.show({"event": "warning", "message": "look"})
         return screen.getvalue()
@@ -122,25 +109,24 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
     return shown
 
 
+SAID = ["loading data ...", "asking the model: 100 requests ...", "warning: look"]
+
+
 def lines_of(sent: str) -> list[str]:
     return [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n") if line]
 
 
-@pytest.mark.parametrize(
-    ("columns", "figures"),
-    [
-        (100, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens, 10 from cache"),
-        (80, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens"),
-        (60, "50/100, 2 failed, 10 s left, 5.0/s"),
-        (55, "50/100, 2 failed, 10 s left"),
-        (40, "50/100"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "figures"), [
+    (100, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens, 10 from cache"),
+    (80, "50/100, 2 failed, 10 s left, 5.0/s, 5.0k tokens"), (60, "50/100, 2 failed, 10 s left, 5.0/s"),
+    (55, "50/100, 2 failed, 10 s left"), (40, "50/100"),
+])  # fmt: skip
 def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: str, terminal: Any) -> None:
-    lines = lines_of(terminal(columns))
-    assert [line for line in lines if line.endswith(" ...") or "warning" in line] == [
-        "loading data ...", "asking the model: 100 requests ...", "warning: look",
-    ]  # fmt: skip
+    sent = terminal(columns)
+    assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") == 1
+    assert sent.index("\x1b[?25l") < sent.index("\x1b[?25h"), "the cursor is shown again"
+    lines = lines_of(sent)
+    assert [line for line in lines if line.endswith(" ...") or "warning" in line] == SAID
     bars = [line for line in lines if line.startswith("asking the model \u2501")]
     assert bars[-1].endswith(f" {figures}")
     assert all(len(line) == columns for line in bars)
@@ -149,15 +135,7 @@ def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: s
 
 @pytest.mark.parametrize("columns", [1, 5, 12])
 def test_a_tiny_terminal_breaks_nothing(columns: int, terminal: Any) -> None:
-    lines = lines_of(terminal(columns))
-    said = ("loading data ...", "asking the model: 100 requests ...", "warning: look")
-    assert all(len(line) <= columns for line in lines if line not in said)
-
-
-def test_the_cursor_is_shown_again(terminal: Any) -> None:
-    sent = terminal()
-    assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") == 1
-    assert sent.index("\x1b[?25l") < sent.index("\x1b[?25h")
+    assert all(len(line) <= columns for line in lines_of(terminal(columns)) if line not in SAID)
 
 
 def test_a_terminal_of_another_encoding_has_a_bar_of_its_letters(terminal: Any) -> None:
@@ -167,29 +145,13 @@ def test_a_terminal_of_another_encoding_has_a_bar_of_its_letters(terminal: Any) 
 
 
 def test_a_terminal_that_cannot_go_back_has_lines(terminal: Any) -> None:
-    assert terminal(TERM="dumb").splitlines() == [
-        "loading data ...", "asking the model: 100 requests ...", "warning: look",
-    ]  # fmt: skip
+    assert terminal(TERM="dumb").splitlines() == SAID
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1:00 min"), (245, "4:05 min"), (3599, "59:59 min"), (7500, "2:05 h")],
-)
-def test_durations(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
-
-
-@pytest.mark.parametrize(
-    ("count", "told"), [(999, "999"), (1000, "1.0k"), (999_949, "999.9k"), (999_950, "1.0M"), (1_240_000, "1.2M")]
-)
-def test_short_numbers(count: int, told: str) -> None:
-    assert short_number(count) == told
-
-
-def test_tail_of_every_run_begins_with_the_first_line(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_text('{"event": "a", "run_id": "x"}\n[1]\n"text"\n{"event": "b"}\n{"ev')
-    tail = EventTail(path, None)
-    assert [event["event"] for event in tail.new()] == ["a", "b"]
-    assert tail.new() == []
+@pytest.mark.parametrize(("worded", "value", "told"), [
+    (duration, 0.4, "0 s"), (duration, 59.4, "59 s"), (duration, 59.6, "1:00 min"), (duration, 245, "4:05 min"),
+    (duration, 3599, "59:59 min"), (duration, 7500, "2:05 h"), (short_number, 999, "999"), (short_number, 1000, "1.0k"),
+    (short_number, 999_949, "999.9k"), (short_number, 999_950, "1.0M"), (short_number, 1_240_000, "1.2M"),
+])  # fmt: skip
+def test_durations_and_short_numbers(worded: Callable[[float], str], value: float, told: str) -> None:
+    assert worded(value) == told

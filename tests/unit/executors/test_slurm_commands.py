@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,13 +19,11 @@ class Commands:
 
     def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
         self.said = Captured([], code, stdout, stderr)
-        self.asked: list[list[str]] = []
-        self.env: Mapping[str, str] = {}
-        self.seconds = 0.0
+        self.asked, self.env, self.seconds = list[list[str]](), dict[str, str](), 0.0
 
     def __call__(self, argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Captured:
         self.asked.append(list(argv))
-        self.env, self.seconds = env, seconds
+        self.env, self.seconds = dict(env), seconds
         return self.said
 
 
@@ -32,50 +31,34 @@ def test_a_job_is_submitted_without_keys_or_settings_of_the_terminal() -> None:
     commands = Commands("4711\n")
     assert Slurm(ENV, commands).submit(Path("/r/w1.sh")) == "4711"
     assert commands.asked == [["sbatch", "--parsable", "/r/w1.sh"]]
-    assert commands.env == {"PATH": "/bin", "SLURM_CONF": "/c"}
-    assert commands.seconds == 60.0
+    assert (commands.env, commands.seconds) == ({"PATH": "/bin", "SLURM_CONF": "/c"}, 60.0)
     assert Slurm(ENV, Commands("sbatch: lua: hello\n4711;cluster\n")).submit(Path("x")) == "4711"
 
 
-@pytest.mark.parametrize(
-    "commands",
-    [Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1), Commands("4711", "x", 1), Commands("what")],
-    ids=["refused", "failed", "unclear"],
-)
-def test_a_job_that_is_not_taken(commands: Commands) -> None:
-    with pytest.raises(PrerequisiteError, match=r"sbatch does not take /r/w1\.sh: .*\n  set suite\.slurm right"):
+@pytest.mark.parametrize(("commands", "reason"), [
+    (Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1), "error: Invalid account"),
+    (Commands("4711", "x", 1), "x"), (Commands("what"), ""), (Commands("", "", 3), "it ended with 3"),
+], ids=["refused", "failed", "unclear", "silent"])  # fmt: skip
+def test_a_job_that_is_not_taken(commands: Commands, reason: str) -> None:
+    said = rf"sbatch does not take /r/w1\.sh: .*{reason}\n  set suite\.slurm right"
+    with pytest.raises(PrerequisiteError, match=said):
         Slurm(ENV, commands).submit(Path("/r/w1.sh"))
 
 
-def test_the_reason_of_sbatch_is_said() -> None:
-    with pytest.raises(PrerequisiteError, match="error: Invalid account\n"):
-        Slurm(ENV, Commands("", "sbatch: error: one\nsbatch: error: Invalid account", 1)).submit(Path("x"))
-    with pytest.raises(PrerequisiteError, match="it ended with 3"):
-        Slurm(ENV, Commands("", "", 3)).submit(Path("x"))
-
-
 def test_the_queue() -> None:
-    commands = Commands("ef-1-w1|12|0|RUNNING|None\nef-1-w1|12|1|PENDING|(Resources)\nother|9|N/A|RUNNING|None\n")
+    """A name may have the separator in it."""
+    commands = Commands("ef-1-w1|12|0|RUNNING|None\na|b|12|1|PENDING|(Resources)\nother|9|N/A|RUNNING|None\n")
     assert Slurm(ENV, commands).queue() == (
-        QueuedTask("ef-1-w1", "12", 0, "RUNNING", "None"),
-        QueuedTask("ef-1-w1", "12", 1, "PENDING", "(Resources)"),
-    )
-    (argv,) = commands.asked
-    assert argv == ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]
+        QueuedTask("ef-1-w1", "12", 0, "RUNNING", "None"), QueuedTask("a|b", "12", 1, "PENDING", "(Resources)"),
+    )  # fmt: skip
+    assert commands.asked == [["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]]
     assert Slurm(ENV, Commands("")).queue() == ()
 
 
-@pytest.mark.parametrize(
-    "commands", [Commands("", "slurm_load_jobs error: timed out", 1), Commands("garbage")], ids=["fails", "unreadable"]
-)
+@pytest.mark.parametrize("commands", [Commands("", "slurm_load_jobs error: timed out", 1), Commands("garbage")])
 def test_a_queue_that_is_not_known_is_not_an_empty_one(commands: Commands) -> None:
     with pytest.raises(QueueUnknownError):
         Slurm(ENV, commands).queue()
-
-
-def test_a_name_with_the_separator_in_it_is_read() -> None:
-    (task,) = Slurm(ENV, Commands("a|b|1|2|PENDING|Priority")).queue()
-    assert (task.job_name, task.index) == ("a|b", 2)
 
 
 def test_cancelling_by_name_alone_or_some_tasks_of_it() -> None:
@@ -98,8 +81,5 @@ def test_the_largest_array() -> None:
 
 
 def test_a_machine_without_slurm() -> None:
-    def absent(*_: object) -> Captured:
-        raise FileNotFoundError
-
     with pytest.raises(PrerequisiteError, match=r"squeue is not there.*\n.*login node.*--executor local"):
-        Slurm(ENV, absent).queue()
+        Slurm(ENV, Mock(side_effect=FileNotFoundError)).queue()

@@ -8,28 +8,16 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.executors import slurm_runs
 from eval_factory.executors.runs import Ended, Lost, Started, Waiting
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.executors.slurm_runs import (
-    _MOST_NAMED,
-    RunEnd,
-    SlurmRuns,
-    SlurmStore,
-    Wave,
-    active,
-    arrays,
-    refuse_cells_in_slurm,
-    refuse_run_in_slurm,
-    script_of,
-    starts_below,
-    take_environment,
-    write_environment,
-)
+from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, active, arrays, refuse_run_in_slurm, script_of
 from slurm_cells import RESOURCES, ScriptedSlurm, run_of, submitted
 
 A, B, C = (run_of(name) for name in ("t/a/0", "t/b/0", "t/c/0"))
@@ -41,12 +29,10 @@ def task(name: str, index: int, state: str = "PENDING", reason: str = "Resources
 
 
 def test_tasks_are_known_by_the_name_of_their_job_and_their_number() -> None:
+    """Of two tasks of one run the one that runs counts."""
     running = task("ef-x-w1", 2, "RUNNING")
     queue = [task("ef-x-w1", 0), running, task("ef-y-w1", 1), task("ef-x-w1", 3)]
     assert active(queue, WAVES) == {"t/a/0": queue[0], "t/c/0": running}
-
-
-def test_of_two_tasks_of_one_run_the_one_that_runs_counts() -> None:
     first, second = task("ef-x-w1", 1, "RUNNING"), task("ef-x-w2", 0)
     assert active([first, second], WAVES) == active([second, first], WAVES) == {"t/b/0": first}
 
@@ -57,9 +43,7 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
     found = [[run.name for run in array] for array in arrays(plan, 2)]
     assert found == [["t/a/0", "t/c/0"], ["t/e/0"], ["t/b/0"], ["t/d/0"]]
     assert [len(array) for array in arrays(plan, 1000)] == [3, 1, 1]
-
-
-def test_what_is_done_together_is_one_task_however_much_it_is() -> None:
+    # What is done together is one task, however much it is.
     plan = [run_of(f"t/{name}/0", together=True) for name in "abc"]
     assert list(arrays(plan, 2)) == [plan]
     wave, only = Wave(3, "ef-x-w3", tuple(plan), together=True), task("ef-x-w3", 0)
@@ -73,18 +57,17 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     store.cancelled.touch()
     assert (store.is_there(), store.begin(), store.waves()) == (True, name, [])
     assert not store.cancelled.exists(), "a new invocation takes it back that all was cancelled"
-    first = store.new_wave(name, [A, replace(B, probed=())])
-    assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, replace(B, probed=())))]
+    unprobed = replace(B, probed=())
+    first = store.new_wave(name, [A, unprobed])
+    assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, unprobed))]
     assert store.logs(1).is_dir()
     store.wave_file(2).touch()  # its submitter was killed
     together = store.new_wave(name, [run_of("t/d/0", together=True)])
-    assert [(wave.number, len(wave.runs), wave.together) for wave in store.waves()] == [
-        (1, 2, False), (2, 0, False), (3, 1, True),
-    ]  # fmt: skip
-    assert store.task_log(first, replace(B, probed=())).name == "1.log"
+    found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
+    assert found == [(1, 2, False), (2, 0, False), (3, 1, True)]
+    assert store.task_log(first, unprobed).name == "1.log"
     assert store.served("t", 2) != store.served("t", 2)
-    assert store.was_submitted_again(first, run_of("t/d/9"))
-    assert not store.was_submitted_again(together, run_of("t/d/9"))
+    assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [True, False]
 
 
 def test_a_wave_of_an_earlier_version_has_names_alone(tmp_path: Path) -> None:
@@ -99,11 +82,11 @@ def test_an_older_start_is_the_older_whatever_ended_late(tmp_path: Path) -> None
     for age, name in ((50, "w2-b"), (100, "w1-a"), (0, "w1-a.end.json")):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    assert [path.name for path in starts_below(tmp_path)] == ["w1-a", "w2-b"]
-    assert starts_below(tmp_path / "none") == []
+    assert [path.name for path in slurm_runs.starts_below(tmp_path)] == ["w1-a", "w2-b"]
+    assert slurm_runs.starts_below(tmp_path / "none") == []
 
 
-class Runs(SlurmRuns):
+class Runs(slurm_runs.SlurmRuns):
     """Of two waves with a run each."""
 
     def __init__(self, folder: Path) -> None:
@@ -124,19 +107,16 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("state", "reason", "found"),
-    [
-        ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
-        ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
-        ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
-        ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources: nodes that others use")),
-        ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
-        ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
-        ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
-        ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("state", "reason", "found"), [
+    ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
+    ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
+    ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
+    ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources: nodes that others use")),
+    ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
+    ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
+    ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
+    ("STOPPED", "", Waiting("Slurm: {} task 0, STOPPED")),
+])  # fmt: skip
 def test_what_squeue_says_of_a_run(runs: Runs, state: str, reason: str, found: Waiting | Started) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, state, reason)]
     assert runs.look()["t/a/0"] == replace(found, where=found.where.format(runs.one.job_name))
@@ -155,9 +135,8 @@ def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, reason="JobHeldUser"), task(runs.two.job_name, 0, reason="None")]
     for _ in range(3):
         runs.look()
-    assert runs.said == [
-        f"{runs.one.job_name} waits in Slurm: JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
-    ]
+    held = "JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
+    assert runs.said == [f"{runs.one.job_name} waits in Slurm: {held}"]
 
 
 def test_a_job_is_submitted_that_deletes_the_keys_when_the_tasks_have_ended(runs: Runs) -> None:
@@ -178,17 +157,15 @@ def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> 
     runs.scripted.refuses = True
     runs.queue(runs.one)
     runs.clean_up()
-    assert runs.said == [
-        f"the keys of {runs.one.job_name} are deleted by its last task, or by the next command: sbatch does not take it"
-    ]
+    later = "are deleted by its last task, or by the next command: sbatch does not take it"
+    assert runs.said == [f"the keys of {runs.one.job_name} {later}"]
     runs.scripted.refuses = False
     runs.clean_up()
     assert len(runs.scripted.clean_ups) == 1
 
 
 def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -> None:
-    before = time.time() - 100
-    os.utime(runs.store.environment(1), (before, before))
+    os.utime(runs.store.environment(1), (time.time() - 100,) * 2)
     runs.forget_keys([], older_than_s=99)
     assert runs.keys() == [False, True]
 
@@ -197,13 +174,13 @@ def test_keys_and_settings_go_along_and_nothing_else(tmp_path: Path) -> None:
     """Of settings the node's come first, of keys the submitter's."""
     path = tmp_path / "env"
     env = {"OPENAI_API_KEY": "k", "HF_HOME": "/hf", "PATH": "/p", "OTHER_SECRET": "x", "HTTPS_PROXY": "p"}
-    write_environment(path, env, {"OPENAI_API_KEY", "NOT_SET"})
+    slurm_runs.write_environment(path, env, {"OPENAI_API_KEY", "NOT_SET"})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     there = {"PATH": "/node", "OPENAI_API_KEY": "old", "HF_HOME": "/scratch"}
-    take_environment(path, there)
+    slurm_runs.take_environment(path, there)
     assert there == {"PATH": "/node", "OPENAI_API_KEY": "k", "HF_HOME": "/scratch", "HTTPS_PROXY": "p"}
     with pytest.raises(FileNotFoundError):
-        take_environment(tmp_path / "gone", {})
+        slurm_runs.take_environment(tmp_path / "gone", {})
 
 
 def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
@@ -220,39 +197,36 @@ def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
 
 def test_a_run_whose_job_is_queued_is_not_begun_here(tmp_path: Path) -> None:
     wave = submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
-    slurm = ScriptedSlurm([task(wave.job_name, 0)])
-    with pytest.raises(BusyError) as caught:
-        refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
-    assert str(caught.value).startswith(
-        f"{tmp_path}/out: in Slurm already: {wave.job_name} (model/medec, PENDING)\n  wait for the end: "
-    )
-    assert f"suite cancel {tmp_path}/out" in str(caught.value)
+    slurm: Any = ScriptedSlurm([task(wave.job_name, 0)])
+    said = rf"(?s)^{tmp_path}/out: in Slurm already: {wave.job_name} \(model/medec, PENDING\)\n  wait for the end: "
+    with pytest.raises(BusyError, match=rf"{said}.*suite cancel {tmp_path}/out"):
+        refuse_run_in_slurm(tmp_path / "out", {}, slurm)
     slurm.tasks = []
-    refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+    refuse_run_in_slurm(tmp_path / "out", {}, slurm)
 
 
 def test_nor_a_cell_of_a_suite_in_slurm(tmp_path: Path) -> None:
-    wave = submitted(SuiteDir(tmp_path), "a/medec/0a", "b/medec/0a")
-    slurm = ScriptedSlurm([task(wave.job_name, 1)])
-    refuse_run_in_slurm(tmp_path / "a" / "medec", {}, slurm)  # type: ignore[arg-type]
-    refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec"], slurm)  # type: ignore[arg-type]
+    suite = SuiteDir(tmp_path)
+    slurm: Any = ScriptedSlurm([task(submitted(suite, "a/medec/0a", "b/medec/0a").job_name, 1)])
+    refuse_run_in_slurm(tmp_path / "a" / "medec", {}, slurm)
+    slurm_runs.refuse_cells_in_slurm(suite, ["a/medec"], slurm)
     with pytest.raises(BusyError, match=r"b/medec, PENDING"):
-        refuse_run_in_slurm(tmp_path / "b" / "medec", {}, slurm)  # type: ignore[arg-type]
+        refuse_run_in_slurm(tmp_path / "b" / "medec", {}, slurm)
     with pytest.raises(BusyError, match=r"b/medec, PENDING"):
-        refuse_cells_in_slurm(SuiteDir(tmp_path), ["a/medec", "b/medec"], slurm)  # type: ignore[arg-type]
+        slurm_runs.refuse_cells_in_slurm(suite, ["a/medec", "b/medec"], slurm)
 
 
 def test_many_are_not_all_named(tmp_path: Path) -> None:
-    names = [f"t/e{number}" for number in range(_MOST_NAMED + 2)]
-    wave = submitted(SuiteDir(tmp_path), *(f"{name}/0a" for name in names))
-    slurm = ScriptedSlurm([task(wave.job_name, index) for index in range(len(names))])
+    names = [f"t/e{number}" for number in range(slurm_runs._MOST_NAMED + 2)]
+    job = submitted(SuiteDir(tmp_path), *(f"{name}/0a" for name in names)).job_name
+    slurm: Any = ScriptedSlurm([task(job, index) for index in range(len(names))])
     with pytest.raises(BusyError, match=r"\(t/e2, PENDING\) and 2 more\n"):
-        refuse_cells_in_slurm(SuiteDir(tmp_path), names, slurm)  # type: ignore[arg-type]
+        slurm_runs.refuse_cells_in_slurm(SuiteDir(tmp_path), names, slurm)
 
 
 def test_slurm_is_asked_only_where_a_task_may_be_there(tmp_path: Path) -> None:
-    slurm = ScriptedSlurm(silent=1)
-    refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+    slurm: Any = ScriptedSlurm(silent=1)
+    refuse_run_in_slurm(tmp_path / "out", {}, slurm)
     submitted(RunSuiteDir(tmp_path / "out" / ".slurm"), "model/medec/0a")
     with pytest.raises(PrerequisiteError, match=r"may be in Slurm, which does not say: squeue .* no controller\n"):
-        refuse_run_in_slurm(tmp_path / "out", {}, slurm)  # type: ignore[arg-type]
+        refuse_run_in_slurm(tmp_path / "out", {}, slurm)
