@@ -16,7 +16,7 @@ from unit.builders import MINIMAL, evaluation
 ADAPTER = "target.api_endpoint.adapter_config"
 HARMLESS = {
     "config.supported_endpoint_types": ["chat"],
-    "config.params.task": "pubmed_qa",
+    "config.params.task": "helm.pubmed_qa",
     "target.api_endpoint.stream": True,
     f"{ADAPTER}.use_caching": True,
     f"{ADAPTER}.caching_dir": "cache",
@@ -96,16 +96,14 @@ def test_a_system_prompt_can_be_turned_off() -> None:
     assert on.run.target.api_endpoint.adapter_config.custom_system_prompt == "Be brief."
 
 
-@pytest.mark.parametrize("task", ["pubmed_qa", "helm.pubmed_qa"])
-def test_the_task_is_the_type(task: str) -> None:
-    assert evaluation({"config.params.task": task}).warnings == ("keys without an effect here: config.params: task",)
-
-
 def test_a_written_run_config_can_be_run_again() -> None:
     info = load_framework().framework
+    command = f"helm-run --plugins {info.pkg_name}.engine"
     own = {
         "framework_name": info.name,
         "pkg_name": info.pkg_name,
-        "command": f"helm-run --plugins {info.pkg_name}.engine",
+        "command": command,
+        "config.params.task": "pubmed_qa",
     }
-    assert evaluation(own).warnings == ("keys without an effect here: pkg_name, command, framework_name",)
+    told = "keys without an effect here: pkg_name, command, framework_name; config.params: task"
+    assert evaluation(own).warnings == (told,)

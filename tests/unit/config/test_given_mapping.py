@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eval_factory.config.evaluation import arguments_of, several
 from eval_factory.config.load import plain_document
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MAX_LEVELS
@@ -93,3 +94,16 @@ def test_how_deep_it_may_be() -> None:
     assert plain_document(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
     with pytest.raises(ConfigError, match=r"^config: is nested too deeply: 50 levels at most$"):
         plain_document(nested(MAX_LEVELS + 1))
+
+
+def test_a_flag_that_no_file_could_hold() -> None:
+    with pytest.raises(ConfigError, match="of the type"):
+        arguments_of(None, None, {"config.type": object()}, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("ab", ("ab",)), (Path("a/b"), (Path("a/b"),)), (["a", "b"], ("a", "b")), (iter("ab"), ("a", "b")), ((), ())],
+)
+def test_one_alone_is_a_list_of_one(given: Any, expected: tuple[Any, ...]) -> None:
+    assert several(given) == expected

@@ -135,23 +135,6 @@ def test_bytes_that_are_no_utf_8_are_named() -> None:
     assert long.run.target.api_endpoint.model_id == "[" * 1000
 
 
-@pytest.mark.parametrize("name", ["request_timeout", "temperature", "top_p", "extra.min_coverage", "limit_samples", "parallelism",
-                                  "max_retries", "max_new_tokens", "extra.max_length", "extra.num_train_trials"])  # fmt: skip
-def test_true_is_no_number_and_absurd_ones_are_refused(name: str) -> None:
-    for value in (True, 1e10, 10**10, float("inf"), float("nan")):
-        with pytest.raises(ConfigError, match=rf"config\.params\.{name}: must be") as raised:
-            evaluation({f"config.params.{name}": value})
-        assert len(raised.value.problems) == 1
-
-
-@pytest.mark.parametrize(("name", "most"), [("request_timeout", 86400), ("temperature", 100), ("limit_samples", 10**9), ("extra.num_train_trials", 1000),
-                                            ("top_p", 1), ("extra.min_coverage", 1)])  # fmt: skip
-def test_the_largest_numbers(name: str, most: int) -> None:
-    evaluation({f"config.params.{name}": most})
-    with pytest.raises(ConfigError, match="must be less than or equal to"):
-        evaluation({f"config.params.{name}": most + 1})
-
-
 def test_a_wrong_value_is_shown_in_part() -> None:
     with pytest.raises(ConfigError) as raised:
         evaluation({"config.params.limit_samples": "x" * 5000})

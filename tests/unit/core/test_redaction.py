@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eval_factory.core import secrets
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED, Redactor, is_placeholder
 
@@ -215,21 +214,18 @@ def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> Non
 
 
 @given(
-    st.text("aB1-_./+", min_size=12, max_size=40),
-    st.lists(st.text(" \n\t-_.,;:'\"\\/\u00e9", max_size=5), min_size=40),
-    st.booleans(),
-    st.text(max_size=20),
-    st.text(max_size=20),
-)
+    st.lists(st.tuples(st.sampled_from("aB1"), st.text("-_./+", max_size=2)), min_size=12, max_size=24),
+    st.lists(st.text(" \n\t-_.,;:'\"\\/\u00e9", max_size=5), min_size=24),
+    st.booleans(), st.text(max_size=20), st.text(max_size=20),
+)  # fmt: skip
 def test_no_way_to_spread_a_key_leaves_two_of_its_letters_together(
-    key: str, between: list[str], backwards: bool, before: str, after: str
+    parts: list[tuple[str, str]], between: list[str], backwards: bool, before: str, after: str
 ) -> None:
-    letters = re.sub("[^A-Za-z0-9]", "", key)
-    assume(len(letters) >= secrets.SHORTEST_SECRET and not is_placeholder(key.strip()))
+    key, letters = ("".join(map("".join, parts)), "".join(letter for letter, _ in parts))
+    assume(not is_placeholder(key))
     way = letters[::-1] if backwards else letters
     spread = "".join(map("".join, zip(way, between, strict=False)))
-    redactor = Redactor([key])
-    said = redactor.known(f"{before} {spread} {after}")
+    said = Redactor([key]).known(f"{before} {spread} {after}")
     assert REDACTED in said
     assert letters not in re.sub("[^A-Za-z0-9]", "", said.replace(REDACTED, "|"))
 
