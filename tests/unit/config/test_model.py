@@ -14,15 +14,13 @@ from eval_factory.config.model import (
     Judge,
     Number,
     OneLineText,
-    PathText,
     Role,
     RunConfig,
     Url,
-    VariableName,
     urls_in,
 )
 from eval_factory.core.errors import ConfigError
-from unit.builders import evaluation
+from unit.builders import evaluation, plan
 
 
 def taken(kind: Any, value: object) -> object:
@@ -36,13 +34,8 @@ def refusal(kind: Any, value: object) -> str:
     return "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in caught.value.errors())
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://host/v1", "http://127.0.0.1:8000", "demo://baseline", "https://h:65535/v1?api-version=1",
-        "https://h/v1?key=${GATEWAY_KEY}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("url", ["https://host/v1", "http://127.0.0.1:8000", "demo://baseline", "https://h:65535/v1?api-version=1",
+                                 "https://h/v1?key=${GATEWAY_KEY}"])  # fmt: skip
 def test_urls_of_endpoints(url: str) -> None:
     assert taken(Url, url) == url
 
@@ -59,9 +52,18 @@ def test_urls_of_endpoints(url: str) -> None:
         ("https://h:99999/v1", "has a port that is not a number from 0 to 65535"),
         ("https://h:x/v1", "has a port that is not a number"),
         ("https://h/v1?key=9bQzCANARY7Kd0PL", "must not hold a secret (its field 'key' is not shown)"),
+        ([], "is an empty list; it needs the URL of at least one server"),
+        (["https://a", "https://b", "https://A/chat/completions/"], "the same server twice: https://a and https://A/chat"),
+        (["https://a/chat/completions", "https://b/completions"], "URLs of chat and completions; all have to be of one"),
+        (["https://a", "host/v1"], "number 2 of the list: needs a scheme"),
+        (["https://a", "https://me:word@host/v1"], "number 2 of the list: must hold no user name or password"),
+        (["https://a", 5], "must be a URL, or a list of URLs; number 2 of the list is none"),
+        (["https://a", "demo://baseline"], "holds http:// and https:// URLs only"),
+        ({"a": "https://a"}, "must be text"),
+        (7, "must be text"),
     ],
-)
-def test_urls_that_are_none(url: str, said: str) -> None:
+)  # fmt: skip
+def test_urls_and_lists_of_them_that_are_none(url: object, said: str) -> None:
     told = refusal(Url, url)
     assert said in told
     assert "CANARY" not in told
@@ -78,31 +80,6 @@ def test_several_servers_of_one_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("urls", "said"),
-    [
-        ([], "is an empty list; it needs the URL of at least one server"),
-        (["https://a", "https://b", "https://A/chat/completions/"], "the same server twice: https://a and https://A/chat"),
-        (["https://a/chat/completions", "https://b/completions"], "URLs of chat and completions; all have to be of one"),
-        (["https://a", "host/v1"], "number 2 of the list: needs a scheme"),
-        (["https://a", "https://me:word@host/v1"], "number 2 of the list: must hold no user name or password"),
-        (["https://a", 5], "must be a URL, or a list of URLs; number 2 of the list is none"),
-        (["https://a", "demo://baseline"], "holds http:// and https:// URLs only"),
-        ({"a": "https://a"}, "must be text"),
-        (7, "must be text"),
-    ],
-)  # fmt: skip
-def test_lists_of_servers_that_are_none(urls: object, said: str) -> None:
-    told = refusal(Url, urls)
-    assert said in told
-    assert "word@" not in told
-
-
-@pytest.mark.parametrize("value", ["OPENAI_API_KEY", "_k", "key2"])
-def test_names_of_variables(value: str) -> None:
-    assert taken(VariableName, value) == value
-
-
-@pytest.mark.parametrize(
     ("value", "said"),
     [("", "must not be empty"), (" \t", "must not be empty"), ("a\nb", "one line"), ("a\x1f", "one line")],
 )
@@ -112,34 +89,24 @@ def test_lines(value: str, said: str) -> None:
     assert "valid string" in refusal(OneLineText, 5)
 
 
-def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert taken(PathText, "~/x") == "/home/me/x"
-
-
 @pytest.mark.parametrize("value", [True, float("nan"), float("inf"), "x", None])
 def test_what_is_no_number(value: object) -> None:
     assert refusal(Number, value)
 
 
-@pytest.mark.parametrize("name", ["gpt", "a", "my-judge_2", "a" + "b" * 40])
-def test_roles(name: str) -> None:
-    assert taken(Role, name) == name
-
-
 @pytest.mark.parametrize("name", ["model", "Gpt", "2a", "-a", "a b", "", "a" + "b" * 41, "a\n"])
 def test_what_cannot_be_a_role(name: str) -> None:
     assert "must be lower-case letters, digits, - and _, and not 'model'" in refusal(Role, name)
+    for good in ("gpt", "a", "my-judge_2", "a" + "b" * 40):
+        assert taken(Role, good) == good
 
 
 def test_a_judge_signs_in_one_way() -> None:
-    judge = {"name": "a", "model_id": "m"}
-    assert taken(Judge, {**judge, "api_key": "K"}).api_key == "K"  # type: ignore[attr-defined]
-    assert taken(Judge, {**judge, "api_key_name": "K"}).api_key == "K"  # type: ignore[attr-defined]
-    assert taken(Judge, {**judge, "oauth": "openai"}).oauth == "openai"  # type: ignore[attr-defined]
-    assert "judge a: api_key and oauth are two ways of signing in" in refusal(
-        Judge, {**judge, "api_key": "K", "oauth": "openai"}
-    )
+    for said in ({"api_key": "K"}, {"api_key_name": "K"}, {"oauth": "openai"}):
+        judge = Judge.model_validate({"name": "a", "model_id": "m", **said})
+        assert (judge.api_key, judge.oauth) == ((None, "openai") if "oauth" in said else ("K", None))
+    both = {"name": "a", "model_id": "m", "api_key": "K", "oauth": "openai"}
+    assert "judge a: api_key and oauth are two ways of signing in" in refusal(Judge, both)
 
 
 def test_what_a_judge_says_of_its_key_is_written_again_as_it_was() -> None:
@@ -188,3 +155,30 @@ def test_who_says_shards_is_told_what_to_write_now_and_a_null_says_nothing() -> 
         evaluation({"config.params.extra.shards": 4})
     assert str(caught.value) == f"config.params.extra: {NO_SHARDS}"
     assert evaluation({"config.params.extra.shards": None}).as_dict() == evaluation().as_dict()
+
+
+EXTRA = "config.params.extra"
+ROW = {"model_id": "m", "input_per_million": 0, "output_per_million": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_cost", 0), ("max_cost", -1), ("max_cost", True), ("max_requests", 0), ("max_requests", 1.5),
+        ("max_tokens_total", 0), ("max_wall_s", 0), ("max_wall_s", float("inf")), ("prices", []), ("prices", [ROW, ROW]),
+        ("prices", [{"model_id": "m", "input_per_million": 1}]), ("prices", [{**ROW, "output_per_million": -1}]),
+        ("prices", [{**ROW, "per_image": 1}]),
+    ],
+)  # fmt: skip
+def test_what_is_no_limit_and_no_price_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        evaluation({f"{EXTRA}.{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_cost", 0.01), ("max_requests", 1), ("max_tokens_total", 10**12), ("max_wall_s", 0.5), ("prices", [ROW])],
+)
+def test_a_raised_limit_goes_on_with_the_same_run(name: str, value: Any) -> None:
+    assert plan({f"{EXTRA}.{name}": value}).identity == plan().identity
+    assert evaluation({f"{EXTRA}.{name}": value}).as_dict()["config"]["params"]["extra"][name] is not None

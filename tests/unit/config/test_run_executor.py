@@ -15,9 +15,8 @@ USUAL = FRAMEWORK.defaults.suite["slurm"]
 
 
 def of(document: dict[str, Any], flags: dict[str, Any] | None = None, *overrides: str) -> Evaluation:
-    return build_evaluation(
-        Request(document=document, flags={**MINIMAL, **(flags or {})}, overrides=overrides), FRAMEWORK, {"LAB": "x1"}
-    )
+    request = Request(document=document, flags={**MINIMAL, **(flags or {})}, overrides=overrides)
+    return build_evaluation(request, FRAMEWORK, {"LAB": "x1"})
 
 
 def test_the_strongest_layer_counts_key_by_key() -> None:

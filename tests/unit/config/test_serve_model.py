@@ -65,21 +65,17 @@ def test_wrong_values(changes: dict[str, Any], said: str) -> None:
 
 def test_what_is_wrong_when_all_files_are_merged() -> None:
     env = {"MY_TOKEN": "a-secret-value-0123456", "WORD": "a-word-0123456789"}
-    assert list(problems_of_serve(served(), "t", env)) == []
-    assert (
-        list(problems_of_serve(served(command="x a-word-0123456789", machine_options="--port={port}"), "t", env)) == []
-    )
-    (missing,) = problems_of_serve(served(command=None), "t", env)
-    assert "t has no serve.command" in missing
-    (port,) = problems_of_serve(served(command="vllm serve x"), "t", env)
+
+    def problems(target: dict[str, Any]) -> list[str]:
+        return list(problems_of_serve(target, "t", env))
+
+    assert problems(served()) == problems(served(command="x a-word-0123456789", machine_options="--port={port}")) == []
+    assert "t has no serve.command" in problems(served(command=None))[0]
+    (port,) = problems(served(command="vllm serve x"))
     assert port.startswith("t: serve.command says nowhere which port: write {port}")
-    (secret,) = problems_of_serve(served(command=f"{COMMAND} --api-key a-secret-value-0123456"), "t", env)
+    (secret,) = problems(served(command=f"{COMMAND} --api-key a-secret-value-0123456"))
     assert "holds the value of a variable that is a secret" in secret
     assert "a-secret" not in secret
-    with_url = {**served(), "api_endpoint": {"url": "http://127.0.0.1:8000/v1"}}
-    assert list(problems_of_serve(with_url, "t", env)) == [
-        "t has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"
-    ]
 
 
 def test_the_target_gets_a_url() -> None:
@@ -121,12 +117,8 @@ def identities(**changes: Any) -> set[str]:
 def test_the_identity_of_a_run_is_of_the_command_and_neither_of_the_port_nor_of_how_it_is_started() -> None:
     usual = identities()
     assert len(usual) == 2
-    assert identities() == usual
-    same = {
-        "machine_options": "--gpus 2", "health": "/x", "env": ["A"], "start_time_limit_s": 5, "max_restarts": 9,
-        "replicas": 3,
-    }  # fmt: skip
-    assert identities(**same) == usual
+    how = {"machine_options": "--gpus 2", "health": "/x", "env": ["A"], "start_time_limit_s": 5, "max_restarts": 9}
+    assert identities() == identities(**how, replicas=3) == usual
     assert not identities(command=f"{COMMAND} --revision b") & usual
     assert not identities(base_path="/v2") & usual
 
@@ -144,9 +136,19 @@ def test_a_suite_with_a_served_target() -> None:
     assert SuiteDir(found.folder.root).server_log("small").name == "small.log"
     with_key = suite(targets=[{**served(), "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"}}])
     assert {one.plan.model.key_names for one in checked_cells(with_key, {}) if one.plan} == {("OPENAI_API_KEY",)}
-    with pytest.raises(ConfigError, match="small has both `serve`"):
-        suite(targets=[{**served(), "api_endpoint": {"url": "http://h/v1", "model_id": "m"}}])
-    with pytest.raises(ConfigError, match=r"b has no api_endpoint.url"):
-        suite(targets=[{"name": "b", "api_endpoint": {"model_id": "m"}}])
-    with pytest.raises(ConfigError, match=r"small has no api_endpoint.model_id"):
-        suite(targets=[{**served(), "api_endpoint": {}}])
+
+
+URL = {"url": "http://h/v1", "model_id": "m"}
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({**served(), "api_endpoint": URL}, "small has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"),
+        ({"name": "b", "api_endpoint": {"model_id": "m"}}, "b has no api_endpoint.url"),
+        ({**served(), "api_endpoint": {}}, "small has no api_endpoint.model_id"),
+    ],
+)  # fmt: skip
+def test_a_target_has_a_server_or_a_url(target: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        suite(targets=[target])

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.suite_model import SlurmSection
 from eval_factory.core.errors import ConfigError
 from suites import suite, target
 
@@ -14,18 +13,13 @@ USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_what_nobody_says() -> None:
-    found = suite()
-    assert found.executor == "local"
-    assert found.slurm == {"small": USUAL, "big": USUAL}
-
-
 def test_a_target_stands_over_the_suite_key_by_key() -> None:
+    assert (suite().executor, suite().slurm) == ("local", {"small": USUAL, "big": USUAL})
     own = target("big", slurm={"gpus": "a100:2", "time": "1-12:00", "account": None})
     found = suite(executor="slurm", slurm={"account": "lab", "time": "30", "mem": "8G"}, targets=[target("small"), own])
+    usual = {**USUAL, "account": "lab", "time": "30", "mem": "8G"}
     assert found.executor == "slurm"
-    assert found.slurm["small"] == {**USUAL, "account": "lab", "time": "30", "mem": "8G"}
-    assert found.slurm["big"] == {**USUAL, "account": "lab", "time": "1-12:00", "mem": "8G", "gpus": "a100:2"}
+    assert found.slurm == {"small": usual, "big": {**usual, "time": "1-12:00", "gpus": "a100:2"}}
 
 
 def test_flags_and_overrides_say_it_too() -> None:
@@ -82,4 +76,4 @@ def test_times_of_slurm(time: str) -> None:
 
 def test_a_value_with_spaces_stands_in_quotes() -> None:
     said = ['--comment="a night run"', "--constraint='a|b'", "--exclusive"]
-    assert SlurmSection.model_validate({"extra": said}).extra == said
+    assert suite(slurm={"extra": said}).slurm["big"]["extra"] == said

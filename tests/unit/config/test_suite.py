@@ -33,52 +33,36 @@ def test_each_evaluation_of_each_target_is_a_run_config() -> None:
     assert build_evaluation(cell.request, load_framework(), {}).run.config.params.limit_samples == 3
 
 
-def test_defaults_stand_in_framework_yml() -> None:
-    found, defaults = suite(), load_framework().defaults.suite
-    assert found.budget == Budget()
-    assert found.max_processes == min(2 * (os.cpu_count() or 1), 8)
-    assert (found.max_attempts, found.max_outage_s) == (defaults["max_attempts"], defaults["max_outage_s"]) == (2, 3600)
-
-
 def test_limits_are_the_users_and_a_null_leaves_the_default() -> None:
-    found = suite(
-        max_cost=2.5, max_requests=10, max_tokens_total=4 * 10**9, max_wall_s=60, max_processes=3, max_attempts=None,
-        max_outage_s=7,
-    )  # fmt: skip
-    assert found.budget == Budget(max_cost=2.5, max_requests=10, max_tokens_total=4 * 10**9, max_wall_s=60)
+    usual, defaults = suite(), load_framework().defaults.suite
+    assert (usual.budget, usual.max_processes) == (Budget(), min(2 * (os.cpu_count() or 1), 8))
+    assert (usual.max_attempts, usual.max_outage_s) == (defaults["max_attempts"], defaults["max_outage_s"]) == (2, 3600)
+    limits: dict[str, Any] = {"max_cost": 2.5, "max_requests": 10, "max_tokens_total": 4 * 10**9, "max_wall_s": 60}
+    found = suite(**limits, max_processes=3, max_attempts=None, max_outage_s=7)
+    assert found.budget == Budget(**limits)
     assert (found.max_processes, found.max_attempts, found.max_outage_s) == (3, 2, 7.0)
 
 
 def test_the_document_is_the_suite_as_it_is_run() -> None:
     found = suite(preset="quick", max_cost=1)
-    assert found.document["suite"]["evaluations"][0] == {"name": "medcalc_bench", "type": "medcalc_bench"}
-    assert found.document["suite"]["params"] == {"limit_samples": 20}
-    assert "preset" not in found.document["suite"]
-    assert found.document["suite"]["max_attempts"] == 2
-    again = build_suite(None, document=found.document, env={})
-    assert again == found
+    document = found.document["suite"]
+    assert document["evaluations"][0] == {"name": "medcalc_bench", "type": "medcalc_bench"}
+    assert (document["params"], document["max_attempts"]) == ({"limit_samples": 20}, 2)
+    assert "preset" not in document
+    assert build_suite(None, document=found.document, env={}) == found
 
 
 def test_flags_beat_the_file_and_overrides_beat_flags() -> None:
-    found = suite(
-        flags={"suite.output_dir": "/flag", "suite.params.limit_samples": 5, "suite.max_attempts": 4},
-        overrides=("suite.max_attempts=6,suite.params.limit_samples=9",),
-        params={"limit_samples": 2},
-    )
-    assert found.folder.root == Path("/flag")
-    assert found.max_attempts == 6
-    assert set(map(str, params(found).values())) == {"{'limit_samples': 9}"}
-
-
-def test_params_of_a_flag_hold_for_every_cell() -> None:
+    """Parameters of a flag or an override hold for every cell, whatever stands nearer to it."""
     found = suite(
         evaluations=[{"type": "medec", "params": {"limit_samples": 7, "extra": {"min_coverage": 0.5}}}],
         targets=[{"name": "t", "api_endpoint": ENDPOINT, "params": {"limit_samples": 8, "parallelism": 2}}],
-        flags={"suite.params.limit_samples": 1},
-        overrides=("suite.params.extra.min_coverage=0.25",),
+        flags={"suite.output_dir": "/flag", "suite.params.limit_samples": 1, "suite.max_attempts": 4},
+        overrides=("suite.max_attempts=6,suite.params.extra.min_coverage=0.25",),
+        params={"limit_samples": 2},
     )
-    (found_params,) = params(found).values()
-    assert found_params == {"limit_samples": 1, "parallelism": 2, "extra": {"min_coverage": 0.25}}
+    assert (found.folder.root, found.max_attempts) == (Path("/flag"), 6)
+    assert [*params(found).values()] == [{"limit_samples": 1, "parallelism": 2, "extra": {"min_coverage": 0.25}}]
     assert build_suite(None, document=found.document, env={}) == found
 
 
@@ -118,22 +102,23 @@ def test_mistakes_of_every_kind_are_said_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_key_written_out_is_refused_and_not_shown() -> None:
-    key = "sk-canary0123456789abcdef"
-    wrong: list[dict[str, Any]] = [
-        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "api_key": key}}]},
-        {"targets": [{"name": key, "api_endpoint": ENDPOINT}]},
-        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "url": f"https://h/v1?key={key}"}}]},
-        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "adapter_config": {"params_to_add": {"token": key}}}}]},
-        {"judges": [{"name": "gpt", "model_id": "x", "api_key": key}]},
-        {"params": {"extra": {"gpt_judge_api_key": key}}},
-        {"preset": key},
-        {"evaluations": [key]},
-        {key: 1},
-        {"params": {key: 1}},
-    ]
-    for changes in wrong:
-        assert "canary" not in "".join(problems(**changes)), changes
+SECRET = "sk-canary0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, **wrong}}]} for wrong in (
+            {"api_key": SECRET}, {"url": f"https://h/v1?key={SECRET}"}, {"adapter_config": {"params_to_add": {"token": SECRET}}},
+        )),
+        {"targets": [{"name": SECRET, "api_endpoint": ENDPOINT}]}, {"judges": [{"name": "gpt", "model_id": "x", "api_key": SECRET}]},
+        {"params": {"extra": {"gpt_judge_api_key": SECRET}}}, {"preset": SECRET}, {"evaluations": [SECRET]}, {SECRET: 1}, {"params": {SECRET: 1}},
+        *({"include": [{part: SECRET}]} for part in ("evaluation", "target", "variant")),
+        {"targets": [{"name": "a", "api_endpoint": ENDPOINT, "limit_group": SECRET}]},
+    ],
+)  # fmt: skip
+def test_a_key_written_out_is_refused_and_not_shown(changes: dict[str, Any]) -> None:
+    assert "canary" not in "".join(problems(**changes))
 
 
 def of_preset(name: str, **changes: Any) -> Suite:
@@ -158,10 +143,8 @@ def test_the_public_presets_take_their_tasks_from_framework_yml() -> None:
 
 
 def test_a_preset_takes_more_evaluations_and_targets() -> None:
-    found = build_suite(
-        None, document={"suite": {"preset": "smoke", "evaluations": ["medec"], "targets": [target("own")]}},
-        flags={"suite.output_dir": "/x"}, env={},
-    )  # fmt: skip
+    document = {"suite": {"preset": "smoke", "evaluations": ["medec"], "targets": [target("own")]}}
+    found = build_suite(None, document=document, flags={"suite.output_dir": "/x"}, env={})
     assert types(found) == {"sample_medical_qa", "custom", "medec"}
     assert {cell.target for cell in found.cells} == {"demo_chat", "demo_completions", "own"}
 
@@ -179,15 +162,12 @@ def test_a_cell_stays_what_it_was_when_more_are_added() -> None:
     """So that what is finished is only collected."""
 
     def identities(**changes: Any) -> dict[str, str]:
-        found = suite(params={"limit_samples": 3}, **changes)
-        return {
-            cell.name: identity_of(build_evaluation(cell.request, load_framework(), {})) for cell in found.cells
-        }  # fmt: skip
+        cells = suite(params={"limit_samples": 3}, **changes).cells
+        return {cell.name: identity_of(build_evaluation(cell.request, load_framework(), {})) for cell in cells}
 
     before = identities()
     after = identities(
-        evaluations=["pubmed_qa", "aci_bench", "medec"],
-        targets=[target("new"), target("small"), target("big")],
+        evaluations=["pubmed_qa", "aci_bench", "medec"], targets=[target("new"), target("small"), target("big")],
         variants=[{"name": "default"}, {"name": "hot", "params": {"temperature": 1}}],
         judges=[{"name": "gpt", "model_id": "x"}], max_cost=3, max_processes=1,
     )  # fmt: skip

@@ -23,12 +23,6 @@ def problems(**changes: Any) -> list[str]:
     return raised.value.problems
 
 
-def test_each_variant_of_each_evaluation_has_its_folder() -> None:
-    assert names(variants=VARIANTS, targets=[target("small")]) == [
-        "small/pubmed_qa", "small/pubmed_qa_hot", "small/medec", "small/medec_hot"
-    ]  # fmt: skip
-
-
 def test_the_variants_params_beat_the_targets_those_the_evaluations_and_those_the_suites() -> None:
     found = suite(
         params={"parallelism": 1, "top_p": 0.1, "request_timeout": 1, "max_retries": 1},
@@ -42,29 +36,36 @@ def test_the_variants_params_beat_the_targets_those_the_evaluations_and_those_th
     }  # fmt: skip
 
 
-def test_include_and_exclude() -> None:
-    every = {"variants": VARIANTS, "targets": [target("a"), target("b")]}
-    assert names(**every, include=[{"evaluation": "med*", "target": "a"}]) == ["a/medec", "a/medec_hot"]
-    assert names(**every, include=[{"evaluation": "medec_hot"}]) == ["a/medec_hot", "b/medec_hot"]
-    assert names(**every, include=[{"variant": "hot"}], exclude=[{"evaluation": "pubmed_qa"}]) == [
-        "a/medec_hot",
-        "b/medec_hot",
-    ]
-    assert names(**every, exclude=[{"target": "[!a]"}, {"variant": "d*"}]) == ["a/pubmed_qa_hot", "a/medec_hot"]
-    assert names(include=[{"variant": "default", "evaluation": "medec"}, {"target": "small"}]) == [
-        "small/pubmed_qa", "small/medec", "big/medec"
-    ]  # fmt: skip
-    assert names(include=[], exclude=[{"target": "big"}]) == ["small/pubmed_qa", "small/medec"]
+EVERY = {"variants": VARIANTS, "targets": [target("a"), target("b")]}
 
 
-def test_a_pattern_that_fits_nothing_is_a_mistake() -> None:
-    assert problems(exclude=[{"evaluation": "medec"}, {"evaluation": "medec", "target": "smal", "variant": "q"}]) == [
-        "suite.exclude[1]: fits no cell (target 'smal', did you mean 'small'?) (variant 'q'; known: default)"
-    ]
-    assert problems(include=[{"evaluation": "x*"}]) == ["suite.include[0]: fits no cell"]
-    assert problems(exclude=[{"target": "*"}]) == [
-        "suite: `include` and `exclude` leave no cell (there are 4 without them)"
-    ]
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({"variants": VARIANTS, "targets": [target("a")]}, ["a/pubmed_qa", "a/pubmed_qa_hot", "a/medec", "a/medec_hot"]),
+        ({**EVERY, "include": [{"evaluation": "med*", "target": "a"}]}, ["a/medec", "a/medec_hot"]),
+        ({**EVERY, "include": [{"evaluation": "medec_hot"}]}, ["a/medec_hot", "b/medec_hot"]),
+        ({**EVERY, "include": [{"variant": "hot"}], "exclude": [{"evaluation": "pubmed_qa"}]}, ["a/medec_hot", "b/medec_hot"]),
+        ({**EVERY, "exclude": [{"target": "[!a]"}, {"variant": "d*"}]}, ["a/pubmed_qa_hot", "a/medec_hot"]),
+        ({"include": [{"variant": "default", "evaluation": "medec"}, {"target": "small"}]}, ["small/pubmed_qa", "small/medec", "big/medec"]),
+        ({"include": [], "exclude": [{"target": "big"}]}, ["small/pubmed_qa", "small/medec"]),
+    ],
+)  # fmt: skip
+def test_include_and_exclude(changes: dict[str, Any], left: list[str]) -> None:
+    assert names(**changes) == left
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"exclude": [{"evaluation": "medec"}, {"evaluation": "medec", "target": "smal", "variant": "q"}]},
+         "suite.exclude[1]: fits no cell (target 'smal', did you mean 'small'?) (variant 'q'; known: default)"),
+        ({"include": [{"evaluation": "x*"}]}, "suite.include[0]: fits no cell"),
+        ({"exclude": [{"target": "*"}]}, "suite: `include` and `exclude` leave no cell (there are 4 without them)"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_fits_nothing_is_a_mistake(changes: dict[str, Any], said: str) -> None:
+    assert problems(**changes) == [said]
 
 
 def test_two_cells_with_one_folder_are_a_mistake_said_once() -> None:
@@ -84,29 +85,29 @@ def judges(evaluation: Any, **changes: Any) -> Any:
     return found.get("extra", {}).get("judges")
 
 
-def test_judges_are_handed_to_cells_with_a_jury(tmp_path: Path) -> None:
-    assert judges("pubmed_qa") is None
-    assert judges("aci_bench") == JURY
-    own = [{"name": "own", "model_id": "z"}]
-    assert judges({"type": "aci_bench", "params": {"extra": {"judges": own}}}) == own
-    assert judges("helm:mmlu:subject=anatomy") is None
-    assert judges("helm:aci_bench") == JURY
+OWN = [{"name": "own", "model_id": "z"}]
 
 
-def test_of_judges_that_helm_prescribes_those_with_their_roles_are_handed() -> None:
-    assert judges("helm:harm_bench") == JURY[:1]
+@pytest.mark.parametrize(
+    ("evaluation", "handed"),
+    [
+        ("pubmed_qa", None), ("aci_bench", JURY), ({"type": "aci_bench", "params": {"extra": {"judges": OWN}}}, OWN),
+        ("helm:mmlu:subject=anatomy", None), ("helm:aci_bench", JURY), ("helm:harm_bench", JURY[:1]),  # the role it prescribes
+    ],
+)  # fmt: skip
+def test_judges_are_handed_to_cells_with_a_jury(evaluation: Any, handed: Any) -> None:
+    assert judges(evaluation) == handed
 
 
-@pytest.mark.parametrize("jury", [False, True])
-def test_a_custom_benchmark_has_a_jury_where_it_says_so(tmp_path: Path, jury: bool) -> None:
-    write_example(tmp_path / "own", "jury" if jury else "choice")
-    evaluation = {"type": "custom", "params": {"extra": {"benchmark": str(tmp_path / "own" / "benchmark.yaml")}}}
-    assert judges(evaluation) == (JURY if jury else None)
-
-
-def test_a_custom_benchmark_that_cannot_be_read_is_left_to_the_check_of_the_cell(tmp_path: Path) -> None:
-    (tmp_path / "b.yml").write_text("[")
-    assert judges({"type": "custom", "params": {"extra": {"benchmark": str(tmp_path / "b.yml")}}}) is None
+@pytest.mark.parametrize("kind", ["choice", "jury", "unreadable"])
+def test_a_custom_benchmark_has_a_jury_where_it_says_so(tmp_path: Path, kind: str) -> None:
+    """One that cannot be read is left to the check of the cell."""
+    file = tmp_path / "own" / "benchmark.yaml"
+    write_example(file.parent, "jury" if kind == "jury" else "choice")
+    if kind == "unreadable":
+        file.write_text("[")
+    evaluation = {"type": "custom", "params": {"extra": {"benchmark": str(file)}}}
+    assert judges(evaluation) == (JURY if kind == "jury" else None)
 
 
 def test_cells_share_no_part_of_their_run_configs() -> None:

@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from eval_factory.config.suite_layers import name_of_type, name_with_variant
 from eval_factory.config.suite_model import _MAX_NAME_LENGTH, CellPattern, EvaluationEntry, SuiteSection, TargetEntry
 from eval_factory.core.rundir import RESERVED_NAMES
+from eval_factory.tasks.framework import load_framework
 
 
 @pytest.mark.parametrize("name", ["a", "_a", "9", "gpt-4.1_mini", "A" * _MAX_NAME_LENGTH])
 def test_names_that_every_file_system_takes(name: str) -> None:
-    assert TargetEntry(name=name).name == name
+    assert TargetEntry(name=name, limit_group="our cluster").name == name
     assert EvaluationEntry(type="medec", name=name).name == name
 
 
@@ -29,42 +31,15 @@ def test_a_target_has_no_name_of_the_suites_own_files(name: str) -> None:
         TargetEntry(name=name)
 
 
-@pytest.mark.parametrize("part", ["evaluation", "target", "variant"])
-def test_a_key_stands_in_no_pattern(part: str) -> None:
-    assert CellPattern(**{part: "gpt-*"}).model_dump()[part] == "gpt-*"
-    with pytest.raises(ValidationError, match="looks like a key"):
-        CellPattern(**{part: "sk-canary0123456789abcdef"})
-
-
-def test_a_key_names_no_group_of_limits() -> None:
-    assert TargetEntry(name="a", limit_group="our cluster").limit_group == "our cluster"
-    with pytest.raises(ValidationError, match="would be written into files"):
-        TargetEntry(name="a", limit_group="sk-canary0123456789abcdef")
-
-
-@pytest.mark.parametrize(
-    "entry", [{}, {"params": {}}, {"select": {}, "type": "medec"}, {"select": {}, "name": "x"}], ids=str
-)
+@pytest.mark.parametrize("entry", [{}, {"params": {}}, {"select": {}, "type": "medec"}, {"select": {}, "name": "x"}])
 def test_an_evaluation_is_one_task_or_a_selection(entry: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         EvaluationEntry.model_validate(entry)
 
 
-@pytest.mark.parametrize(
-    "entry", [{"name": "x"}, {"type": "medec"}, {"select": {"tags": ["sql"]}, "params": {}}], ids=str
-)
-def test_what_an_evaluation_needs(entry: dict[str, Any]) -> None:
-    assert EvaluationEntry.model_validate(entry)
-
-
-def test_the_name_of_a_task_alone_is_an_evaluation() -> None:
-    (entry,) = SuiteSection.model_validate({"evaluations": ["medec"]}).evaluations or []
-    assert entry.type == "medec"
-
-
-@pytest.mark.parametrize("key", ["evaluation", "target", "variant"])
-def test_a_pattern_says_something(key: str) -> None:
-    assert CellPattern.model_validate({key: "*"})
+def test_a_pattern_says_something() -> None:
+    for key in ("evaluation", "target", "variant"):
+        assert CellPattern.model_validate({key: "*"})
     with pytest.raises(ValidationError):
         CellPattern()
 
@@ -86,3 +61,30 @@ def test_limits(key: str, right: float, wrong: list[Any]) -> None:
     for value in wrong:
         with pytest.raises(ValidationError):
             SuiteSection.model_validate({key: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("pubmed_qa", "pubmed_qa"), ("helm.pubmed_qa", "pubmed_qa"), ("helm:ifeval", "helm-ifeval"),
+        ("helm:mmlu:subject=anatomy", "helm-mmlu-subject-anatomy"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_task(given: str, name: str) -> None:
+    assert name_of_type(given, load_framework()) == name
+
+
+def test_a_long_one_is_cut_and_still_its_own() -> None:
+    names = {name_of_type(f"helm:mmlu:subject={'a' * 80}{end}", load_framework()) for end in "bc"}
+    assert [len(name) for name in names] == [69, 69]
+
+
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        ({"name": "default"}, "medec"), ({"name": "default", "params": {"top_p": 1}}, "medec"), ({"name": "cold"}, "medec"),
+        ({"name": "cold", "params": {}}, "medec"), ({"name": "cold", "params": {"temperature": 0.0}}, "medec_cold"),
+    ],
+)  # fmt: skip
+def test_the_name_with_a_variant(variant: dict[str, object], name: str) -> None:
+    assert name_with_variant("medec", variant) == name

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.load import interpolate
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.secrets import secret_field_of, written_keys
 from unit.builders import evaluation
@@ -68,18 +67,6 @@ def test_a_secret_in_a_url_is_refused_and_not_shown(url: str) -> None:
                                  "https://h/v1?max_tokens=0123456789012", "https://h/v1#key=${K}", "https://h/v1?key=none"])  # fmt: skip
 def test_urls_without_a_secret(url: str) -> None:
     assert evaluation({"target.api_endpoint.url": url}, K="v").run.target.api_endpoint.url == url
-
-
-@pytest.mark.parametrize("url", ["https://h/v1?sig=${X}", "https://h/v1;sig=${X}", "https://h/v1#sig=${X}", "https://h/v1?sig=v2-${X}",
-                                 "https://h/v1#${MY_KEY}"])  # fmt: skip
-def test_a_secret_of_a_url_stays_a_name(url: str) -> None:
-    given = {"target": {"api_endpoint": {"url": url}}}
-    assert interpolate(given, {"X": VALUE, "MY_KEY": VALUE}, "", []) == given
-
-
-def test_a_secret_in_a_list_stays_a_name() -> None:
-    given = {"target": {"api_endpoint": {"adapter_config": {"params_to_add": {"api_key": ["${X}", ["${X}"]]}}}}}
-    assert interpolate(given, {"X": VALUE}, "", []) == given
 
 
 KEY = "nvapi-" + "a1B2c3D4e5" * 4
