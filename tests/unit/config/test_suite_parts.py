@@ -33,14 +33,9 @@ def whole(*trees: dict[str, Any], wins: tuple[dict[str, Any], ...] = ()) -> dict
 
 
 def test_an_evaluation_has_a_name_and_keeps_its_own() -> None:
-    found = form(
-        {"evaluations": ["helm.medec", {"type": "medec", "name": "hot", "params": {"top_p": 1}}, {"name": "x"}]}
-    )
-    assert found["evaluations"] == [
-        {"name": "medec", "type": "helm.medec"},
-        {"name": "hot", "type": "medec", "params": {"top_p": 1}},
-        {"name": "x"},
-    ]
+    own = {"type": "medec", "name": "hot", "params": {"top_p": 1}}
+    found = form({"evaluations": ["helm.medec", own, {"name": "x"}]})["evaluations"]
+    assert found == [{"name": "medec", "type": "helm.medec"}, own, {"name": "x"}]
     assert form({"evaluations": [{"type": "medec", "name": None}]})["evaluations"][0]["name"] == "medec"
 
 
@@ -77,45 +72,26 @@ def test_a_name_is_given_once_whatever_its_capitals(kind: str) -> None:
 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the current folder; a benchmark's also from the file's."""
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "b.yml").touch()
-    monkeypatch.chdir(tmp_path / "here")
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    (there / "b.yml").touch()
+    monkeypatch.chdir(here)
     extra = {"data_path": "d", "data_dir": "~/e", "benchmark": "b.yml", "subject": "s"}
-    entries = [{"type": "medec", "params": {"extra": extra}}]
-    found = form(
-        {"output_dir": "o", "params": {"extra": {"data_dir": "x"}}, "evaluations": entries}, folder=tmp_path / "there"
-    )
-    here = str(tmp_path / "here")
-    assert found["output_dir"] == f"{here}/o"
-    assert found["params"]["extra"]["data_dir"] == f"{here}/x"
-    assert found["evaluations"][0]["params"]["extra"] == {
-        "data_path": f"{here}/d", "data_dir": f"{os.path.expanduser('~')}/e",
-        "benchmark": str(tmp_path / "there" / "b.yml"), "subject": "s",
+    entries = [{"type": "medec", "params": {"extra": extra}}, "helm:shc_bmt_med:data_path=x.csv"]
+    found = form({"output_dir": "o", "params": {"extra": {"data_dir": "x"}}, "evaluations": entries}, folder=there)
+    assert (found["output_dir"], found["params"]["extra"]["data_dir"]) == (f"{here}/o", f"{here}/x")
+    own, entry = found["evaluations"]
+    assert own["params"]["extra"] == {
+        "data_path": f"{here}/d", "data_dir": f"{os.path.expanduser('~')}/e", "benchmark": f"{there}/b.yml", "subject": "s",
     }  # fmt: skip
     assert extra["data_path"] == "d"
-
-
-def test_a_presets_benchmark_is_beside_the_preset_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "presets").mkdir()
-    for folder in (tmp_path, tmp_path / "presets"):
-        (folder / "b.yml").touch()
-    monkeypatch.chdir(tmp_path)
+    assert entry == {"name": "helm-shc_bmt_med-data_path-x.csv", "type": f"helm:shc_bmt_med:data_path={here}/x.csv"}
+    (here / "b.yml").touch()
     tree = {"params": {"extra": {"benchmark": "b.yml"}}}
-    found = form(tree, folder=tmp_path / "presets", is_preset=True)
-    assert found["params"]["extra"]["benchmark"] == str(tmp_path / "presets" / "b.yml")
-
-
-def test_a_benchmark_that_is_nowhere() -> None:
-    (found,) = problems({"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]})
-    assert found.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
-
-
-def test_paths_in_a_run_entry_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (entry,) = form({"evaluations": ["helm:shc_bmt_med:data_path=x.csv"]})["evaluations"]
-    assert entry["type"] == f"helm:shc_bmt_med:data_path={tmp_path}/x.csv"
-    assert entry["name"] == "helm-shc_bmt_med-data_path-x.csv"
+    assert form(tree, folder=there, is_preset=True)["params"]["extra"]["benchmark"] == f"{there}/b.yml"
+    (said,) = problems({"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]})
+    assert said.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
 
 
 def test_one_name_of_the_key() -> None:
@@ -129,27 +105,23 @@ def test_one_name_of_the_key() -> None:
 def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
     found = whole(
         {"targets": [{"name": "a", "params": {"x": 1, "y": 1}}, {"name": "b"}], "exclude": [{"target": "a"}]},
-        {"targets": [{"name": "c"}, {"name": "A", "params": {"x": 2}}], "exclude": [{"target": "b"}]},
+        {
+            "targets": [{"name": "c"}, {"name": "A", "params": {"x": 2}}],
+            "exclude": [{"target": "b"}],
+            "params": {"x": 3},
+        },
     )
     assert found["targets"] == [{"name": "A", "params": {"x": 2, "y": 1}}, {"name": "b"}, {"name": "c"}]
     assert found["exclude"] == [{"target": "b"}]
-
-
-def test_lists_of_an_override_replace() -> None:
-    found = whole({"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},))
-    assert found["targets"] == [{"name": "b", "x": 1}]
+    of_an_override = whole({"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},))
+    assert of_an_override["targets"] == [{"name": "b", "x": 1}]
 
 
 def test_params_of_an_override_take_back_what_stands_nearer_to_a_cell() -> None:
+    kinds = ("evaluations", "targets", "variants")
     near = {"limit_samples": 3, "extra": {"min_coverage": 1, "language": "en"}}
-    base = {kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in ("evaluations", "targets", "variants")}
-    found = whole(base, wins=({"params": {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}},))
-    assert found["params"] == {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}
-    for kind in ("evaluations", "targets", "variants"):
-        assert found[kind] == [{"name": "a", "params": {"extra": {"language": "en"}}}, {"name": "b"}]
+    said = {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}
+    found = whole({kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in kinds}, wins=({"params": said},))
+    left = [{"name": "a", "params": {"extra": {"language": "en"}}}, {"name": "b"}]
+    assert found == {"params": said, **dict.fromkeys(kinds, left)}
     assert near["limit_samples"] == 3
-
-
-def test_params_of_a_file_leave_what_stands_nearer() -> None:
-    found = whole({"targets": [{"name": "a", "params": {"top_p": 1}}]}, {"params": {"top_p": 0.5}})
-    assert found["targets"][0]["params"] == {"top_p": 1}

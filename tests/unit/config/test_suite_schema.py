@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
+from eval_factory.config import suite_model
 from eval_factory.config.json_schema import suite_schema
 from eval_factory.config.suite_layers import preset_names
-from eval_factory.config.suite_model import (
-    CellPattern,
-    EvaluationEntry,
-    Selection,
-    SuiteSection,
-    TargetEntry,
-    VariantEntry,
-)
 from eval_factory.tasks.framework import load_framework
 from suites import section, target
 
@@ -50,19 +43,16 @@ def test_it_is_a_schema_of_draft_7_that_says_what_it_is_of() -> None:
 
 def test_every_key_of_every_model_is_there_with_its_description() -> None:
     found = [set(one["properties"]) for one in mappings(SCHEMA)]
-    models = (SuiteSection, EvaluationEntry, Selection, TargetEntry, VariantEntry, CellPattern, CellPattern)
-    assert all(set(model.model_fields) in found for model in models)
+    models = ("SuiteSection", "EvaluationEntry", "Selection", "TargetEntry", "VariantEntry", "CellPattern")
+    assert all(set(getattr(suite_model, model).model_fields) in found for model in models)
     described = [field for one in mappings(SCHEMA["properties"]["suite"]) for field in one["properties"].values()]
     assert all(field["description"].endswith(".") for field in described)
 
 
-def test_defaults_are_those_of_framework_yml() -> None:
+def test_defaults_are_those_of_framework_yml_and_presets_are_offered() -> None:
+    assert PROPERTIES["preset"]["anyOf"][0] == {"enum": preset_names()}
     stated = {name: field["default"] for name, field in PROPERTIES.items() if "default" in field}
     assert stated == {name: value for name, value in load_framework().defaults.suite.items() if value is not None}
-
-
-def test_the_presets_are_offered() -> None:
-    assert PROPERTIES["preset"]["anyOf"][0] == {"enum": preset_names()}
 
 
 @pytest.mark.parametrize(

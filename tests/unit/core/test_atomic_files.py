@@ -8,15 +8,14 @@ import pytest
 from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
 
 
+def no_space(descriptor: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "sub" / "a.txt"
     write_atomic(file, "one", mode=0o600)
-    assert file.read_text() == "one"
-    assert file.stat().st_mode & 0o777 == 0o600
-
-    def no_space(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("one", 0o600)
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(OSError, match="No space"):
         write_atomic(file, "two")
@@ -28,19 +27,16 @@ class Disk:
     """What was brought to it, by the inode, and which names were there when it was."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
-        self.brought: list[int] = []
+        self.folder, self.brought = folder, list[int]()
         self.full_at: int | None = None
         monkeypatch.setattr(os, "fsync", self.fsync)
 
     def fsync(self, descriptor: int) -> None:
-        assert self.names() == ["old"], "no file has its name yet"
+        names = [path.name for path in self.folder.iterdir() if not path.name.endswith(".part")]
+        assert names == ["old"], "no file has its name yet"
         if len(self.brought) == self.full_at:
-            raise OSError(28, "No space left on device")
+            no_space(descriptor)
         self.brought.append(os.fstat(descriptor).st_ino)
-
-    def names(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir() if not path.name.endswith(".part"))
 
 
 @pytest.fixture
@@ -65,19 +61,12 @@ def test_files_get_their_names_together(disk: Disk, monkeypatch: pytest.MonkeyPa
         write_atomic(disk.folder / "old", "two")
         write_atomic(disk.folder / "last", "of last")
         assert (disk.folder / "old").read_text() == "one"
-    assert renamed == ["a", "b", "old", "last"]
-    assert [(disk.folder / name).read_text() for name in renamed] == ["of a", "of b", "two", "of last"]
-    assert sorted(disk.brought) == sorted((disk.folder / name).stat().st_ino for name in renamed)
-    assert (disk.folder / "b").stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in disk.folder.iterdir()) == ["a", "b", "last", "old"]
-
-
-def test_after_it_a_file_is_on_its_own_again(disk: Disk) -> None:
-    with renamed_together():
-        pass
-    write_atomic(disk.folder / "old", "two")
-    assert (disk.folder / "old").read_text() == "two"
-    assert len(disk.brought) == 1
+    files = {name: disk.folder / name for name in ("a", "b", "old", "last")}
+    assert renamed == list(files)
+    assert [file.read_text() for file in files.values()] == ["of a", "of b", "two", "of last"]
+    assert sorted(disk.brought) == sorted(file.stat().st_ino for file in files.values())
+    assert files["b"].stat().st_mode & 0o777 == 0o600
+    assert {*disk.folder.iterdir()} == {*files.values()}
 
 
 @pytest.mark.parametrize("full_at", [0, 1, None])
