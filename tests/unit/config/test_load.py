@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eval_factory.config.load import interpolate, load_run_config, parse_overrides
+from eval_factory.config.load import interpolate, parse_overrides
 from eval_factory.core.errors import ConfigError
 
 
@@ -94,14 +93,3 @@ def test_a_secret_in_a_request_is_filled_in_by_who_sends_it() -> None:
     kept = {**fields, "tier": "host", "lost_key": None}
     assert done["target"]["api_endpoint"] == {"adapter_config": {"params_to_add": kept}, "api_key": "t"}
     assert "LOST_KEY is not set" in problem
-
-
-def test_not_text(tmp_path: Path) -> None:
-    file = tmp_path / "x.yml"
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="not a UTF-8 text"):
-        load_run_config(file)
-    with pytest.raises(ConfigError, match="is a folder"):
-        load_run_config(tmp_path)
-    with pytest.raises(ConfigError, match="no such file"):
-        load_run_config(tmp_path / "none.yml")

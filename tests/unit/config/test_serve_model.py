@@ -5,17 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from eval_factory.config import suite_model
 from eval_factory.config.merge import with_defaults
-from eval_factory.config.suite_model import (
-    ServeSection,
-    health_url,
-    problems_of_serve,
-    served_lines,
-    served_target,
-    server_variables,
-    variables_of,
-    words_of,
-)
+from eval_factory.config.suite_model import ServeSection, served_lines, words_of
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
@@ -67,7 +59,7 @@ def test_what_is_wrong_when_all_files_are_merged() -> None:
     env = {"MY_TOKEN": "a-secret-value-0123456", "WORD": "a-word-0123456789"}
 
     def problems(target: dict[str, Any]) -> list[str]:
-        return list(problems_of_serve(target, "t", env))
+        return list(suite_model.problems_of_serve(target, "t", env))
 
     assert problems(served()) == problems(served(command="x a-word-0123456789", machine_options="--port={port}")) == []
     assert "t has no serve.command" in problems(served(command=None))[0]
@@ -79,26 +71,26 @@ def test_what_is_wrong_when_all_files_are_merged() -> None:
 
 
 def test_the_target_gets_a_url() -> None:
-    endpoint = served_target(served(base_path="/api/"), DEFAULTS)["api_endpoint"]
+    endpoint = suite_model.served_target(served(base_path="/api/"), DEFAULTS)["api_endpoint"]
     assert endpoint["url"].startswith("served://vllm-")
     assert endpoint["url"].endswith("/api")
     assert endpoint["model_id"] == "my/model"
     plain = {"name": "a", "api_endpoint": {"url": "http://h/v1"}}
-    assert served_target(plain, DEFAULTS) == plain
+    assert suite_model.served_target(plain, DEFAULTS) == plain
 
 
 def test_words_of_the_command() -> None:
     serve = with_defaults(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
     assert words_of(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")
     assert words_of({**serve, "machine_options": None})[-1] == "--url=h:{port}"
-    assert health_url(serve) == "http://127.0.0.1:{port}/health"
-    assert health_url({**serve, "health": "http://localhost:{port}/x"}) == "http://localhost:{port}/x"
+    assert suite_model.health_url(serve) == "http://127.0.0.1:{port}/health"
+    assert suite_model.health_url({**serve, "health": "http://localhost:{port}/x"}) == "http://localhost:{port}/x"
 
 
 def test_variables_of_a_server_are_named_or_said() -> None:
     serve = ServeSection.model_validate({"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}).model_dump()
-    assert variables_of(serve) == ["HF_TOKEN"]
-    assert server_variables(serve) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
+    assert suite_model.variables_of(serve) == ["HF_TOKEN"]
+    assert suite_model.server_variables(serve) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
 
 
 def test_a_dry_run_shows_it() -> None:

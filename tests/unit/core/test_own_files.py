@@ -92,17 +92,15 @@ def test_a_link_to_a_folder_inside_is_followed(folder: Path) -> None:
     assert [path for path, _ in foreign_files(folder, [folder / "parent" / "secret"])] == [folder / "parent" / "secret"]
 
 
-def test_how_large_a_file_may_be(folder: Path) -> None:
-    for name, most in (
-        ("a.yaml", safe_files.MAX_BYTES_OF_YAML),
-        ("a.yml", safe_files.MAX_BYTES_OF_YAML),
-        ("a.db", safe_files.MAX_BYTES),
-    ):
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("a.yaml", safe_files.MAX_BYTES_OF_YAML), ("a.yml", safe_files.MAX_BYTES_OF_YAML), ("a.db", safe_files.MAX_BYTES)],
+)
+def test_how_large_a_file_may_be(name: str, most: int, folder: Path) -> None:
+    for size, said in ((most, []), (most + 1, [(folder / name, _TOO_LARGE)])):
         (folder / name).touch()
-        os.truncate(folder / name, most)
-        assert list(foreign_files(folder, [folder / name])) == []
-        os.truncate(folder / name, most + 1)
-        assert list(foreign_files(folder, [folder / name])) == [(folder / name, _TOO_LARGE)]
+        os.truncate(folder / name, size)
+        assert list(foreign_files(folder, [folder / name])) == said
 
 
 def test_what_a_user_names_may_lie_anywhere_and_is_a_regular_file(folder: Path) -> None:

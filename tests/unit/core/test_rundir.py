@@ -67,9 +67,7 @@ def test_a_file_system_without_locks(number: int, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(PrerequisiteError) as told, RunDir(tmp_path).locked():
         pass
-    assert os.strerror(number) in str(told.value)
-    assert "a network folder?" in str(told.value)
-    assert "--output_dir" in str(told.value)
+    assert all(part in str(told.value) for part in (os.strerror(number), "a network folder?", "--output_dir"))
 
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES])
@@ -87,17 +85,14 @@ def test_each_way_to_say_that_a_lock_is_held(number: int, tmp_path: Path, monkey
     assert asked == [fcntl.LOCK_EX | fcntl.LOCK_NB]
 
 
-def test_a_lock_file_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_and_a_lock_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
+        RunDir(tmp_path / "file" / "out").create()
     (tmp_path / ".lock").mkdir()
     told = r"cannot open .*\.lock: Is a directory\n.*--output_dir"
     with pytest.raises(PrerequisiteError, match=told), RunDir(tmp_path).locked():
         pass
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
-        RunDir(tmp_path / "file" / "out").create()
 
 
 def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
@@ -113,23 +108,15 @@ def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
     ("umask", "mode", "found"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)]
 )
 def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path) -> None:
+    """A lock is its user's alone: whoever can open its file could keep everybody out of the folder."""
+    (tmp_path / ".lock").touch(mode=0o644)
+    (tmp_path / "new").mkdir()
     before = os.umask(umask)
     try:
         write_atomic(tmp_path / "a", "x", mode=mode)
-        with RunDir(tmp_path).locked():
-            modes = [(tmp_path / name).stat().st_mode & 0o777 for name in (".lock", ".lock.holder.json")]
+        with RunDir(tmp_path).locked(), RunDir(tmp_path / "new").locked():
+            names = ("a", ".lock", "new/.lock", ".lock.holder.json")
+            modes = [(tmp_path / name).stat().st_mode & 0o777 for name in names]
     finally:
         os.umask(before)
-    assert (tmp_path / "a").stat().st_mode & 0o777 == found
-    assert modes == [0o600, 0o644 & ~umask]
-
-
-def test_a_lock_is_its_users_alone(tmp_path: Path) -> None:
-    """Whoever can open a lock's file could keep everybody out of the folder."""
-    folders = [RunDir(tmp_path / name) for name in ("new", "old")]
-    for folder in folders:
-        folder.root.mkdir()
-    folders[1].lock_file.touch(mode=0o644)
-    for folder in folders:
-        with folder.locked():
-            assert folder.lock_file.stat().st_mode & 0o777 == 0o600
+    assert modes == [found, 0o600, 0o600, 0o644 & ~umask]

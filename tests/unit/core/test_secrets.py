@@ -4,17 +4,9 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core import secrets
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.secrets import (
-    Secret,
-    filled,
-    is_variable_name,
-    names_a_secret,
-    secret_field_of,
-    secret_in,
-    variables_in,
-    written_keys,
-)
+from eval_factory.core.secrets import secret_field_of, secret_in, written_keys
 from unit.builders import evaluation
 
 KEY = "plain-looking-value-77"
@@ -35,10 +27,10 @@ def test_what_cannot_be_sent_is_refused_by_the_variables_name(value: str) -> Non
 
 def test_variables_of_a_tree_are_filled_in() -> None:
     tree = {"a": "x${K}y", "b": [{"c": "${T}"}, 1], "$d": "${not a name}"}
-    assert variables_in(tree) == ["K", "T"]
-    assert filled(tree, {"K": "1", "T": "2\r"}) == {"a": "x1y", "b": [{"c": "2"}, 1], "$d": "${not a name}"}
+    assert secrets.variables_in(tree) == ["K", "T"]
+    assert secrets.filled(tree, {"K": "1", "T": "2\r"}) == {"a": "x1y", "b": [{"c": "2"}, 1], "$d": "${not a name}"}
     with pytest.raises(PrerequisiteError, match="variable T is not set"):
-        filled(tree, {"K": "1"})
+        secrets.filled(tree, {"K": "1"})
 
 
 @pytest.mark.parametrize(
@@ -51,19 +43,19 @@ def test_variables_of_a_tree_are_filled_in() -> None:
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str, secret: bool) -> None:
-    assert names_a_secret(name) == secret
+    assert secrets.names_a_secret(name) == secret
 
 
 def test_secret_never_prints_itself() -> None:
-    secret = Secret("0123456789abcdefghijKLMN")
+    secret = secrets.Secret("0123456789abcdefghijKLMN")
     assert "KLMN" not in f"{secret} {secret!r} {secret:>40}"
     assert secret.ending() == "KLMN"
-    assert "st" not in Secret("short-secret").ending().replace("short to show", "")
+    assert "st" not in secrets.Secret("short-secret").ending().replace("short to show", "")
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "KEY2", "_x", "HF_TOKEN", "my_very_long_variable_name_for_a_key"])
 def test_names(name: str) -> None:
-    assert is_variable_name(name)
+    assert secrets.is_variable_name(name)
 
 
 VALUE = "3f1c9-canary-77ab2"

@@ -4,18 +4,9 @@ import re
 
 import pytest
 
+from eval_factory.core import urls
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.urls import (
-    SERVED_AT,
-    host_of,
-    is_at_a_server,
-    is_served,
-    origin_of,
-    place_of,
-    reached,
-    request_url,
-    served_url,
-)
+from eval_factory.core.urls import SERVED_AT, origin_of, place_of, reached, served_url
 
 
 @pytest.mark.parametrize(
@@ -32,8 +23,8 @@ from eval_factory.core.urls import (
     ],
 )  # fmt: skip
 def test_url(url: str, kind: str, expected: str) -> None:
-    assert request_url(url, kind) == expected
-    assert request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"  # as it is given
+    assert urls.request_url(url, kind) == expected
+    assert urls.request_url("https://h/functions/abc/", "chat", use_nvcf=True) == "https://h/functions/abc"
 
 
 def test_place_of() -> None:
@@ -51,7 +42,7 @@ def test_place_of() -> None:
     ],
 )  # fmt: skip
 def test_a_host_has_one_spelling(name: object, host: str) -> None:
-    assert host_of(name) == host
+    assert urls.host_of(name) == host
 
 
 def test_an_origin_is_scheme_host_and_port() -> None:
@@ -77,14 +68,14 @@ def test_it_names_the_command_and_not_where_it_runs() -> None:
 
 
 def test_where_it_is_reached() -> None:
-    assert is_served("served://x/v1")
-    assert not is_served("https://served.example/v1")
+    assert urls.is_served("served://x/v1")
+    assert not urls.is_served("https://served.example/v1")
     one, two = "http://127.0.0.1:1", "http://127.0.0.1:2"
     assert reached("https://host.example/v1", {SERVED_AT: one}) == ("https://host.example/v1",)
     assert reached("served://x-1/api/v1", {SERVED_AT: one}) == (f"{one}/api/v1",)
     assert reached("served://x-1/v1", {SERVED_AT: f"{one} {two}"}) == (f"{one}/v1", f"{two}/v1")
-    assert is_at_a_server(f"{two}/v1", {SERVED_AT: f"{one} {two}"})
-    assert not is_at_a_server("http://127.0.0.1:3/v1", {SERVED_AT: one})
-    assert not is_at_a_server("http://127.0.0.1:3/v1", {})
+    assert urls.is_at_a_server(f"{two}/v1", {SERVED_AT: f"{one} {two}"})
+    assert not urls.is_at_a_server("http://127.0.0.1:3/v1", {SERVED_AT: one})
+    assert not urls.is_at_a_server("http://127.0.0.1:3/v1", {})
     with pytest.raises(PrerequisiteError, match=r"served://x-1/v1 is a model that its suite serves.*\n.*run_suite"):
         reached("served://x-1/v1", {SERVED_AT: ""})

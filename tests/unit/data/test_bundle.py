@@ -12,23 +12,8 @@ import pytest
 from filelock import FileLock
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.data.bundle import (
-    COMMIT,
-    LOCK,
-    MANIFEST,
-    FileEntry,
-    HubEntry,
-    Manifest,
-    compare_files,
-    complete_tasks,
-    interrupted,
-    needs_of,
-    read_file_list,
-    read_manifest,
-    refuse_inside,
-    settle,
-    staging,
-)
+from eval_factory.data import bundle as bundles
+from eval_factory.data.bundle import COMMIT, LOCK, compare_files, read_manifest, settle, staging
 from eval_factory.data.sources import load_sources
 from invented_bundle import QUESTIONS, sources
 
@@ -65,7 +50,9 @@ def change(root: Path, revision: str) -> None:
     with staging(root, sources()) as stage:
         for name in ("scenarios/questions/data/set.json", f"scenarios/{revision}.txt", f"{folder}/x.arrow"):
             stage.path(name, "s").write_text(revision)
-        stage.hub.append(HubEntry(id="org/Some-Calc", config=None, revision=revision, folder=folder, source="s"))
+        stage.hub.append(
+            bundles.HubEntry(id="org/Some-Calc", config=None, revision=revision, folder=folder, source="s")
+        )
         stage.commit()
 
 
@@ -86,7 +73,7 @@ def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
             pass
         else:
             break
-        half = interrupted(root)
+        half = bundles.interrupted(root)
         settle(root)
         assert content_of(root) in ((after,) if half else (before, after))
         ended.append(content_of(root) == after)
@@ -147,7 +134,7 @@ def test_what_a_killed_command_left_is_no_part_of_the_bundle_and_is_swept(bundle
 
 def test_where_files_are_being_moved_one_waits(bundle: Path) -> None:
     (bundle / COMMIT).mkdir()
-    shutil.copy(bundle / MANIFEST, bundle / COMMIT / MANIFEST)
+    shutil.copy(bundle / bundles.MANIFEST, bundle / COMMIT / bundles.MANIFEST)
     assert (bundle / LOCK).stat().st_mode & 0o777 == 0o600
     with FileLock(bundle / LOCK), pytest.raises(BusyError, match="another process is changing"):
         settle(bundle)
@@ -185,16 +172,16 @@ def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(bundle)
     for path in (bundle, bundle / "results" / "x", tmp_path / "link" / "x"):
         with pytest.raises(ConfigError, match="an output folder cannot be inside the data bundle"):
-            refuse_inside(bundle, path, "an output folder")
-    refuse_inside(bundle, tmp_path / "results", "an output folder")
-    refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
+            bundles.refuse_inside(bundle, path, "an output folder")
+    bundles.refuse_inside(bundle, tmp_path / "results", "an output folder")
+    bundles.refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
 
 
 @pytest.mark.parametrize("name", ["../a.txt", "a/b.txt", "\x1b[31m.txt", 7])
 def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps({"names": [name]}))
     with pytest.raises(PrerequisiteError, match="is no list of files"):
-        read_file_list(tmp_path / "list.json")
+        bundles.read_file_list(tmp_path / "list.json")
 
 
 PATH = "scenarios/medbullets/medbullets_op5.csv"
@@ -206,8 +193,8 @@ PATH = "scenarios/medbullets/medbullets_op5.csv"
 def test_a_file_serves_every_task_that_reads_it(altered: bool, complete: list[str], tmp_path: Path) -> None:
     (file,) = load_sources().tasks["medbullets"].files
     digest = "0" * 64 if altered else str(file.sha256)
-    entry = FileEntry(path=PATH, size=1, sha256=digest, source="x", date="2026-01-01")
-    manifest = Manifest(files=[entry])
-    assert complete_tasks(manifest, tmp_path, load_sources()) == complete
-    (need,) = needs_of(load_sources().tasks["medbullets_freetext"], manifest, tmp_path, load_sources())
+    entry = bundles.FileEntry(path=PATH, size=1, sha256=digest, source="x", date="2026-01-01")
+    manifest = bundles.Manifest(files=[entry])
+    assert bundles.complete_tasks(manifest, tmp_path, load_sources()) == complete
+    (need,) = bundles.needs_of(load_sources().tasks["medbullets_freetext"], manifest, tmp_path, load_sources())
     assert need.placed == ({} if altered else {PATH: "scenarios/medbullets-freetext/medbullets_op5.csv"})

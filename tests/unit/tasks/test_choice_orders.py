@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.tasks.choice_question import (
-    _NAME,
-    ALONE,
-    LABELS,
-    REFERS,
-    name_of,
-    number_of_order,
-    orders_of,
-    refers_to_others,
-    why_kept,
-)
+from eval_factory.tasks import choice_question
+from eval_factory.tasks.choice_question import orders_of, why_kept
 
 FOUR = ["Aspirin", "Insulin", "Heparin", "Warfarin"]
 
@@ -33,8 +24,8 @@ FOUR = ["Aspirin", "Insulin", "Heparin", "Warfarin"]
     ],
 )  # fmt: skip
 def test_what_refers_to_other_choices(choice: str) -> None:
-    assert refers_to_others(choice)
-    assert why_kept([*FOUR, choice]) == REFERS
+    assert choice_question.refers_to_others(choice)
+    assert why_kept([*FOUR, choice]) == choice_question.REFERS
 
 
 @pytest.mark.parametrize(
@@ -48,15 +39,15 @@ def test_what_refers_to_other_choices(choice: str) -> None:
     ],
 )  # fmt: skip
 def test_what_does_not(choice: str) -> None:
-    assert not refers_to_others(choice)
+    assert not choice_question.refers_to_others(choice)
     assert why_kept([*FOUR, choice]) is None
 
 
 def test_choices_that_are_letters_or_alone_are_kept() -> None:
-    assert why_kept(["A", "B", "C"]) == LABELS
-    assert why_kept(["(a)", "b."]) == LABELS
+    assert why_kept(["A", "B", "C"]) == choice_question.LABELS
+    assert why_kept(["(a)", "b."]) == choice_question.LABELS
     assert why_kept(["A", "Both lungs"]) is None
-    assert why_kept(["yes"]) == why_kept([]) == why_kept(["same", "same"]) == ALONE
+    assert why_kept(["yes"]) == why_kept([]) == why_kept(["same", "same"]) == choice_question.ALONE
 
 
 def test_orders_are_different_and_the_original_is_first() -> None:
@@ -80,6 +71,12 @@ def test_there_are_no_more_orders_than_there_can_be() -> None:
 
 
 def test_the_name_of_an_order_is_read_again() -> None:
-    assert name_of(3) == f"{_NAME}3"
-    assert [number_of_order(name) for name in (None, name_of(2), name_of(12))] == [1, 2, 12]
-    assert [number_of_order(name) for name in ("robustness", f"{_NAME}2.worst", _NAME, "3")] == [None] * 4
+    assert choice_question.name_of(3) == f"{choice_question._NAME}3"
+    assert [
+        choice_question.number_of_order(name)
+        for name in (None, choice_question.name_of(2), choice_question.name_of(12))
+    ] == [1, 2, 12]
+    assert [
+        choice_question.number_of_order(name)
+        for name in ("robustness", f"{choice_question._NAME}2.worst", choice_question._NAME, "3")
+    ] == [None] * 4

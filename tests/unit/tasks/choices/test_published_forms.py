@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
+from eval_factory.tasks import published_choices
 from eval_factory.tasks.choice_question import RowFaultError
-from eval_factory.tasks.published_choices import (
-    FORMS,
-    afrimed_question,
-    careqa_question,
-    longhealth_question,
-    medxpertqa,
-    metamedqa_question,
-)
+from eval_factory.tasks.published_choices import afrimed_question, careqa_question, longhealth_question, medxpertqa
 from published_rows import afrimed_row, careqa_row, longhealth_patients, medxpertqa_row, metamedqa_row
 
 
@@ -110,7 +104,7 @@ def test_questions_that_cannot_be_read(changed: dict[str, str], message: str) ->
 
 
 def test_metamedqa() -> None:
-    found = metamedqa_question(metamedqa_row(5))
+    found = published_choices.metamedqa_question(metamedqa_row(5))
     assert (found.id, found.letter, found.choices[4:]) == (
         "", "F", ("None of the above", "I don't know or cannot answer"),
     )  # fmt: skip
@@ -162,9 +156,9 @@ def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
         "medxpertqa": medxpertqa_row(1), "careqa": careqa_row(1), "afrimed_qa": dict(afrimed_row(1)),
         "metamedqa": metamedqa_row(1), "longhealth": row_of_longhealth(),
     }  # fmt: skip
-    assert set(rows) == set(FORMS)
+    assert set(rows) == set(published_choices.FORMS)
     for name, row in rows.items():
-        form = FORMS[name]
+        form = published_choices.FORMS[name]
         assert form.name == name
         assert form.convert(
             {column: row[column] for column in row if column in form.columns or column[:7] == "answer_"}

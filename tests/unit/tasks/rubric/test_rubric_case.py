@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.rubric_case import (
-    Criterion,
-    RubricCase,
-    case_bounds,
-    case_score,
-    conversation_text,
-    positive_points,
-    range_met,
-    share_met,
-)
+from eval_factory.tasks import rubric_case
+from eval_factory.tasks.rubric_case import Criterion, case_bounds, case_score, conversation_text
 
 GOOD, SMALL, BAD = Criterion("good", 8), Criterion("small", 2), Criterion("bad", -5, ("axis:safety",))
 ALL = (GOOD, SMALL, BAD)
@@ -45,7 +37,7 @@ def near(value: float) -> Any:
 
 
 def test_without_positive_points_there_is_no_score() -> None:
-    assert positive_points(ALL) == 10
+    assert rubric_case.positive_points(ALL) == 10
     assert case_score([BAD], [0.0]) is None
     assert case_bounds([BAD], [(0.0, 1.0)]) is None
 
@@ -72,8 +64,8 @@ def test_bounds_count_what_is_open_both_ways() -> None:
     ],
 )
 def test_the_majority_decides(decisions: list[bool | None], share: float | None, span: tuple[float, float]) -> None:
-    assert share_met(decisions) == share
-    assert range_met(decisions) == span
+    assert rubric_case.share_met(decisions) == share
+    assert rubric_case.range_met(decisions) == span
 
 
 def test_a_conversation_as_text() -> None:
@@ -84,10 +76,12 @@ def test_a_conversation_as_text() -> None:
 
 
 def test_what_stays_with_an_instance() -> None:
-    case = RubricCase("a", ({"role": "user", "content": "x"},), (BAD,), "ref", "note 1", ("theme:x",), "canary")
+    case = rubric_case.RubricCase(
+        "a", ({"role": "user", "content": "x"},), (BAD,), "ref", "note 1", ("theme:x",), "canary"
+    )
     assert case.extra_data() == {
         "rubrics": [{"criterion": "bad", "points": -5, "tags": ["axis:safety"]}],
         "tags": ["theme:x"], "cluster": "note 1", "canary": "canary",
     }  # fmt: skip
     assert Criterion.from_dict(case.extra_data()["rubrics"][0]) == BAD
-    assert RubricCase("a", (), (BAD,)).extra_data().keys() == {"rubrics", "tags"}
+    assert rubric_case.RubricCase("a", (), (BAD,)).extra_data().keys() == {"rubrics", "tags"}
