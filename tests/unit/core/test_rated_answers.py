@@ -49,11 +49,8 @@ def asked(record: InstanceRecord, label: str, scale: tuple[float, float] | None,
 def test_answers_that_are_right_or_wrong_are_rated_yes_or_no() -> None:
     found = asked(instance("q", 1.0), "exact_match", (0, 1))
     shown = found.shown(instance("q", 1.0, trial=2))
-    assert (shown.key, shown.turns, shown.answer) == (
-        AnswerKey("q", 2),
-        (("user", "What is q?"),),
-        "answer to q",
-    )
+    assert (shown.key, shown.turns) == (AnswerKey("q", 2), (("user", "What is q?"),))
+    assert shown.answer == "answer to q"
     assert (shown.references, shown.questions) == (("yes",), (Question(annotations.IS_CORRECT),))
     assert found.choices == YES_NO
     assert found.marks_of(instance("q", 1.0)) == {"exact_match": {0: 1.0}}
@@ -137,8 +134,5 @@ def test_a_scale_gives_its_ratings(scale: tuple[float, float] | None, values: li
 def test_what_nobody_can_rate_is_refused(record: InstanceRecord, scale: Any, kind: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         asked(record, "exact_match", scale, kind=kind)
-
-
-def test_a_result_without_its_main_score_is_refused() -> None:
     with pytest.raises(ConfigError, match="exact_match could not be computed"):
         annotations.asked_of(replace(result([]), scores={}), [], None, frozenset())

@@ -77,16 +77,13 @@ TURN = "<|end|><|start|>assistant"
 )
 def test_the_markers_of_other_models_are_known(text: str, answer: str, thought: str | None) -> None:
     assert split_thinking(text, START, END) == Split(answer, thought)
-    assert split_thinking(text, "<r>", "</r>") == Split(text, None)
+    assert split_thinking(text, "<r>", "</r>") == Split(text, None)  # own markers are the only ones
+    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == Split("<think>x</think>B", "hm")
 
 
 @pytest.mark.parametrize("start", ["<thinking>", "[THINK]", "<seed:think>", ANALYSIS, f"<|start|>assistant{ANALYSIS}"])
 def test_thinking_without_an_end_is_cut_off_whatever_its_markers(start: str) -> None:
     assert split_thinking(f"{start}hm", START, END) == Split("", "hm", unfinished=True)
     assert split_thinking(f"{start}hm", "<r>", "</r>") == Split(f"{start}hm", None)
-    assert split_thinking(start[:-2], START, END, cut_off=True).unfinished
-    assert split_thinking(start[:-2], START, END, cut_off=True).answer == ""
-
-
-def test_own_markers_are_the_only_ones() -> None:
-    assert split_thinking("<r>hm</r><think>x</think>B", "<r>", "</r>") == Split("<think>x</think>B", "hm")
+    begun = split_thinking(start[:-2], START, END, cut_off=True)
+    assert (begun.unfinished, begun.answer) == (True, "")

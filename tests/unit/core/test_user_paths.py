@@ -23,10 +23,8 @@ def test_expanded(text: str, path: str) -> None:
 
 
 def test_nobodys_home_is_a_mistake() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"there is no user 'no-such-user'; write \./~no-such-user/x for a path that begins with '~no-such-user'",
-    ):
+    told = r"there is no user 'no-such-user'; write \./~no-such-user/x for a path that begins with '~no-such-user'"
+    with pytest.raises(ValueError, match=told):
         expanded("~no-such-user/x")
 
 
@@ -37,18 +35,14 @@ def test_paths_that_are_too_long(longest: str) -> None:
         expanded(f"{longest}yy")
 
 
-def test_paths_of_a_run_config() -> None:
+def test_paths_of_a_run_config_and_of_the_command_line() -> None:
     found = evaluation({"config.output_dir": "~/o", "config.params.extra.data_dir": "~/d"})
-    assert found.run.config.output_dir == "/home/me/o"
-    assert found.run.config.params.extra.data_dir == "/home/me/d"
-    own = evaluation({"config.type": "ehrshot", "config.params.extra.data_path": "~/e",
-                      "config.params.extra.subject": "lab_anemia"})  # fmt: skip
-    assert own.run.config.params.extra.data_path == "/home/me/e"
+    assert (found.run.config.output_dir, found.run.config.params.extra.data_dir) == ("/home/me/o", "/home/me/d")
+    own = {"data_path": "~/e", "subject": "lab_anemia"}
+    flags = {"config.type": "ehrshot", **{f"config.params.extra.{name}": value for name, value in own.items()}}
+    assert evaluation(flags).run.config.params.extra.data_path == "/home/me/e"
     with pytest.raises(ConfigError, match=r"config\.output_dir: there is no user"):
         evaluation({"config.output_dir": "~no-such-user/o"})
-
-
-def test_paths_of_the_command_line() -> None:
     assert HomePath().convert("~/x", None, None) == Path("/home/me/x")
 
 
