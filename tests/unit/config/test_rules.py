@@ -50,12 +50,6 @@ def test_two_names_of_one_setting_may_not_differ(tokens: tuple[int | None, int |
     assert said.startswith("config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ")
 
 
-def test_what_executes_answers_needs_permission() -> None:
-    (problem,) = problems_of(config__type="helm:code:dataset=humaneval")
-    assert problem.startswith("config.type: ")
-    assert evaluation({"config.type": "helm:code:dataset=humaneval", f"{EXTRA}.allow_code_execution": True})
-
-
 def test_judges_belong_to_tasks_that_are_scored_by_judges() -> None:
     jury = [{"name": "mine", "model_id": "m"}]
     said = problems_of(**{f"{EXTRA}.judges": jury})

@@ -55,6 +55,9 @@ def test_orders_are_different_and_the_original_is_first() -> None:
     assert orders[0] == (0, 1, 2, 3)
     assert len(orders) == len(set(orders)) == 5
     assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert orders_of("q", ["yes", "no"], 5) == [(0, 1), (1, 0)], "no more than there can be"
+    assert len(set(orders_of("q", ["yes", "no", "maybe"], 24))) == 6
+    assert orders_of("q", [*FOUR, "None of the above"], 4) == [(0, 1, 2, 3, 4)]
 
 
 def test_they_depend_on_the_question_alone() -> None:
@@ -62,12 +65,6 @@ def test_they_depend_on_the_question_alone() -> None:
     assert orders_of("id7", FOUR, 3) == orders_of("id7", ["one", "two", "three", "four"], 5)[:3]
     assert orders_of("id7", FOUR, 3) == [(0, 1, 2, 3), (3, 1, 2, 0), (1, 2, 3, 0)]
     assert len({tuple(orders_of(f"id{number}", FOUR, 2)) for number in range(40)}) > 15
-
-
-def test_there_are_no_more_orders_than_there_can_be() -> None:
-    assert orders_of("q", ["yes", "no"], 5) == [(0, 1), (1, 0)]
-    assert len(set(orders_of("q", ["yes", "no", "maybe"], 24))) == 6
-    assert orders_of("q", [*FOUR, "None of the above"], 4) == [(0, 1, 2, 3, 4)]
 
 
 def test_the_name_of_an_order_is_read_again() -> None:

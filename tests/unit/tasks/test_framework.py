@@ -14,15 +14,7 @@ from pydantic import TypeAdapter
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks import framework
-from eval_factory.tasks.framework import (
-    ClusterRule,
-    FileLayout,
-    Framework,
-    NumbersOf,
-    file_layout,
-    framework_path,
-    load_framework,
-)
+from eval_factory.tasks.framework import ClusterRule, FileLayout, Framework, file_layout, framework_path, load_framework
 
 
 @pytest.mark.parametrize(
@@ -66,7 +58,7 @@ def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str,
     layout = file_layout(json.loads(json.dumps(told)))
     assert layout.given() == told
     assert file_layout(layout.given()) == layout
-    assert isinstance(layout.one_per, NumbersOf) is ("one_per" in told)
+    assert isinstance(layout.one_per, framework.NumbersOf) is ("one_per" in told)
 
 
 TEXT = framework_path().read_text("utf-8")
