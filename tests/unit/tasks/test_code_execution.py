@@ -31,7 +31,7 @@ def test_our_own_tasks_need_no_permission() -> None:
     ],
 )  # fmt: skip
 def test_refused_without_permission(entry: str) -> None:
-    told = r"executes what a model answers .*; it is refused unless you allow it:"
+    told = r"config\.type: .*executes what a model answers .*; it is refused unless you allow it:"
     with pytest.raises(ConfigError, match=told) as raised:
         evaluation({"config.type": f"helm:{entry}"})
     assert f"--allow_code_execution, or {KEY}: true" in str(raised.value)

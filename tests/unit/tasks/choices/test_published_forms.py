@@ -36,12 +36,8 @@ def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
 
 
 def test_choices_are_known_however_they_are_spaced() -> None:
-    row = {
-        "id": "1",
-        "question": "Which?\n\nAnswer Choices:\n(A) a  x\n(B) b ",
-        "options": {"A": "a x", "B": "b"},
-        "label": "A",
-    }
+    question = "Which?\n\nAnswer Choices:\n(A) a  x\n(B) b "
+    row = {"id": "1", "question": question, "options": {"A": "a x", "B": "b"}, "label": "A"}
     assert medxpertqa(row).question == "Which?"
 
 
@@ -160,6 +156,5 @@ def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
     for name, row in rows.items():
         form = published_choices.FORMS[name]
         assert form.name == name
-        assert form.convert(
-            {column: row[column] for column in row if column in form.columns or column[:7] == "answer_"}
-        )
+        needed = {column: row[column] for column in row if column in form.columns or column[:7] == "answer_"}
+        assert form.convert(needed)

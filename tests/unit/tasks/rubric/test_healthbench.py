@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from eval_factory.data.run_data import task_sources
 from eval_factory.data.sources import load_sources
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.rubric_case import PUBLISHED_RUBRICS, published_url
@@ -20,11 +23,8 @@ def test_a_run_downloads_what_data_pull_pulls() -> None:
         assert sources.tasks[task.name].scenario == task.helm.scenario
 
 
-def test_the_users_own_file_takes_its_place(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from eval_factory.data.run_data import task_sources
-
-    own = tmp_path / "x.jsonl"
-    flags = {"config.type": "healthbench", "config.params.extra.data_path": str(own)}
+def test_the_users_own_file_takes_its_place(tmp_path: Path) -> None:
+    flags = {"config.type": "healthbench", "config.params.extra.data_path": str(tmp_path / "x.jsonl")}
     assert task_sources(plan(flags), load_sources()).files == ()
     assert len(task_sources(plan({"config.type": "healthbench"}), load_sources()).files) == 1
     assert evaluation({"config.type": "healthbench"}).task.helm.judges == ("gpt",)

@@ -83,9 +83,11 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
     path = written(tmp_path)
     found = evaluation(flags(path)).task
     assert (found.name, found.helm.run_spec, found.helm.rubric) == ("custom.mine", RUBRIC_RUN_SPEC, True)
-    assert found.helm.judges == ("gpt", "llama", "claude")
-    assert found.helm.cluster is None
-    assert found.endpoint_types == ("chat",)
+    assert (found.helm.judges, found.helm.cluster, found.endpoint_types) == (
+        ("gpt", "llama", "claude"),
+        None,
+        ("chat",),
+    )
     with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
         evaluation(flags(path, **{"target.api_endpoint.type": "completions"}))
 
@@ -102,7 +104,6 @@ def test_the_file_that_helm_run_is_given(tmp_path: Path) -> None:
 
 def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: Path) -> None:
     path, key = written(tmp_path), "config.params.extra.criteria_per_request"
-    plain, several = plan(flags(path)), plan(flags(path, **{key: 3}))
-    assert plain.identity != several.identity
+    assert plan(flags(path)).identity != plan(flags(path, **{key: 3})).identity
     with pytest.raises(ConfigError, match="pubmed_qa is not scored by a rubric"):
         evaluation({key: 3})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from eval_factory.tasks import rubric_case
@@ -31,21 +29,12 @@ def test_a_case_scores_points_met_of_the_positive_points(met: list[float | None]
     assert case_score(ALL, met) == (None if score is None else pytest.approx(score))
 
 
-def near(value: float) -> Any:
-    """Equal but for rounding."""
-    return pytest.approx(value)
-
-
-def test_without_positive_points_there_is_no_score() -> None:
-    assert rubric_case.positive_points(ALL) == 10
-    assert case_score([BAD], [0.0]) is None
-    assert case_bounds([BAD], [(0.0, 1.0)]) is None
-
-
 def test_bounds_count_what_is_open_both_ways() -> None:
-    assert case_bounds(ALL, [(1, 1), (0, 1), (0, 1)]) == (near(0.3), near(1.0))
-    assert case_bounds(ALL, [(0, 1)] * 3) == (near(-0.5), near(1.0))
-    assert case_bounds(ALL, [(1, 1), (1, 1), (1, 1)]) == (near(0.5), near(0.5))
+    assert case_bounds(ALL, [(1, 1), (0, 1), (0, 1)]) == pytest.approx((0.3, 1.0))
+    assert case_bounds(ALL, [(0, 1)] * 3) == pytest.approx((-0.5, 1.0))
+    assert case_bounds(ALL, [(1, 1), (1, 1), (1, 1)]) == pytest.approx((0.5, 0.5))
+    assert rubric_case.positive_points(ALL) == 10
+    assert case_score([BAD], [0.0]) is case_bounds([BAD], [(0.0, 1.0)]) is None, "no positive points"
 
 
 @pytest.mark.parametrize(

@@ -32,21 +32,14 @@ def problems(folder: Path, *rows: Any, form: FileForm = OWN) -> list[str]:
 
 def test_a_sound_file(tmp_path: Path) -> None:
     more = {
-        **GOOD,
-        "id": "b",
-        "rubrics": [{"criterion": "\ud7ff \ue000 \U0001f600", "points": 1}],
-        "reference": "So",
-        "cluster": "n",
-        "tags": ["t"],
-        "canary": "no",
-    }
+        **GOOD, "id": "b", "rubrics": [{"criterion": "\ud7ff \ue000 \U0001f600", "points": 1}], "reference": "So",
+        "cluster": "n", "tags": ["t"], "canary": "no",
+    }  # fmt: skip
     found = read_rubric_file(written(tmp_path, {**GOOD, "cluster": "n"}, "", more), OWN)
     assert found.problems == []
-    assert [case.id for case in found.rows] == ["a", "b"]
     one, two = found.rows
-    assert one.criteria == (Criterion("Says it", 5),)
-    assert one.messages == (USER,)
-    assert (two.reference, two.cluster, two.tags, two.canary) == ("So", "n", ("t",), "no")
+    assert (one.id, one.criteria, one.messages) == ("a", (Criterion("Says it", 5),), (USER,))
+    assert (two.id, two.reference, two.cluster, two.tags, two.canary) == ("b", "So", "n", ("t",), "no")
 
 
 def test_the_published_form(tmp_path: Path) -> None:
@@ -56,19 +49,21 @@ def test_the_published_form(tmp_path: Path) -> None:
     assert (case.reference, case.cluster) == (None, None)
 
 
-def test_of_published_data_only_that_is_refused_which_cannot_be_scored(tmp_path: Path) -> None:
-    empty = {**USER, "content": ""}
-    odd = {**PUBLISHED, "prompt": [empty], "more": 1}
-    odd["rubrics"] = [{"criterion": "c", "points": 0}, {"criterion": "d", "points": 1}]
-    assert problems(tmp_path, odd, form=HEALTHBENCH) == []
-    assert problems(tmp_path, {**PUBLISHED, "prompt": [{"role": "user"}]}, form=HEALTHBENCH) == [
-        "line 1: prompt.0.content: is missing"
-    ]
-    for points in (0, -4):
-        without = {**PUBLISHED, "rubrics": [{"criterion": "c", "points": points}]}
-        assert problems(tmp_path, without, form=HEALTHBENCH) == [
-            "line 1: rubrics: no criterion has positive points, so no score can be computed"
-        ]
+NO_SCORE = "line 1: rubrics: no criterion has positive points, so no score can be computed"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"prompt": [{**USER, "content": ""}], "more": 1, "rubrics": [{"criterion": "c", "points": 0}, {"criterion": "d", "points": 1}]}, []),
+        ({"prompt": [{"role": "user"}]}, ["line 1: prompt.0.content: is missing"]),
+        *(({"rubrics": [{"criterion": "c", "points": points}]}, [NO_SCORE]) for points in (0, -4)),
+    ],
+)  # fmt: skip
+def test_of_published_data_only_that_is_refused_which_cannot_be_scored(
+    changed: dict[str, Any], said: list[str], tmp_path: Path
+) -> None:
+    assert problems(tmp_path, {**PUBLISHED, **changed}, form=HEALTHBENCH) == said
 
 
 def rubric(**one: Any) -> dict[str, Any]:
