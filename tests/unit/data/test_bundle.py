@@ -50,9 +50,8 @@ def change(root: Path, revision: str) -> None:
     with staging(root, sources()) as stage:
         for name in ("scenarios/questions/data/set.json", f"scenarios/{revision}.txt", f"{folder}/x.arrow"):
             stage.path(name, "s").write_text(revision)
-        stage.hub.append(
-            bundles.HubEntry(id="org/Some-Calc", config=None, revision=revision, folder=folder, source="s")
-        )
+        one = {"id": "org/Some-Calc", "config": None, "revision": revision, "folder": folder, "source": "s"}
+        stage.hub.append(bundles.HubEntry.model_validate(one))
         stage.commit()
 
 

@@ -47,27 +47,18 @@ def test_a_web_page_is_known_by_its_beginning(content: bytes, page: bool, tmp_pa
     assert is_page(put(tmp_path, content)) is page
 
 
-def test_an_empty_file_is_none_of_any_kind(tmp_path: Path) -> None:
-    for name in ("a.csv", "a.json", "a"):
-        assert problem_of(put(tmp_path, b""), name) == "it is empty"
-
-
-def packed(folder: Path) -> Path:
-    path = folder / "packed"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("word/document.xml", TEXT * 100)
-    return path
-
-
 @pytest.mark.parametrize("name", ["a.zip", "A.DOCX", "folder/a.xlsx"])
 def test_every_member_of_a_zip_file_is_read(name: str, tmp_path: Path) -> None:
-    path = packed(tmp_path)
-    assert problem_of(path, name) is None
+    path = tmp_path / "packed"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", TEXT * 100)
     whole = path.read_bytes()
+    assert problem_of(path, name) is None
     path.write_bytes(whole.replace(TEXT, TEXT.upper(), 1))
     assert problem_of(path, name) == "is no zip file that can be used: 'word/document.xml' in it is damaged"
     path.write_bytes(whole[: len(whole) // 2])
     assert str(problem_of(path, name)).startswith("is no zip file that can be used: ")
+    assert problem_of(put(tmp_path, b""), name) == problem_of(put(tmp_path, b""), "a.csv") == "it is empty"
 
 
 @pytest.mark.parametrize("content", [b'{"a": [1, 2', b"<html>", b"\xff\xfe", b"[" * 200_000])
@@ -85,18 +76,13 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_whole_database(database: Path) -> None:
-    before = database.read_bytes()
-    assert problem_of(database, "eicu.sqlite") is None
-    assert database.read_bytes() == before
-    assert [path.name for path in database.parent.iterdir()] == [database.name], "nothing is left beside it"
-
-
-def test_a_damaged_database_and_what_is_none(database: Path, tmp_path: Path) -> None:
-    assert problem_of(put(tmp_path, TEXT), "eicu.sqlite") == "is no SQLite database"
+def test_a_whole_and_a_damaged_database(database: Path, tmp_path: Path) -> None:
     whole = database.read_bytes()
-    database.write_bytes(whole[: len(whole) // 2])
-    told = "is a damaged SQLite database, or not all of it came: "
-    assert str(problem_of(database, "eicu.sqlite")).startswith(told)
-    database.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
-    assert str(problem_of(database, "eicu.sqlite")).startswith(told)
+    assert problem_of(database, "eicu.sqlite") is None
+    assert database.read_bytes() == whole
+    assert [path.name for path in database.parent.iterdir()] == [database.name], "nothing is left beside it"
+    assert problem_of(put(tmp_path, TEXT), "eicu.sqlite") == "is no SQLite database"
+    for content in (whole[: len(whole) // 2], whole[:8192] + b"\xff" * (len(whole) - 8192)):
+        database.write_bytes(content)
+        told = str(problem_of(database, "eicu.sqlite"))
+        assert told.startswith("is a damaged SQLite database, or not all of it came: ")

@@ -27,10 +27,12 @@ def test_files_of_the_layout_by_name(tmp_path: Path) -> None:
     here = mimic_rrs(tmp_path)
     (tmp_path / "own" / "notes.txt").write_text("not read by HELM")
     found = look_at_own_data(here, pytest.fail)
-    findings = hashlib.sha256(b"findings\n").hexdigest()
     assert found == hashes_of(here.rundir)
     assert list(found) == ["data_path/test.findings.tok", "data_path/test.impression.tok"]
-    assert found["data_path/test.findings.tok"] == findings
+    assert found["data_path/test.findings.tok"] == hashlib.sha256(b"findings\n").hexdigest()
+    entry = f"helm:shc_bmt_med:data_path={tmp_path}/own/notes.txt"
+    here = plan({"config.type": entry, "config.output_dir": str(tmp_path / "out")})
+    assert look_at_own_data(here, pytest.fail) == {"data_path": hashlib.sha256(b"not read by HELM").hexdigest()}
 
 
 def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +78,3 @@ def test_a_damaged_record_is_made_anew(text: str, tmp_path: Path) -> None:
     first = look_at_own_data(here, pytest.fail)
     here.rundir.own_data.write_text(text)
     assert look_at_own_data(here, pytest.fail) == first
-
-
-def test_a_file_of_a_run_entry(tmp_path: Path) -> None:
-    file = tmp_path / "own.csv"
-    file.write_text("x")
-    here = plan({"config.type": f"helm:shc_bmt_med:data_path={file}", "config.output_dir": str(tmp_path / "out")})
-    assert look_at_own_data(here, pytest.fail) == {"data_path": hashlib.sha256(b"x").hexdigest()}

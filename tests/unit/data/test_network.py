@@ -10,22 +10,17 @@ from unit.builders import plan
 
 def test_endpoints_judges_tokens_and_cloud_functions() -> None:
     judges = [{"name": "kind", "model_id": "j", "url": "http://judge.example:8080/v1", "use_nvcf": True}]
-    this = plan(
-        {
-            "config.type": "aci_bench", "config.params.extra.judges": judges,
-            "target.api_endpoint.oauth": "openai",
-        }
-    )  # fmt: skip
+    flags = {"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": "openai"}
     env = {"OPENAI_TOKEN_URL": "https://token.example/t", "NVCF_STATUS_URL": "https://status.example/s"}
-    urls = [
+    asked = [
         "https://host.example/v1",
         "https://token.example/t",
         "http://judge.example:8080/v1",
         "https://status.example/s",
     ]
-    assert urls_of(this, env) == urls
+    assert urls_of(plan(flags), env) == asked
     hosts = (("host.example", 443), ("token.example", 443), ("judge.example", 8080), ("status.example", 443))
-    assert offline(HelmRunSettings(), this, env).allowed == hosts
+    assert offline(HelmRunSettings(), plan(flags), env).allowed == hosts
 
 
 def test_the_embedded_endpoint_needs_no_host() -> None:

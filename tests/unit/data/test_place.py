@@ -119,15 +119,13 @@ def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> Non
 
 
 def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
-    """The bundle may go away while the model is asked."""
+    """The bundle may go away while the model is asked. A limit on prompts needs its vocabulary."""
     this = plan_of("mtsamples_procedures", tmp_path, bundle, max_length=9)
-    found = placed(this)
-    settings = with_bundle(HelmRunSettings(libraries={"A": "b"}), found, this)
+    settings = with_bundle(HelmRunSettings(libraries={"A": "b"}), placed(this), this)
     helm = tmp_path / "out/helm"
+    # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
     libraries = {"A": "b", "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken")}
-    assert settings == HelmRunSettings(
-        file_lists=str(helm / "file_lists"), libraries=libraries
-    )  # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
+    assert settings == HelmRunSettings(file_lists=str(helm / "file_lists"), libraries=libraries)
     for copy in ("file_lists/notes.json", "tiktoken/0123", "scenarios/notes/a 1.txt"):
         assert (helm / copy).read_bytes() == (bundle / copy).read_bytes()
 
@@ -145,22 +143,13 @@ def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_
     with pytest.raises(PrerequisiteError, match=r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to"):
         check_data(plan_of("medcalc_bench", tmp_path, bundle), {})
     (bundle / "scenarios/questions/data/set.json").write_text("x")
-    with pytest.raises(
-        PrerequisiteError, match=r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa"
-    ):
+    told = r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa"
+    with pytest.raises(PrerequisiteError, match=told):
         check_data(plan_of("pubmed_qa", tmp_path, bundle), {})
     check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})  # another task's files are its own
-
-
-def test_a_bundle_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="is no data bundle"):
         check_data(plan_of("pubmed_qa", tmp_path, tmp_path / "none"), {})
-
-
-def test_a_limit_on_prompts_needs_its_vocabulary(bundle: Path, tmp_path: Path) -> None:
-    found = check_data(plan_of("pubmed_qa", tmp_path, bundle, max_length=100), {})
-    assert found is not None
-    assert "tiktoken/0123" in [path for need in found.needs for path in need.paths]
+    assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None, "without a bundle nothing is looked for"
 
 
 def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> None:
@@ -207,34 +196,25 @@ def test_a_run_entry_reads_what_the_task_reads(
 def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_path: Path) -> None:
     this = plan_of(f"helm:{entry}", tmp_path, bundle)
     found = looked_for(this)
-    assert (
-        with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
-    )  # the user's own HF_HOME, and the network, are left alone
+    # the user's own HF_HOME, and the network, are left alone
+    assert with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
     told = placing.how_to_get(this, "--to DIR")
     assert f"'eval-factory data pull' does not know what helm:{entry} reads" in told
     assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME" in told
 
 
-@pytest.mark.parametrize(
-    ("task", "extra", "whose"),
-    [
-        ("clear", {"condition": "chronic_pain", "data_path": "/data"}, "are your own files"),
+def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "load_sources", load_sources)
+    own = {"condition": "chronic_pain", "data_path": "/data"}
+    for task, extra, whose in (
+        ("clear", own, "are your own files"),
         ("sample_medical_qa", {}, "come with eval-factory"),
-    ],
-)
-def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
-    task: str, extra: Any, whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    monkeypatch.setattr(placing, "load_sources", load_sources)
-    told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
-    assert told.startswith(f"  the data of {task} {whose}, so 'eval-factory data pull' has nothing for it: ")
-    assert "--to DIR" not in told
-
-
-def test_of_own_data_what_else_is_read_can_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "load_sources", load_sources)
+    ):
+        told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
+        assert told.startswith(f"  the data of {task} {whose}, so 'eval-factory data pull' has nothing for it: ")
+        assert "--to DIR" not in told
     this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
-    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")
+    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")  # the vocabulary
 
 
 def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Path, tmp_path: Path) -> None:
@@ -248,9 +228,8 @@ def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Pa
 
 def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:
     this = plan_of("pubmed_qa", tmp_path, None, offline=True)
-    with pytest.raises(
-        PrerequisiteError, match=r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR"
-    ):
+    told = r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR"
+    with pytest.raises(PrerequisiteError, match=told):
         check_data(this, {})
     (tmp_path / "out/helm/scenarios/questions/data").mkdir(parents=True)
     (tmp_path / "out/helm/scenarios/questions/data/set.json").write_bytes(QUESTIONS)
@@ -276,7 +255,3 @@ def test_offline_without_a_bundle_counts_files_and_looks_into_caches(tmp_path: P
     limited = plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9)
     with pytest.raises(PrerequisiteError, match="TIKTOKEN_CACHE_DIR"):
         check_data(limited, {})
-
-
-def test_without_either_nothing_is_looked_for(tmp_path: Path) -> None:
-    assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None
