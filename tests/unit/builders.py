@@ -57,13 +57,5 @@ def endpoint_settings(**changes: Any) -> EndpointSettings:
 def draft(run: HelmRun | None = None, **known: Any) -> Draft:
     """A result in the making of which nothing but this is known."""
     none = SpentByRole(Spent(0, 0, 0, None, None, None, None), {})
-    made = Draft(
-        plan(),
-        run or HelmRun(Path(), StoredRunSpec(name="r"), []),
-        "run",
-        "test",
-        Tally(),
-        [],
-        Usage(none, none, 0, 0.0),
-    )
-    return replace(made, **known)
+    of_run = run or HelmRun(Path(), StoredRunSpec(name="r"), [])
+    return replace(Draft(plan(), of_run, "run", "test", Tally(), [], Usage(none, none, 0, 0.0)), **known)

@@ -28,13 +28,8 @@ REDACTOR = secrets.Redactor(["plain-looking-value-77", "q" * 30])
 ADAPTER = openai_api.Adapter({}, [], {}, None, "<think>", "</think>")
 
 DURATION = "('1 weeks', '0 days')"
-STATE = output.RequestState.model_validate(
-    {
-        "instance": {"id": "1", "input": {}, "references": [{"output": {"text": DURATION}, "tags": ["correct"]}]},
-        "train_trial_index": 0,
-        "request": {},
-    }
-)
+INSTANCE = {"id": "1", "input": {}, "references": [{"output": {"text": DURATION}, "tags": ["correct"]}]}
+STATE = output.RequestState.model_validate({"instance": INSTANCE, "train_trial_index": 0, "request": {}})
 
 
 def unusable(text: str, judged: str = "With water.") -> None:
@@ -100,7 +95,7 @@ def test_the_measure_tells_a_square_from_a_line() -> None:
 
 @pytest.mark.parametrize("ends", ENDS, ids=repr)
 def test_a_different_end_changes_nothing(ends: str) -> None:
-    readers: list[Callable[[str], object]] = [REDACTOR.text, judge_output.injection_signs, unusable]
+    readers = (REDACTOR.text, judge_output.injection_signs, unusable)
     for read, seed in product(readers, SEEDS_BEFORE_AN_END):
         assert not is_steep(with_end(read, ends), seed), (read, seed)
 
