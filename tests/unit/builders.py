@@ -23,11 +23,9 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext
 
 MINIMAL: dict[str, Any] = {
-    "config.type": "pubmed_qa",
-    "config.output_dir": "/results/x",
-    "target.api_endpoint.url": "https://host.example/v1",
+    "config.type": "pubmed_qa", "config.output_dir": "/results/x", "target.api_endpoint.url": "https://host.example/v1",
     "target.api_endpoint.model_id": "org/model",
-}
+}  # fmt: skip
 
 
 def evaluation(flags: dict[str, Any] | None = None, *, file: Path | None = None, **env: str) -> Evaluation:

@@ -83,16 +83,13 @@ def test_every_value_is_classed() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "changes"),
     [
-        ("config.params.limit_samples", 3, True),
-        ("config.params.temperature", 0.5, True),
+        ("config.params.limit_samples", 3, True), ("config.params.temperature", 0.5, True),
         ("target.api_endpoint.url", "https://other.example/v1", True),
-        ("target.api_endpoint.model_id", "org/other", True),
-        ("config.params.parallelism", 9, False),
-        ("config.params.request_timeout", 9, False),
-        ("config.output_dir", "/elsewhere", False),
+        ("target.api_endpoint.model_id", "org/other", True), ("config.params.parallelism", 9, False),
+        ("config.params.request_timeout", 9, False), ("config.output_dir", "/elsewhere", False),
         ("config.type", "helm.pubmed_qa", False),
     ],
-)
+)  # fmt: skip
 def test_identity(path: str, value: object, changes: bool) -> None:
     assert (identity_of(evaluation()) != identity_of(evaluation({path: value}))) is changes
 

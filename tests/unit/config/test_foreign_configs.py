@@ -164,10 +164,8 @@ def test_one_task_of_a_launcher_is_a_run_config(tmp_path: Path) -> None:
 def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -> None:
     names = ("lm-evaluation-harness.mmlu", "simple_evals.pubmedqa", None, KEY[6:])
     tasks = [
-        {"name": "medec"},
-        {"name": "pubmed_qa", "endpoint_type": "completions"},
-        *({"name": one} for one in names),
-    ]
+        {"name": "medec"}, {"name": "pubmed_qa", "endpoint_type": "completions"}, *({"name": one} for one in names),
+    ]  # fmt: skip
     found = of(launcher(*tasks), tmp_path)
     assert found.is_suite
     suite = found.document["suite"]
@@ -189,10 +187,8 @@ def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -
 def test_the_cells_of_a_suite_are_the_runs_of_the_tasks(tmp_path: Path) -> None:
     own = {"config": {"params": {"temperature": 0.1}}}
     tasks = [
-        {"name": "medec", "nemo_evaluator_config": own},
-        {"name": "head_qa", "endpoint_type": "completions"},
-        "medec",
-    ]
+        {"name": "medec", "nemo_evaluator_config": own}, {"name": "head_qa", "endpoint_type": "completions"}, "medec",
+    ]  # fmt: skip
     suite = build_suite(None, document=of(launcher(*tasks), tmp_path).document, env={"MODEL_URL": "http://h/v1"})
     assert [cell.name for cell in suite.cells] == ["model/medec", "model-2/head_qa", "model/medec-2"]
     for cell, task in zip(suite.cells, tasks, strict=True):

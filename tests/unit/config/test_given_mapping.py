@@ -31,25 +31,14 @@ class Folder:
 @pytest.mark.parametrize(
     ("value", "plain", "kind"),
     [
-        ("text", "text", str),
-        (np.str_("text"), "text", str),
-        (Kind.CHAT, "chat", str),
-        (Path("a/b"), "a/b", str),
-        pytest.param(Folder(), "of/bytes", str, id="path-like"),
-        (7, 7, int),
-        (np.int64(7), 7, int),
-        (0.5, 0.5, float),
-        (np.float32(0.5), 0.5, float),
-        (Fraction(1, 2), 0.5, float),
-        (True, True, bool),
-        (None, None, type(None)),
-        ((1, Path("x")), [1, "x"], list),
-        ([(), {}], [[], {}], list),
-        (OrderedDict(b=1, a=2), {"b": 1, "a": 2}, dict),
+        ("text", "text", str), (np.str_("text"), "text", str), (Kind.CHAT, "chat", str), (Path("a/b"), "a/b", str),
+        pytest.param(Folder(), "of/bytes", str, id="path-like"), (7, 7, int), (np.int64(7), 7, int), (0.5, 0.5, float),
+        (np.float32(0.5), 0.5, float), (Fraction(1, 2), 0.5, float), (True, True, bool), (None, None, type(None)),
+        ((1, Path("x")), [1, "x"], list), ([(), {}], [[], {}], list), (OrderedDict(b=1, a=2), {"b": 1, "a": 2}, dict),
         (MappingProxyType({"a": MappingProxyType({"b": 1})}), {"a": {"b": 1}}, dict),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_programs_have_becomes_what_a_file_would_hold(value: Any, plain: Any, kind: type) -> None:
     found = plain_document({"config": {"x": value}})["config"]["x"]
     assert found == plain

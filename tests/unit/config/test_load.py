@@ -11,16 +11,13 @@ from eval_factory.core.errors import ConfigError
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a.b=1", {"a": {"b": 1}}),
-        ("a.b=1,a.c=two", {"a": {"b": 1, "c": "two"}}),
+        ("a.b=1", {"a": {"b": 1}}), ("a.b=1,a.c=two", {"a": {"b": 1, "c": "two"}}),
         ("a=true,b=null,c=1.5", {"a": True, "b": None, "c": 1.5}),
         ('url="http://h/v1?x=1,y=2",n=3', {"url": "http://h/v1?x=1,y=2", "n": 3}),
-        ("a=[1, 2],b={c: 3}", {"a": [1, 2], "b": {"c": 3}}),
-        ("a=", {"a": ""}),
-        ("a='1'", {"a": "1"}),
+        ("a=[1, 2],b={c: 3}", {"a": [1, 2], "b": {"c": 3}}), ("a=", {"a": ""}), ("a='1'", {"a": "1"}),
         ("url=http://h:80/v1", {"url": "http://h:80/v1"}),
     ],
-)
+)  # fmt: skip
 def test_overrides(text: str, expected: dict[str, Any]) -> None:
     assert parse_overrides((text,)) == expected
 
@@ -76,11 +73,8 @@ def test_a_secret_in_a_url_is_filled_in_by_who_sends_it(url: str, expected: str)
 
 def test_a_secret_in_a_request_is_filled_in_by_who_sends_it() -> None:
     fields = {
-        "user_token": "${ID}",
-        "tier": "${HOST}",
-        "deep": [{"x": "a ${GATEWAY_KEY}"}],
-        "api_key": ["${ID}", ["${ID}"]],
-    }
+        "user_token": "${ID}", "tier": "${HOST}", "deep": [{"x": "a ${GATEWAY_KEY}"}], "api_key": ["${ID}", ["${ID}"]],
+    }  # fmt: skip
     tree = {
         "target": {
             "api_endpoint": {

@@ -109,17 +109,14 @@ def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 @pytest.mark.parametrize(
     ("deployments", "roles"),
     [
-        ((), {}),
-        (("openai/gpt-4o",), {"gpt": "openai/gpt-4o"}),
+        ((), {}), (("openai/gpt-4o",), {"gpt": "openai/gpt-4o"}),
         (("meta/llama-3", "anthropic/claude-3"), {"llama": "meta/llama-3", "claude": "anthropic/claude-3"}),
-        (("azure/gpt-4o",), {"gpt": "azure/gpt-4o"}),
-        (("anthropic/opus",), {"claude": "anthropic/opus"}),
+        (("azure/gpt-4o",), {"gpt": "azure/gpt-4o"}), (("anthropic/opus",), {"claude": "anthropic/opus"}),
         (("mistral/m",), {"mistral": "mistral/m"}),
         (("openai/gpt-4o", "openai/GPT 4.1"), {"gpt": "openai/gpt-4o", "gpt-4-1": "openai/GPT 4.1"}),
-        (("openai/gpt-4o", "openai/gpt-4o"), {"gpt": "openai/gpt-4o"}),
-        (("no-slash",), {}),
+        (("openai/gpt-4o", "openai/gpt-4o"), {"gpt": "openai/gpt-4o"}), (("no-slash",), {}),
     ],
-)
+)  # fmt: skip
 def test_roles_of_the_judges_that_helm_prescribes(deployments: tuple[str, ...], roles: dict[str, str]) -> None:
     assert prescribed_roles(deployments) == roles
 

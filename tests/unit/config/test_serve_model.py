@@ -42,13 +42,11 @@ def test_every_key_has_a_default_and_a_null_leaves_it() -> None:
         ({"env": ["A B"]}, "must be the NAME of an environment variable"),
         ({"env": ["MY_TOKEN=x"]}, "has a value for MY_TOKEN, which names a secret; write the NAME alone"),
         ({"env": ["A=sk-0123456789abcdefghij01"]}, "has what looks like a key as its value (it is not shown)"),
-        ({"replicas": 0}, "greater than or equal to 1"),
-        ({"replicas": 65}, "less than or equal to 64"),
-        ({"max_restarts": -1}, "greater than or equal to 0"),
-        ({"stop_grace_s": 0}, "greater than 0"),
+        ({"replicas": 0}, "greater than or equal to 1"), ({"replicas": 65}, "less than or equal to 64"),
+        ({"max_restarts": -1}, "greater than or equal to 0"), ({"stop_grace_s": 0}, "greater than 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_wrong_values(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ServeSection.model_validate(changes)

@@ -29,16 +29,14 @@ def test_questions_with_lettered_options_take_it(type_: str) -> None:
 @pytest.mark.parametrize(
     ("type_", "why"),
     [
-        ("pubmed_qa", "say what each letter stands for"),
-        ("race_based_med", "say what each letter stands for"),
+        ("pubmed_qa", "say what each letter stands for"), ("race_based_med", "say what each letter stands for"),
         ("medec", "no questions with lettered options .its answers are free text"),
-        ("ehr_sql", "no questions with lettered options .its answers are free text"),
-        ("aci_bench", "judged by a jury"),
+        ("ehr_sql", "no questions with lettered options .its answers are free text"), ("aci_bench", "judged by a jury"),
         ("healthbench", "judged by a rubric"),
         ("helm:med_qa:data_augmentation=canonical", "excludes data_augmentation"),
         ("helm:mmlu:subject=anatomy,method=multiple_choice_separate_original", "method=multiple_choice_separate_orig"),
     ],
-)
+)  # fmt: skip
 def test_others_say_why_not(type_: str, why: str) -> None:
     with pytest.raises(ConfigError, match=f"extra.shuffle_choices: .*{why}"):
         evaluation(shuffled(type_))

@@ -121,16 +121,14 @@ def test_cells_share_no_part_of_their_run_configs() -> None:
 @pytest.mark.parametrize(
     ("url", "group"),
     [
-        ("https://h.example/v1", "h.example/v1"),
-        ("https://H.example/v1/", "h.example/v1"),
+        ("https://h.example/v1", "h.example/v1"), ("https://H.example/v1/", "h.example/v1"),
         ("https://h.example/v1/chat/completions", "h.example/v1"),
         ("https://h.example/v1/completions/", "h.example/v1"),
-        ("https://h.example:8000/v1?api-version=1", "h.example:8000/v1"),
-        ("http://h.example", "h.example"),
+        ("https://h.example:8000/v1?api-version=1", "h.example:8000/v1"), ("http://h.example", "h.example"),
         ("http://h.example/completions/chat/completions", "h.example/completions"),
         ("demo://baseline", "demo://baseline"),
     ],
-)
+)  # fmt: skip
 def test_the_group_of_a_url(url: str, group: str) -> None:
     assert group_of_url(url) == group
     assert limit_group_of({"api_endpoint": {"url": url}}) == group

@@ -47,15 +47,11 @@ def test_a_pattern_says_something() -> None:
 @pytest.mark.parametrize(
     ("key", "right", "wrong"),
     [
-        ("max_processes", 256, [0, 257, True, 1.5]),
-        ("max_attempts", 1, [0, 101]),
-        ("max_outage_s", 0.5, [0, -1, 367 * 24 * 3600, True]),
-        ("max_cost", 0.001, [0, -1, float("inf"), True]),
-        ("max_requests", 1, [0, 1.5]),
-        ("max_tokens_total", 10**12, [0, 10**12 + 1]),
-        ("max_wall_s", 1, [0, "1s"]),
+        ("max_processes", 256, [0, 257, True, 1.5]), ("max_attempts", 1, [0, 101]),
+        ("max_outage_s", 0.5, [0, -1, 367 * 24 * 3600, True]), ("max_cost", 0.001, [0, -1, float("inf"), True]),
+        ("max_requests", 1, [0, 1.5]), ("max_tokens_total", 10**12, [0, 10**12 + 1]), ("max_wall_s", 1, [0, "1s"]),
     ],
-)
+)  # fmt: skip
 def test_limits(key: str, right: float, wrong: list[Any]) -> None:
     assert getattr(SuiteSection.model_validate({key: right}), key) == right
     for value in wrong:

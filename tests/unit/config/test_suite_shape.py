@@ -25,10 +25,8 @@ def of_endpoint(**changes: Any) -> list[str]:
 
 def test_unknown_keys_have_a_hint_at_every_depth() -> None:
     wrong = {
-        "evaluations": [{"type": "medec", "parms": {}}],
-        "exclude": [{"evaluation": "x", "targt": "y"}],
-        "jugdes": [],
-    }
+        "evaluations": [{"type": "medec", "parms": {}}], "exclude": [{"evaluation": "x", "targt": "y"}], "jugdes": [],
+    }  # fmt: skip
     assert of_shape(**wrong, variants=[{"name": "a", "zzz": 1}]) == [
         "unknown key suite.evaluations[0].parms, did you mean 'params'?",
         "unknown key suite.variants[0].zzz; known here: name, params",

@@ -11,16 +11,9 @@ from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, EvalFactoryError, did_you_mean, expectation
 
 CODES = {
-    "NotReportableError": 1,
-    "ConfigError": 2,
-    "PrerequisiteError": 3,
-    "EndpointRefusedError": 3,
-    "EndpointUnreachableError": 3,
-    "HelmError": 4,
-    "BusyError": 5,
-    "EvalFactoryError": 70,
-    "InterruptedRunError": 130,
-}
+    "NotReportableError": 1, "ConfigError": 2, "PrerequisiteError": 3, "EndpointRefusedError": 3,
+    "EndpointUnreachableError": 3, "HelmError": 4, "BusyError": 5, "EvalFactoryError": 70, "InterruptedRunError": 130,
+}  # fmt: skip
 
 
 def test_each_exit_code_has_one_class_and_all_have_one_base() -> None:
@@ -70,17 +63,13 @@ def error_of(kind: Any, value: object) -> Any:
     ("kind", "value", "told"),
     [
         (Literal["chat", "completions"], "x", "must be 'chat' or 'completions'"),
-        (_Section, "x", "must be a mapping of keys to values"),
-        (list[int], "x", "must be a list"),
+        (_Section, "x", "must be a mapping of keys to values"), (list[int], "x", "must be a list"),
         (str, 1, "must be text (put it in quotes)"),
-        (Annotated[int, Field(strict=True)], "x", "must be a whole number"),
-        (int, "x", "must be a whole number"),
-        (int, 1.5, "must be a whole number"),
-        (float, None, "must be a number"),
-        (float, "x", "must be a number"),
+        (Annotated[int, Field(strict=True)], "x", "must be a whole number"), (int, "x", "must be a whole number"),
+        (int, 1.5, "must be a whole number"), (float, None, "must be a number"), (float, "x", "must be a number"),
         (Annotated[bool, Field(strict=True)], "x", "must be true or false"),
         (Annotated[int, Field(ge=1)], 0, "must be greater than or equal to 1"),
     ],
-)
+)  # fmt: skip
 def test_an_expectation_is_plain_english(kind: Any, value: object, told: str) -> None:
     assert expectation(error_of(kind, value)) == told

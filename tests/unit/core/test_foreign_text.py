@@ -15,17 +15,12 @@ PROMPT = "A 54-year-old man has had chest pain\nsince this morning. What is the 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("plain Ärztin 漢字 🙂", "plain Ärztin 漢字 🙂"),
-        ("\x1b[2J", "\\x1b[2J"),
-        ("\x07\x08\x7f\x00", "\\x07\\x08\\x7f\\x00"),
-        ("\x9b31m", "\\x9b31m"),
-        ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"),
-        ("a\u200bb\ufeffc", "a\\u200bb\\ufeffc"),
-        ("\U000e0041", "\\U000e0041"),
-        ("\ud800", "\\ud800"),
-        ("a\nb\u2028c\x85d", "a\\nb\\u2028c\\x85d"),
+        ("plain Ärztin 漢字 🙂", "plain Ärztin 漢字 🙂"), ("\x1b[2J", "\\x1b[2J"),
+        ("\x07\x08\x7f\x00", "\\x07\\x08\\x7f\\x00"), ("\x9b31m", "\\x9b31m"),
+        ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"), ("a\u200bb\ufeffc", "a\\u200bb\\ufeffc"),
+        ("\U000e0041", "\\U000e0041"), ("\ud800", "\\ud800"), ("a\nb\u2028c\x85d", "a\\nb\\u2028c\\x85d"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
     assert foreign_text.printable(text) == shown
     assert foreign_text.printable(foreign_text.printable(text)) == shown

@@ -56,14 +56,10 @@ def test_a_message_of_several_lines_comes_through_among_others() -> None:
 @pytest.mark.parametrize(
     ("returncode", "tail"),
     [
-        (0, [LINE]),
-        (1, []),
-        (1, [last_message(MESSAGE, {RUN_ID: "another"})]),
-        (1, [last_message(MESSAGE, {})]),
-        (1, [f"model: {LINE}"]),
-        (1, [LINE[:-3]]),
+        (0, [LINE]), (1, []), (1, [last_message(MESSAGE, {RUN_ID: "another"})]), (1, [last_message(MESSAGE, {})]),
+        (1, [f"model: {LINE}"]), (1, [LINE[:-3]]),
     ],
     ids=["it did not fail", "nothing was said", "another run's", "no run's", "inside a line", "cut"],
-)
+)  # fmt: skip
 def test_what_is_not_its_own_is_not_believed(returncode: int, tail: list[str]) -> None:
     assert last_message_in(returncode, tail, RUN) is None

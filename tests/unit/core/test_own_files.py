@@ -32,15 +32,11 @@ def listening(path: Path) -> None:
 
 
 KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "outside": (linked("../../secret"), LEADS_OUT),
-    "absolute": (linked("/etc/passwd"), LEADS_OUT),
-    "folder outside": (linked("../.."), LEADS_OUT),
-    "device": (linked("/dev/zero"), LEADS_OUT),
-    "fifo": (os.mkfifo, NOT_REGULAR),
-    "link to a fifo": (linked("../fifo"), NOT_REGULAR),
-    "socket": (listening, NOT_REGULAR),
-    "huge": (huge, _TOO_LARGE),
-}
+    "outside": (linked("../../secret"), LEADS_OUT), "absolute": (linked("/etc/passwd"), LEADS_OUT),
+    "folder outside": (linked("../.."), LEADS_OUT), "device": (linked("/dev/zero"), LEADS_OUT),
+    "fifo": (os.mkfifo, NOT_REGULAR), "link to a fifo": (linked("../fifo"), NOT_REGULAR),
+    "socket": (listening, NOT_REGULAR), "huge": (huge, _TOO_LARGE),
+}  # fmt: skip
 
 
 @pytest.fixture

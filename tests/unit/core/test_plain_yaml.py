@@ -34,18 +34,16 @@ def test_plain_values(text: str, value: Any) -> None:
         ("a:\n  on: 1", "line 2, column 3: a key must be text: 'on' is read as bool"),
         ("1.5: 1", "'1.5' is read as float"),
         ("a: 2024-01-01", "line 1, column 4: is read as a date; put it in quotes"),
-        ("a: !!binary aGk=", "is !!binary; a configuration holds"),
-        ("a: !mine x", "is !mine; a configuration holds"),
+        ("a: !!binary aGk=", "is !!binary; a configuration holds"), ("a: !mine x", "is !mine; a configuration holds"),
         ("a: &x [*x]", "line 1, column 4: an alias refers to a value that contains it"),
         ('a: "\\ud800"', "line 1, column 4: holds half a character"),
         ('"\\ud800": 1', "line 1, column 1: holds half a character"),
         ("a: !!int x", "holds a value that is not what its tag says"),
         ("a: !!int ''", "holds a value that is not what its tag says"),
-        ("a: {b: [.inf]}", "a.b[0]: must be a finite number"),
-        (".nan", "the value: must be a finite number"),
+        ("a: {b: [.inf]}", "a.b[0]: must be a finite number"), (".nan", "the value: must be a finite number"),
         ("[" * 1000, "is nested too deeply"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(text: str, said: str) -> None:
     with pytest.raises(YamlError) as raised:
         parse(text)

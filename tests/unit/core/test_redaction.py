@@ -46,25 +46,19 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64, something behind": lambda key: base64.b64encode(f"u:{key}@host".encode()).decode(),
     "base64 for URLs": lambda key: base64.urlsafe_b64encode(f"\xff\xfe{key}".encode("latin-1")).decode(),
     "hexadecimal": lambda key: key.encode().hex(),
-    "hexadecimal, large": lambda key: key.encode().hex().upper(),
-    "for a URL": quote,
+    "hexadecimal, large": lambda key: key.encode().hex().upper(), "for a URL": quote,
     "for a URL, all": lambda key: quote(key, safe=""),
     "for a URL, small": lambda key: re.sub("%..", lambda match: match[0].lower(), quote(key, safe="")),
     "for a URL, plus": quote_plus,
     "for a URL, twice": lambda key: quote(quote(key, safe=""), safe=""),
-    "for a URL, every character": of_letters("%{:02X}"),
-    "for a URL, every character, small": of_letters("%{:02x}"),
+    "for a URL, every character": of_letters("%{:02X}"), "for a URL, every character, small": of_letters("%{:02x}"),
     "for a URL, every other": lambda key: "".join(f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)),
-    "JSON": json.dumps,
-    "JSON, every character": of_letters("\\u{:04x}"),
+    "JSON": json.dumps, "JSON, every character": of_letters("\\u{:04x}"),
     "JSON, every character, large": of_letters("\\u{:04X}"),
-    "JSON in JSON": lambda key: json.dumps(of_letters("\\u{:04x}")(key)),
-    "JavaScript": of_letters("\\u{{{:x}}}"),
-    "bytes": of_letters("\\x{:02x}"),
-    "HTML": html.escape,
-    "HTML, numbers": of_letters("&#{};"),
+    "JSON in JSON": lambda key: json.dumps(of_letters("\\u{:04x}")(key)), "JavaScript": of_letters("\\u{{{:x}}}"),
+    "bytes": of_letters("\\x{:02x}"), "HTML": html.escape, "HTML, numbers": of_letters("&#{};"),
     "HTML, hexadecimal numbers": of_letters("&#x{:X};"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", [KEY, ODD_KEY, "0123456789ab"])
@@ -161,18 +155,14 @@ SPREAD: dict[str, Callable[[str], str]] = {
     "a line break and an indent": lambda key: f"{key[:9]}\r\n    {key[9:]}",
     "a line break in JSON": lambda key: json.dumps(f"{key[:9]}\n{key[9:]}")[1:-1],
     "a line break in JSON in JSON": lambda key: json.dumps(json.dumps(f"{key[:9]}\n\t{key[9:]}"))[3:-3],
-    "a line break in a URL": lambda key: f"{key[:9]}%0A{key[9:]}",
-    "blanks": " ".join,
-    "wide blanks": "\u3000\u200b".join,
-    "separators": "_-_".join,
-    "backslashes": "\\".join,
-    "quotes and commas": lambda key: str(list(key)),
-    "backwards": lambda key: key[::-1],
+    "a line break in a URL": lambda key: f"{key[:9]}%0A{key[9:]}", "blanks": " ".join,
+    "wide blanks": "\u3000\u200b".join, "separators": "_-_".join, "backslashes": "\\".join,
+    "quotes and commas": lambda key: str(list(key)), "backwards": lambda key: key[::-1],
     "backwards, with blanks": lambda key: " ".join(key[::-1]),
     "base64 in lines": lambda key: "\n".join(re.findall(".{1,7}", base64.b64encode(key.encode()).decode())),
     "hexadecimal digits in pairs": lambda key: key.encode().hex(" "),
     "without its separators": lambda key: re.sub("[^A-Za-z0-9]", "", key),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", [KEY, "0123456789ab", "nvapi-tnrb0123456789"])

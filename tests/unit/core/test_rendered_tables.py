@@ -78,12 +78,10 @@ def test_what_is_plain_is_read_as_it_stands() -> None:
 TABLE = Table(
     ["model", Lines(["x_1", "exact_match"])],
     [
-        ["a & b", Lines(["50.0 %", "", Strong("not reportable")])],
-        [Link("@c", "./<c>/report.html"), "-1"],
-        ["-", "-"],
+        ["a & b", Lines(["50.0 %", "", Strong("not reportable")])], [Link("@c", "./<c>/report.html"), "-1"], ["-", "-"],
     ],
     numbers=1,
-)
+)  # fmt: skip
 
 
 def test_a_table_in_markdown() -> None:

@@ -48,12 +48,8 @@ def test_a_host_has_one_spelling(name: object, host: str) -> None:
 def test_an_origin_is_scheme_host_and_port() -> None:
     assert origin_of("https://Host.example/v1") == origin_of("https://host.example:443/v2?x=1")
     others = (
-        "http://host.example/v1",
-        "https://host.example:80",
-        "https://example",
-        "served://host.example",
-        "demo://x",
-    )
+        "http://host.example/v1", "https://host.example:80", "https://example", "served://host.example", "demo://x",
+    )  # fmt: skip
     assert len({origin_of(url) for url in (*others, "https://host.example")}) == 6
 
 

@@ -52,10 +52,8 @@ def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, 
 
 HOSTILE = {
     "absolute": (plain("/etc/evil"), "leads elsewhere"),
-    "parent": (plain("scenarios/../../evil"), "leads elsewhere"),
-    "parent only": (plain(".."), "leads elsewhere"),
-    "backslash": (plain("..\\evil"), "leads elsewhere"),
-    "drive": (plain("C:/evil"), "leads elsewhere"),
+    "parent": (plain("scenarios/../../evil"), "leads elsewhere"), "parent only": (plain(".."), "leads elsewhere"),
+    "backslash": (plain("..\\evil"), "leads elsewhere"), "drive": (plain("C:/evil"), "leads elsewhere"),
     "symbolic link out": (special("scenarios/x", tarfile.SYMTYPE, "../../.."), "holds a link"),
     "symbolic link inside": (special("scenarios/x", tarfile.SYMTYPE, "notes"), "holds a link"),
     "hard link": (special("scenarios/x", tarfile.LNKTYPE, MANIFEST), "holds a link"),
@@ -70,13 +68,12 @@ HOSTILE = {
     "time nan": (with_header(mtime="nan"), "header that no packed bundle has"),
     "time 1e300": (with_header(mtime="1e300"), "header that no packed bundle has"),
     "unknown header": (with_header(comment="x"), "header that no packed bundle has"),
-    "long name": (plain("scenarios/" + "n" * 300), "too long"),
-    "deep name": (plain("d/" * 2000 + "f"), "too long"),
+    "long name": (plain("scenarios/" + "n" * 300), "too long"), "deep name": (plain("d/" * 2000 + "f"), "too long"),
     "terminal": (plain("scenarios/\x1b[31m"), r"\\x1b"),
     "twice": (plain("scenarios/notes/a 1.txt", b"PLAN: walk"), "twice"),
     "twice but for case": (plain("scenarios/NOTES/a 1.txt", b"PLAN: walk"), "not what the manifest lists"),
     "another size": (plain("scenarios/notes/B - 2.txt", b"PLAN: a rest that is longer"), "manifest lists|twice"),
-}
+}  # fmt: skip
 
 
 def with_member(source: Path, target: Path, member: tuple[tarfile.TarInfo, bytes]) -> None:

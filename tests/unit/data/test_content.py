@@ -36,13 +36,10 @@ def test_a_blob_is_known_by_size_and_hash_as_git_counts_them(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "page"),
     [
-        (b"<!DOCTYPE html><title>Sign in</title>", True),
-        (b"\xef\xbb\xbf\n  <HTML lang=en>", True),
-        (b"id,text\n1,<html>\n", False),
-        (b" " * 1024 + b"<html>", False),
-        (b"", False),
+        (b"<!DOCTYPE html><title>Sign in</title>", True), (b"\xef\xbb\xbf\n  <HTML lang=en>", True),
+        (b"id,text\n1,<html>\n", False), (b" " * 1024 + b"<html>", False), (b"", False),
     ],
-)
+)  # fmt: skip
 def test_a_web_page_is_known_by_its_beginning(content: bytes, page: bool, tmp_path: Path) -> None:
     assert is_page(put(tmp_path, content)) is page
 

@@ -13,11 +13,9 @@ def test_endpoints_judges_tokens_and_cloud_functions() -> None:
     flags = {"config.type": "aci_bench", "config.params.extra.judges": judges, "target.api_endpoint.oauth": "openai"}
     env = {"OPENAI_TOKEN_URL": "https://token.example/t", "NVCF_STATUS_URL": "https://status.example/s"}
     asked = [
-        "https://host.example/v1",
-        "https://token.example/t",
-        "http://judge.example:8080/v1",
+        "https://host.example/v1", "https://token.example/t", "http://judge.example:8080/v1",
         "https://status.example/s",
-    ]
+    ]  # fmt: skip
     assert urls_of(plan(flags), env) == asked
     hosts = (("host.example", 443), ("token.example", 443), ("judge.example", 8080), ("status.example", 443))
     assert offline(HelmRunSettings(), plan(flags), env).allowed == hosts

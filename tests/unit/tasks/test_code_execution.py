@@ -45,17 +45,9 @@ def test_what_executes_nothing_is_not_refused() -> None:
 
 
 LEADERBOARD = [
-    "leaderboard",
-    "run",
-    "lite",
-    "--conf",
-    "own.conf",
-    "--model",
-    "m",
-    "--model_url",
-    "https://h.example/v1",
+    "leaderboard", "run", "lite", "--conf", "own.conf", "--model", "m", "--model_url", "https://h.example/v1",
     "--dry_run",
-]
+]  # fmt: skip
 RUN = f"run_eval --eval_type {HUMANEVAL} --output_dir out --model_url demo://baseline --model_id m --dry_run".split()
 
 

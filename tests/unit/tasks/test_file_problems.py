@@ -26,12 +26,9 @@ def put(folder: Path, content: bytes) -> Path:
         (b"\xd0\xcf\x11\xe0rest", f"is an Excel or Word file, not {SHEET}"),
         (b"PAR1rest", f"is a Parquet file, not {SHEET}"),
         (gzip.compress(b"a,b", mtime=0), "is compressed by gzip, not text; unpack it first"),
-        ("a,b".encode("utf-16-le"), None),
-        (b"\xff\xfea\0", f"is UTF-16, not {UTF_8}"),
-        (b"\xfe\xff\0a", f"is UTF-16, not {UTF_8}"),
-        (b"xPK\x03\x04", None),
-        (b"", None),
+        ("a,b".encode("utf-16-le"), None), (b"\xff\xfea\0", f"is UTF-16, not {UTF_8}"),
+        (b"\xfe\xff\0a", f"is UTF-16, not {UTF_8}"), (b"xPK\x03\x04", None), (b"", None),
     ],
-)
+)  # fmt: skip
 def test_a_file_of_another_kind_is_known_by_its_first_bytes(content: bytes, kind: str | None, tmp_path: Path) -> None:
     assert other_kind(put(tmp_path, content)) == kind

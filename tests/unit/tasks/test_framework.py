@@ -20,15 +20,13 @@ from eval_factory.tasks.framework import ClusterRule, FileLayout, Framework, fil
 @pytest.mark.parametrize(
     ("when", "values", "applies"),
     [
-        ({}, {"subject": "lab_anemia"}, True),
-        ({"subject": "lab_*"}, {"subject": "lab_anemia"}, True),
-        ({"subject": "lab_*"}, {"subject": "new_lupus"}, False),
-        ({"subject": "lab_*"}, {"subject": None}, True),
+        ({}, {"subject": "lab_anemia"}, True), ({"subject": "lab_*"}, {"subject": "lab_anemia"}, True),
+        ({"subject": "lab_*"}, {"subject": "new_lupus"}, False), ({"subject": "lab_*"}, {"subject": None}, True),
         ({"subject": "lab_*"}, {}, True),
         ({"subject": "lab_*", "condition": "a"}, {"subject": "lab_x", "condition": "b"}, False),
         ({"subject": "lab_*", "condition": "a"}, {"condition": "a"}, True),
     ],
-)
+)  # fmt: skip
 def test_an_entry_of_the_layout_is_about_some_values(
     when: dict[str, str], values: Mapping[str, str | None], applies: bool
 ) -> None:

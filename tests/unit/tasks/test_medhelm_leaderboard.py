@@ -46,13 +46,10 @@ def test_the_revision_is_unknown_where_helm_takes_a_branch() -> None:
 @pytest.mark.parametrize(
     ("given", "not_run"),
     [
-        ({}, None),
-        ({"subject": "a"}, None),
-        ({"subject": "b"}, "subject=b"),
-        ({"subject": "a", "language": "es"}, "language=es"),
-        ({"number": 1}, None),
+        ({}, None), ({"subject": "a"}, None), ({"subject": "b"}, "subject=b"),
+        ({"subject": "a", "language": "es"}, "language=es"), ({"number": 1}, None),
     ],
-)
+)  # fmt: skip
 def test_arguments_with_which_it_has_a_result(given: dict[str, object], not_run: str | None) -> None:
     entry = LeaderboardEntry(max_tokens=1, arguments={"subject": ("a",), "number": ("1",)})
     assert entry.argument_not_run(given) == not_run

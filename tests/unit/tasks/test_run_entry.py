@@ -61,20 +61,18 @@ def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
     [
         ("helm:mmul:subject=x", "no run spec 'mmul', did you mean 'mm"),
         ("helm:MMLU:subject=a", "no run spec 'MMLU', did you mean 'mmlu'?"),
-        ("helm:mmlu", "mmlu needs subject: write helm:mmlu:subject=..."),
-        ("helm:mmlu:", "what is wrong is ''"),
+        ("helm:mmlu", "mmlu needs subject: write helm:mmlu:subject=..."), ("helm:mmlu:", "what is wrong is ''"),
         ("helm:mmlu:subject=a,subject=b", "subject is given twice"),
         ("helm:mmlu:subjekt=a", "no parameter 'subjekt', did you mean 'subject'?"),
         ("helm:mmlu:subjekt=a", "its parameters: subject (str, needed), method=multiple_choice_joint"),
         ("helm:boolq:model=x/y", "model cannot be given here; eval-factory names the model"),
         ("helm:aci_bench:jury_config_path=x", "give config.params.extra.judges"),
-        ("helm:vqa", "asks a model for images"),
-        ("helm:wikitext_103", "asks a model for log probabilities"),
+        ("helm:vqa", "asks a model for images"), ("helm:wikitext_103", "asks a model for log probabilities"),
         ("helm:sample_medical_qa", "is a task of eval-factory's own: write it without 'helm:'"),
         ("helm:", "no run spec ''"),
         ("mmlu:subject=x", "HELM has a run spec of that name: helm:mmlu:subject=x"),
     ],
-)
+)  # fmt: skip
 def test_refused(type_: str, said: str) -> None:
     told = refused(type_)
     assert said in told

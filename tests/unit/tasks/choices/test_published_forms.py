@@ -24,12 +24,10 @@ def test_medxpertqa() -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        "Which? Answer Choices: (A) other (B) ones",
-        "Which of the Answer Choices: none repeated",
-        "Answer Choices: (A) a (B) b",
-        "Which? Answer Choices: (A) a (B) b (C) c",
+        "Which? Answer Choices: (A) other (B) ones", "Which of the Answer Choices: none repeated",
+        "Answer Choices: (A) a (B) b", "Which? Answer Choices: (A) a (B) b (C) c",
     ],
-)
+)  # fmt: skip
 def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
     row = {**medxpertqa_row(0), "question": question, "options": {"A": "a", "B": "b"}, "label": "B"}
     assert medxpertqa(row).question == question
@@ -134,14 +132,12 @@ def test_the_right_choice_is_known_by_its_text(written: str) -> None:
     ("changed", "message"),
     [
         ({"correct": "Something else"}, "correct: must be one of answer_a, answer_b, answer_c, answer_d, answer_e"),
-        ({"correct": None}, "correct: is empty"),
-        ({"texts": {}}, "texts: must be an object"),
-        ({"texts": ["x"]}, "texts: must be an object"),
-        ({"texts": {"text_0": 1}}, "texts: must be an object"),
+        ({"correct": None}, "correct: is empty"), ({"texts": {}}, "texts: must be an object"),
+        ({"texts": ["x"]}, "texts: must be an object"), ({"texts": {"text_0": 1}}, "texts: must be an object"),
         ({"question": ""}, "question: is empty"),
         ({"answer_b": None}, "correct: must be one of answer_a, answer_c"),
     ],
-)
+)  # fmt: skip
 def test_questions_of_longhealth_that_cannot_be_read(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^column {message}"):
         longhealth_question(row_of_longhealth(**changed))

@@ -17,10 +17,8 @@ from unit.builders import evaluation
 
 SECRET = "Mrs Example, 12 High Street"
 TURNS = [
-    {"role": "user", "content": SECRET},
-    {"role": "assistant", "content": "So?"},
-    {"role": "user", "content": "B?"},
-]
+    {"role": "user", "content": SECRET}, {"role": "assistant", "content": "So?"}, {"role": "user", "content": "B?"},
+]  # fmt: skip
 ROW: dict[str, Any] = {"messages": TURNS, "correct_answer": "B"}
 JUDGE_PROMPT = (
     "Rate {RESPONSE} to {QUESTION}; right is {GOLD_RESPONSE}.\n"

@@ -14,17 +14,10 @@ ALL = (GOOD, SMALL, BAD)
 @pytest.mark.parametrize(
     ("met", "score"),
     [
-        ([1, 1, 0], 1.0),
-        ([1, 0, 0], 0.8),
-        ([0, 1, 0], 0.2),
-        ([1, 0, 1], 0.3),
-        ([0, 0, 1], -0.5),
-        ([0.5, 0, 0], 0.4),
-        ([0, 0, 0], 0.0),
-        ([1, None, 0], None),
-        ([None, None, None], None),
+        ([1, 1, 0], 1.0), ([1, 0, 0], 0.8), ([0, 1, 0], 0.2), ([1, 0, 1], 0.3), ([0, 0, 1], -0.5), ([0.5, 0, 0], 0.4),
+        ([0, 0, 0], 0.0), ([1, None, 0], None), ([None, None, None], None),
     ],
-)
+)  # fmt: skip
 def test_a_case_scores_points_met_of_the_positive_points(met: list[float | None], score: float | None) -> None:
     assert case_score(ALL, met) == (None if score is None else pytest.approx(score))
 
@@ -40,18 +33,11 @@ def test_bounds_count_what_is_open_both_ways() -> None:
 @pytest.mark.parametrize(
     ("decisions", "share", "span"),
     [
-        ([True], 1.0, (1.0, 1.0)),
-        ([False], 0.0, (0.0, 0.0)),
-        ([None], None, (0.0, 1.0)),
-        ([], None, (0.0, 1.0)),
-        ([True, False], 0.5, (0.5, 0.5)),
-        ([True, False, None], 0.5, (0.0, 1.0)),
-        ([True, True, None], 1.0, (1.0, 1.0)),
-        ([False, False, None], 0.0, (0.0, 0.0)),
-        ([True, None, None], 1.0, (0.0, 1.0)),
-        ([True, None], 1.0, (0.5, 1.0)),
+        ([True], 1.0, (1.0, 1.0)), ([False], 0.0, (0.0, 0.0)), ([None], None, (0.0, 1.0)), ([], None, (0.0, 1.0)),
+        ([True, False], 0.5, (0.5, 0.5)), ([True, False, None], 0.5, (0.0, 1.0)), ([True, True, None], 1.0, (1.0, 1.0)),
+        ([False, False, None], 0.0, (0.0, 0.0)), ([True, None, None], 1.0, (0.0, 1.0)), ([True, None], 1.0, (0.5, 1.0)),
     ],
-)
+)  # fmt: skip
 def test_the_majority_decides(decisions: list[bool | None], share: float | None, span: tuple[float, float]) -> None:
     assert rubric_case.share_met(decisions) == share
     assert rubric_case.range_met(decisions) == span
