@@ -1,11 +1,22 @@
+"""Texts, mappings and variables, as what a run config holds."""
+
 from __future__ import annotations
 
+import enum
+from collections import OrderedDict
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from eval_factory.config.load import interpolate, parse_overrides
+from eval_factory.config.evaluation import arguments_of, several
+from eval_factory.config.load import interpolate, parse_overrides, plain_document
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import MAX_LEVELS
 
 
 @pytest.mark.parametrize(
@@ -87,3 +98,82 @@ def test_a_secret_in_a_request_is_filled_in_by_who_sends_it() -> None:
     kept = {**fields, "tier": "host", "lost_key": None}
     assert done["target"]["api_endpoint"] == {"adapter_config": {"params_to_add": kept}, "api_key": "t"}
     assert "LOST_KEY is not set" in problem
+
+
+class Kind(str, enum.Enum):
+    CHAT = "chat"
+
+
+class Folder:
+    def __fspath__(self) -> bytes:
+        return b"of/bytes"
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "kind"),
+    [
+        ("text", "text", str), (np.str_("text"), "text", str), (Kind.CHAT, "chat", str), (Path("a/b"), "a/b", str),
+        pytest.param(Folder(), "of/bytes", str, id="path-like"), (7, 7, int), (np.int64(7), 7, int), (0.5, 0.5, float),
+        (np.float32(0.5), 0.5, float), (Fraction(1, 2), 0.5, float), (True, True, bool), (None, None, type(None)),
+        ((1, Path("x")), [1, "x"], list), ([(), {}], [[], {}], list), (OrderedDict(b=1, a=2), {"b": 1, "a": 2}, dict),
+        (MappingProxyType({"a": MappingProxyType({"b": 1})}), {"a": {"b": 1}}, dict),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_programs_have_becomes_what_a_file_would_hold(value: Any, plain: Any, kind: type) -> None:
+    found = plain_document({"config": {"x": value}})["config"]["x"]
+    assert found == plain
+    assert type(found) is kind
+
+
+def test_nothing_of_the_callers_is_shared_with_the_copy() -> None:
+    given: dict[str, Any] = {"config": {"list": [{"a": 1}]}}
+    found = plain_document(given)
+    found["config"]["list"][0]["a"] = 2
+    found["config"]["new"] = 1
+    assert given == {"config": {"list": [{"a": 1}]}}
+
+
+def test_every_value_that_no_file_could_hold_is_named_and_not_shown() -> None:
+    wrong: Mapping[Any, Any] = {
+        "config": {"a": {"sk-secret"}, "b": [1, b"sk-secret"], "n": float("nan"), 3: "x"},
+        "target": {"c": object(), "d": np.array([1, 2])},
+        ("k",): 1,
+    }
+    with pytest.raises(ConfigError) as told:
+        plain_document(wrong)
+    holds = "; a run config holds texts, numbers, true, false, null, lists and mappings"
+    assert told.value.problems == [
+        f"config.a: is of the type set{holds}",
+        f"config.b[1]: is of the type bytes{holds}",
+        "config: a key must be text, not of the type int",
+        f"target.c: is of the type object{holds}",
+        f"target.d: is of the type numpy.ndarray{holds}",
+        "the run config: a key must be text, not of the type tuple",
+        "config.n: must be a finite number",
+    ]
+
+
+def test_how_deep_it_may_be() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        document: dict[str, Any] = {}
+        for _ in range(levels - 1):
+            document = {"config": document}
+        return document
+
+    assert plain_document(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
+    with pytest.raises(ConfigError, match=r"^config: is nested too deeply: 50 levels at most$"):
+        plain_document(nested(MAX_LEVELS + 1))
+
+
+def test_a_flag_that_no_file_could_hold() -> None:
+    with pytest.raises(ConfigError, match="of the type"):
+        arguments_of(None, None, {"config.type": object()}, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("ab", ("ab",)), (Path("a/b"), (Path("a/b"),)), (["a", "b"], ("a", "b")), (iter("ab"), ("a", "b")), ((), ())],
+)
+def test_one_alone_is_a_list_of_one(given: Any, expected: tuple[Any, ...]) -> None:
+    assert several(given) == expected

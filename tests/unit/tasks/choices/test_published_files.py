@@ -1,13 +1,27 @@
+"""Published files, and each converter on invented rows of its form."""
+
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eval_factory.data.sources import load_sources
+from eval_factory.tasks import published_choices
+from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, PUBLISHED, read_choice_file
+from eval_factory.tasks.published_choices import (
+    EVERY_TIER,
+    FORMS,
+    PUBLISHED,
+    afrimed_question,
+    careqa_question,
+    longhealth_question,
+    medxpertqa,
+    read_choice_file,
+)
 from published_rows import (
     afrimed_row,
     careqa_row,
@@ -121,3 +135,146 @@ def test_files_of_another_form(form: str, content: str | bytes, problem: str, tm
     (tmp_path / "a").write_bytes(content if isinstance(content, bytes) else content.encode())
     (found,) = read_choice_file(tmp_path / "a", form).problems
     assert found.startswith(problem)
+
+
+def test_medxpertqa() -> None:
+    found = medxpertqa(medxpertqa_row(9))
+    assert (found.id, found.question, found.letter) == ("Text-9", "What is right in case 9?", "J")
+    assert found.choices == tuple(f"Choice {letter}9" for letter in "ABCDEFGHIJ")
+    assert found.groups == {"medical_task": "Diagnosis", "body_system": "Nervous", "question_type": "Reasoning"}
+    assert found.cluster is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which? Answer Choices: (A) other (B) ones", "Which of the Answer Choices: none repeated",
+        "Answer Choices: (A) a (B) b", "Which? Answer Choices: (A) a (B) b (C) c",
+    ],
+)  # fmt: skip
+def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
+    row = {**medxpertqa_row(0), "question": question, "options": {"A": "a", "B": "b"}, "label": "B"}
+    assert medxpertqa(row).question == question
+
+
+def test_choices_are_known_however_they_are_spaced() -> None:
+    question = "Which?\n\nAnswer Choices:\n(A) a  x\n(B) b "
+    row = {"id": "1", "question": question, "options": {"A": "a x", "B": "b"}, "label": "A"}
+    assert medxpertqa(row).question == "Which?"
+
+
+def test_careqa() -> None:
+    found = careqa_question(careqa_row(2))
+    assert (found.id, found.question, found.letter) == ("id-2", "What is right in case 2?", "C")
+    assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
+    assert found.groups == {"category": "Nursing", "year": "2024"}
+    assert careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).letter == "D"
+    assert careqa_question({**careqa_row(2), "unique_id": None}).id == ""
+
+
+@pytest.mark.parametrize("right", [0, 5, None, True, "x"])
+def test_a_right_option_that_is_none(right: Any) -> None:
+    with pytest.raises(RowFaultError, match=r"^column cop: must be one of 1, 2, 3, 4$"):
+        careqa_question({**careqa_row(1), "cop": right})
+
+
+def test_afrimed_qa() -> None:
+    whole, two = afrimed_question(afrimed_row(4)), afrimed_question(afrimed_row(3))
+    assert whole is not None
+    assert two is not None
+    assert (whole.id, whole.question, whole.letter, len(whole.choices)) == ("s4", "What is right in case 4?", "E", 5)
+    assert (two.choices, two.letter) == (("Choice 1 of 3", "Choice 2 of 3"), "B")
+    assert whole.groups == {"specialty": "Pediatrics", "country": "NG", "tier": "expert"}
+    uncleaned = afrimed_question(afrimed_row(4, question_clean=""))
+    assert uncleaned is not None
+    assert uncleaned.question == "What is right in case  4?"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"question_type": "saq", "correct_answer": ""},
+        {"question_type": "consumer_queries", "answer_options": ""},
+        {"correct_answer": "option1,option2"},
+    ],
+)
+def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str]) -> None:
+    assert afrimed_question(afrimed_row(4, **changed)) is None
+    assert afrimed_question(afrimed_row(4, correct_answer="option1, option1", question_type=" MCQ ")) is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"answer_options": "{"}, "answer_options: must be a JSON object"),
+        ({"answer_options": "[1]"}, "answer_options: must be a JSON object"),
+        ({"answer_options": ""}, "answer_options: is empty"),
+        ({"correct_answer": "option9"}, "correct_answer: must be one of option1, option2, option3, option4, option5"),
+        ({"correct_answer": ""}, "correct_answer: is empty"),
+        ({"correct_answer": ","}, "correct_answer: must be one of"),
+        ({"answer_options": json.dumps({"option1": "n/a ", "option2": "x"})}, "answer_options: must hold 2 to 26"),
+        ({"sample_id": ""}, "sample_id: is empty"),
+    ],
+)
+def test_questions_that_cannot_be_read(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(RowFaultError, match=f"^column {message}"):
+        afrimed_question(afrimed_row(4, **changed))
+
+
+def test_metamedqa() -> None:
+    found = published_choices.metamedqa_question(metamedqa_row(5))
+    assert (found.id, found.letter, found.choices[4:]) == (
+        "", "F", ("None of the above", "I don't know or cannot answer"),
+    )  # fmt: skip
+    assert found.groups == {"kind": "original", "meta_info": "step1"}
+
+
+def row_of_longhealth(**changed: Any) -> dict[str, Any]:
+    patient = longhealth_patients()["patient_02"]
+    return {"patient": "patient_02", "texts": patient["texts"], **patient["questions"][1], **changed}
+
+
+def test_longhealth() -> None:
+    found = longhealth_question(row_of_longhealth())
+    assert (found.id, found.letter, len(found.choices)) == ("patient_02-1", "B", 5)
+    assert found.cluster == ("patient", "patient_02")
+    assert found.extra_data() == {"patient": "patient_02"}
+    lines = found.question.splitlines()
+    assert lines[0] == "These are the documents of one patient."
+    assert lines.index("First letter of patient 2.") < lines.index("Second letter of patient 2.")
+    assert lines[lines.index("[Document 2]") + 1] == "Second letter of patient 2."
+    assert lines[-1] == "What is right in case 21?"
+    assert longhealth_question(row_of_longhealth(No=None)).id == ""
+
+
+@pytest.mark.parametrize("written", ["CHOICE a 2.1", "Choice  a 2.1.", "Choice a 2.1"])
+def test_the_right_choice_is_known_by_its_text(written: str) -> None:
+    assert longhealth_question(row_of_longhealth(correct=written)).letter == "A"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"correct": "Something else"}, "correct: must be one of answer_a, answer_b, answer_c, answer_d, answer_e"),
+        ({"correct": None}, "correct: is empty"), ({"texts": {}}, "texts: must be an object"),
+        ({"texts": ["x"]}, "texts: must be an object"), ({"texts": {"text_0": 1}}, "texts: must be an object"),
+        ({"question": ""}, "question: is empty"),
+        ({"answer_b": None}, "correct: must be one of answer_a, answer_c"),
+    ],
+)  # fmt: skip
+def test_questions_of_longhealth_that_cannot_be_read(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(RowFaultError, match=f"^column {message}"):
+        longhealth_question(row_of_longhealth(**changed))
+
+
+def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
+    rows: dict[str, dict[str, Any]] = {
+        "medxpertqa": medxpertqa_row(1), "careqa": careqa_row(1), "afrimed_qa": dict(afrimed_row(1)),
+        "metamedqa": metamedqa_row(1), "longhealth": row_of_longhealth(),
+    }  # fmt: skip
+    assert set(rows) == set(published_choices.FORMS)
+    for name, row in rows.items():
+        form = published_choices.FORMS[name]
+        assert form.name == name
+        needed = {column: row[column] for column in row if column in form.columns or column[:7] == "answer_"}
+        assert form.convert(needed)

@@ -1,4 +1,4 @@
-"""A benchmark of kind rubric, checked with its file of cases."""
+"""A benchmark of kind rubric, checked with its file of cases; HealthBench's published ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import yaml
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import sha256_of
+from eval_factory.data.run_data import task_sources
+from eval_factory.data.sources import load_sources
 from eval_factory.helm.model_files import benchmark as benchmark_file
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
-from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.rubric_case import PUBLISHED_RUBRICS, RUBRIC_RUN_SPEC, published_url
 from unit.builders import evaluation, plan
 
 CASE: dict[str, Any] = {
@@ -107,3 +110,22 @@ def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: 
     assert plan(flags(path)).identity != plan(flags(path, **{key: 3})).identity
     with pytest.raises(ConfigError, match="pubmed_qa is not scored by a rubric"):
         evaluation({key: 3})
+
+
+def test_a_run_downloads_what_data_pull_pulls() -> None:
+    sources = load_sources()
+    tasks = [task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"]
+    assert [task.helm.parameters["subset"].fixed for task in tasks] == list(PUBLISHED_RUBRICS)
+    for task in tasks:
+        subset = str(task.helm.parameters["subset"].fixed)
+        (file,) = sources.tasks[task.name].files
+        assert (file.path, sources.url(file.url)) == (PUBLISHED_RUBRICS[subset], published_url(subset))
+        assert str(task.about.revision) in file.path
+        assert sources.tasks[task.name].scenario == task.helm.scenario
+
+
+def test_the_users_own_file_takes_its_place(tmp_path: Path) -> None:
+    of_healthbench = {"config.type": "healthbench", "config.params.extra.data_path": str(tmp_path / "x.jsonl")}
+    assert task_sources(plan(of_healthbench), load_sources()).files == ()
+    assert len(task_sources(plan({"config.type": "healthbench"}), load_sources()).files) == 1
+    assert evaluation({"config.type": "healthbench"}).task.helm.judges == ("gpt",)
