@@ -7,18 +7,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from eval_factory.config.model import (
-    NO_SHARDS,
-    ApiEndpoint,
-    Extra,
-    Judge,
-    Number,
-    OneLineText,
-    Role,
-    RunConfig,
-    Url,
-    urls_in,
-)
+from eval_factory.config import model as models
+from eval_factory.config.model import NO_SHARDS, ApiEndpoint, Extra, Judge, Number, OneLineText, Role, RunConfig, Url
 from eval_factory.core.errors import ConfigError
 from unit.builders import evaluation, plan
 
@@ -76,7 +66,7 @@ def test_several_servers_of_one_model() -> None:
     assert taken(Url, ["https://a/v1/chat/completions", "http://b/v1"]) != []
     assert taken(Url, ["https://a/one/v1", "https://a/two/v1"]) != []
     assert Judge(name="j", model_id="m", url=["https://a", "https://b"]).url == ["https://a", "https://b"]
-    assert [urls_in(url) for url in (None, "a", ["a", "b"])] == [(), ("a",), ("a", "b")]
+    assert [models.urls_in(url) for url in (None, "a", ["a", "b"])] == [(), ("a",), ("a", "b")]
 
 
 @pytest.mark.parametrize(

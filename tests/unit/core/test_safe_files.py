@@ -14,21 +14,7 @@ from eval_factory.cli.console import HomePath
 from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import sha256_of
-from eval_factory.core.safe_files import (
-    _TOO_LARGE,
-    LEADS_OUT,
-    MAX_INTEGER_BITS,
-    NOT_REGULAR,
-    atomic_file,
-    cache_folder,
-    expanded,
-    foreign_files,
-    json_line,
-    open_regular,
-    refuse_foreign,
-    renamed_together,
-    write_atomic,
-)
+from eval_factory.core.safe_files import LEADS_OUT, NOT_REGULAR, foreign_files, json_line, open_regular, write_atomic
 from unit.builders import evaluation
 
 
@@ -78,8 +64,8 @@ def test_files_get_their_names_together(disk: Disk, monkeypatch: pytest.MonkeyPa
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", rename)
-    with renamed_together():
-        with atomic_file(disk.folder / "b", mode=0o600) as b, atomic_file(disk.folder / "a") as a:
+    with safe_files.renamed_together():
+        with safe_files.atomic_file(disk.folder / "b", mode=0o600) as b, safe_files.atomic_file(disk.folder / "a") as a:
             b.write("of b")
             a.write("of a")
         write_atomic(disk.folder / "old", "two")
@@ -98,7 +84,7 @@ def test_where_anything_fails_the_old_files_stay(full_at: int | None, disk: Disk
     disk.full_at = full_at
 
     def write() -> None:
-        with renamed_together():
+        with safe_files.renamed_together():
             write_atomic(disk.folder / "old", "two")
             write_atomic(disk.folder / "new", "three")
             if full_at is None:
@@ -142,7 +128,7 @@ def test_numbers_that_nobody_can_read_are_null(odd: Any) -> None:
 
 
 def test_large_numbers_stay_where_they_can_be_read() -> None:
-    largest = 2**MAX_INTEGER_BITS - 1
+    largest = 2**safe_files.MAX_INTEGER_BITS - 1
     assert json.loads(json_line([largest, math.nan])) == [largest, None]
     assert json_line([largest + 1, math.nan]) == "[null, null]"
 
@@ -168,7 +154,7 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "outside": (linked("../../secret"), LEADS_OUT), "absolute": (linked("/etc/passwd"), LEADS_OUT),
     "folder outside": (linked("../.."), LEADS_OUT), "device": (linked("/dev/zero"), LEADS_OUT),
     "fifo": (os.mkfifo, NOT_REGULAR), "link to a fifo": (linked("../fifo"), NOT_REGULAR),
-    "socket": (listening, NOT_REGULAR), "huge": (huge, _TOO_LARGE),
+    "socket": (listening, NOT_REGULAR), "huge": (huge, safe_files._TOO_LARGE),
 }  # fmt: skip
 
 
@@ -190,7 +176,7 @@ def test_what_is_foreign_is_named_and_not_read(kind: str, folder: Path) -> None:
     for path in (name, folder / "below"):
         assert list(foreign_files(folder, [path])) == [(name, said)]
     with pytest.raises(PrerequisiteError) as refused:
-        refuse_foreign(folder, [name])
+        safe_files.refuse_foreign(folder, [name])
     assert str(refused.value).startswith(f"{name}: {said}, so it was not read\n")
     if kind != "huge":
         with pytest.raises(OSError, match=f"{LEADS_OUT.split('{')[0]}|{NOT_REGULAR}|No such device"):
@@ -206,7 +192,7 @@ def test_own_files_are_read_wherever_links_in_the_folder_lead(folder: Path) -> N
     through.symlink_to("folder")
     for root in (folder, through):  # the user may name the folder by a link
         assert list(foreign_files(root, [root / "own", root / "link", root / "below", root / "nowhere"])) == []
-        refuse_foreign(root, [root])
+        safe_files.refuse_foreign(root, [root])
         with open_regular(root / "link", inside=root) as file:
             assert file.read() == b"own"
         assert sha256_of(root / "link", root) == sha256_of(folder / "own")
@@ -226,7 +212,7 @@ def test_a_link_to_a_folder_inside_is_followed(folder: Path) -> None:
     [("a.yaml", safe_files.MAX_BYTES_OF_YAML), ("a.yml", safe_files.MAX_BYTES_OF_YAML), ("a.db", safe_files.MAX_BYTES)],
 )
 def test_how_large_a_file_may_be(name: str, most: int, folder: Path) -> None:
-    for size, said in ((most, []), (most + 1, [(folder / name, _TOO_LARGE)])):
+    for size, said in ((most, []), (most + 1, [(folder / name, safe_files._TOO_LARGE)])):
         (folder / name).touch()
         os.truncate(folder / name, size)
         assert list(foreign_files(folder, [folder / name])) == said
@@ -254,20 +240,20 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "path"), [("~/x", "/home/me/x"), ("~", "/home/me"), ("a/~", "a/~"), ("./~x", "./~x"), ("", "")]
 )
 def test_expanded(text: str, path: str) -> None:
-    assert expanded(text) == path
+    assert safe_files.expanded(text) == path
 
 
 def test_nobodys_home_is_a_mistake() -> None:
     told = r"there is no user 'no-such-user'; write \./~no-such-user/x for a path that begins with '~no-such-user'"
     with pytest.raises(ValueError, match=told):
-        expanded("~no-such-user/x")
+        safe_files.expanded("~no-such-user/x")
 
 
 @pytest.mark.parametrize("longest", ["x" * 255, "/".join(["x" * 194] * 21) + "x", "ü" * 127])
 def test_paths_that_are_too_long(longest: str) -> None:
-    assert expanded(longest) == longest
+    assert safe_files.expanded(longest) == longest
     with pytest.raises(ValueError, match="is too long for a path"):
-        expanded(f"{longest}yy")
+        safe_files.expanded(f"{longest}yy")
 
 
 def test_paths_of_a_run_config_and_of_the_command_line() -> None:
@@ -290,4 +276,4 @@ def test_paths_of_a_run_config_and_of_the_command_line() -> None:
     ],
 )  # fmt: skip
 def test_where_a_users_programs_cache(env: dict[str, str], folder: str) -> None:
-    assert cache_folder(env) == Path(folder)
+    assert safe_files.cache_folder(env) == Path(folder)

@@ -13,17 +13,7 @@ from filelock import FileLock
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.data import bundle as bundles
-from eval_factory.data.bundle import (
-    COMMIT,
-    LOCK,
-    MANIFEST,
-    compare_files,
-    manifest_sha256,
-    parse_manifest,
-    read_manifest,
-    settle,
-    staging,
-)
+from eval_factory.data.bundle import COMMIT, LOCK, MANIFEST, compare_files, read_manifest, settle, staging
 from eval_factory.data.sources import load_sources, relative_path
 from invented_bundle import QUESTIONS, sources
 
@@ -219,7 +209,7 @@ def test_a_fresh_bundle_is_as_its_manifest_says(bundle: Path) -> None:
     entry = manifest.paths()[SET]
     assert (entry.size, entry.source) == (16, "import:given")
     assert manifest.text() == (bundle / MANIFEST).read_text("utf-8")
-    assert len(manifest_sha256(bundle)) == 64
+    assert len(bundles.manifest_sha256(bundle)) == 64
 
 
 def test_missing_altered_and_extra_files_are_named(bundle: Path) -> None:
@@ -248,13 +238,13 @@ def test_paths_that_lead_elsewhere_are_refused(path: str, bundle: Path) -> None:
     document = json.loads((bundle / MANIFEST).read_text("utf-8"))
     document["files"][0]["path"] = path
     with pytest.raises(PrerequisiteError, match="is no manifest"):
-        parse_manifest(json.dumps(document), "m")
+        bundles.parse_manifest(json.dumps(document), "m")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 2}', '{"format": 1, "surprise": 1}'])
 def test_what_is_no_manifest_is_refused(text: str) -> None:
     with pytest.raises(PrerequisiteError, match="is no manifest of a data bundle"):
-        parse_manifest(text, "m")
+        bundles.parse_manifest(text, "m")
 
 
 def test_a_folder_without_a_manifest_is_no_bundle(tmp_path: Path) -> None:

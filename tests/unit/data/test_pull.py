@@ -107,7 +107,7 @@ ARCHIVED = table_of(
 
 
 def test_half_a_file_is_not_taken_where_the_server_does_not_say_how_long_it_is(tmp_path: Path, origin: Origin) -> None:
-    """How each kind of file is known to be whole: test_content.py."""
+    """How each kind of file is known to be whole is shown below."""
     whole = json.dumps({"data": ["x"] * 1000}).encode()
     for cut, said in ((whole[: len(whole) // 2], "is no JSON, or not all of it came"), (b"", "it is empty")):
         origin.files["/q/a.json"] = cut

@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.tasks import choice_question
-from eval_factory.tasks.choice_question import (
-    ChoiceQuestion,
-    RowFaultError,
-    chosen_options,
-    lettered,
-    options_shown,
-    orders_of,
-    why_kept,
-)
+from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, chosen_options, orders_of, why_kept
 
 
 def test_what_is_kept_beside_the_instance() -> None:
@@ -48,7 +40,7 @@ AB = {"A": "fever", "B": "cough"}
     ],
 )
 def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -> None:
-    assert options_shown(prompt) == options
+    assert choice_question.options_shown(prompt) == options
 
 
 def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:
@@ -73,9 +65,9 @@ def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
 def test_what_is_no_mapping_from_letters(value: Any) -> None:
     with pytest.raises(RowFaultError, match=r"^column options: must be an object such as"):
-        lettered({"options": value}, "options")
+        choice_question.lettered({"options": value}, "options")
     with pytest.raises(RowFaultError, match=r"^column options: is missing"):
-        lettered({"options": None}, "options")
+        choice_question.lettered({"options": None}, "options")
 
 
 FOUR = ["Aspirin", "Insulin", "Heparin", "Warfarin"]

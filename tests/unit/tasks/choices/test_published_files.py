@@ -12,16 +12,7 @@ from eval_factory.data.sources import load_sources
 from eval_factory.tasks import published_choices
 from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.published_choices import (
-    EVERY_TIER,
-    FORMS,
-    PUBLISHED,
-    afrimed_question,
-    careqa_question,
-    longhealth_question,
-    medxpertqa,
-    read_choice_file,
-)
+from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, afrimed_question, medxpertqa, read_choice_file
 from published_rows import (
     afrimed_row,
     careqa_row,
@@ -39,7 +30,9 @@ def test_a_run_downloads_what_data_pull_pulls() -> None:
     sources = load_sources()
     files = [file for task in sources.tasks.values() for file in task.files if file.form]
     pulled = {(file.form, file.path, sources.url(file.url)) for file in files}
-    assert pulled == {(name.partition(":")[0], path, f"{where}{path}") for name, (path, where) in PUBLISHED.items()}
+    assert pulled == {
+        (name.partition(":")[0], path, f"{where}{path}") for name, (path, where) in published_choices.PUBLISHED.items()
+    }
     assert {file.form for file in files} == set(FORMS)
 
 
@@ -164,18 +157,18 @@ def test_choices_are_known_however_they_are_spaced() -> None:
 
 
 def test_careqa() -> None:
-    found = careqa_question(careqa_row(2))
+    found = published_choices.careqa_question(careqa_row(2))
     assert (found.id, found.question, found.letter) == ("id-2", "What is right in case 2?", "C")
     assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
     assert found.groups == {"category": "Nursing", "year": "2024"}
-    assert careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).letter == "D"
-    assert careqa_question({**careqa_row(2), "unique_id": None}).id == ""
+    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).letter == "D"
+    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None}).id == ""
 
 
 @pytest.mark.parametrize("right", [0, 5, None, True, "x"])
 def test_a_right_option_that_is_none(right: Any) -> None:
     with pytest.raises(RowFaultError, match=r"^column cop: must be one of 1, 2, 3, 4$"):
-        careqa_question({**careqa_row(1), "cop": right})
+        published_choices.careqa_question({**careqa_row(1), "cop": right})
 
 
 def test_afrimed_qa() -> None:
@@ -235,7 +228,7 @@ def row_of_longhealth(**changed: Any) -> dict[str, Any]:
 
 
 def test_longhealth() -> None:
-    found = longhealth_question(row_of_longhealth())
+    found = published_choices.longhealth_question(row_of_longhealth())
     assert (found.id, found.letter, len(found.choices)) == ("patient_02-1", "B", 5)
     assert found.cluster == ("patient", "patient_02")
     assert found.extra_data() == {"patient": "patient_02"}
@@ -244,12 +237,12 @@ def test_longhealth() -> None:
     assert lines.index("First letter of patient 2.") < lines.index("Second letter of patient 2.")
     assert lines[lines.index("[Document 2]") + 1] == "Second letter of patient 2."
     assert lines[-1] == "What is right in case 21?"
-    assert longhealth_question(row_of_longhealth(No=None)).id == ""
+    assert published_choices.longhealth_question(row_of_longhealth(No=None)).id == ""
 
 
 @pytest.mark.parametrize("written", ["CHOICE a 2.1", "Choice  a 2.1.", "Choice a 2.1"])
 def test_the_right_choice_is_known_by_its_text(written: str) -> None:
-    assert longhealth_question(row_of_longhealth(correct=written)).letter == "A"
+    assert published_choices.longhealth_question(row_of_longhealth(correct=written)).letter == "A"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +257,7 @@ def test_the_right_choice_is_known_by_its_text(written: str) -> None:
 )  # fmt: skip
 def test_questions_of_longhealth_that_cannot_be_read(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(RowFaultError, match=f"^column {message}"):
-        longhealth_question(row_of_longhealth(**changed))
+        published_choices.longhealth_question(row_of_longhealth(**changed))
 
 
 def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
