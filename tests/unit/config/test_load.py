@@ -144,14 +144,11 @@ def test_every_value_that_no_file_could_hold_is_named_and_not_shown() -> None:
         plain_document(wrong)
     holds = "; a run config holds texts, numbers, true, false, null, lists and mappings"
     assert told.value.problems == [
-        f"config.a: is of the type set{holds}",
-        f"config.b[1]: is of the type bytes{holds}",
-        "config: a key must be text, not of the type int",
-        f"target.c: is of the type object{holds}",
-        f"target.d: is of the type numpy.ndarray{holds}",
-        "the run config: a key must be text, not of the type tuple",
+        f"config.a: is of the type set{holds}", f"config.b[1]: is of the type bytes{holds}",
+        "config: a key must be text, not of the type int", f"target.c: is of the type object{holds}",
+        f"target.d: is of the type numpy.ndarray{holds}", "the run config: a key must be text, not of the type tuple",
         "config.n: must be a finite number",
-    ]
+    ]  # fmt: skip
 
 
 def test_how_deep_it_may_be() -> None:

@@ -35,8 +35,7 @@ def test_urls_of_endpoints(url: str) -> None:
     [
         ("demo://other", "the embedded endpoint is demo://baseline"),
         ("host/v1", "needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint"),
-        ("ftp://host", "needs a scheme"),
-        ("https:///v1", "names no host"),
+        ("ftp://host", "needs a scheme"), ("https:///v1", "names no host"),
         ("https://me:word@host/v1", "must hold no user name or password (they are not shown)"),
         ("https://me@host/v1", "must hold no user name or password"),
         ("https://h:99999/v1", "has a port that is not a number from 0 to 65535"),
@@ -49,8 +48,7 @@ def test_urls_of_endpoints(url: str) -> None:
         (["https://a", "https://me:word@host/v1"], "number 2 of the list: must hold no user name or password"),
         (["https://a", 5], "must be a URL, or a list of URLs; number 2 of the list is none"),
         (["https://a", "demo://baseline"], "holds http:// and https:// URLs only"),
-        ({"a": "https://a"}, "must be text"),
-        (7, "must be text"),
+        ({"a": "https://a"}, "must be text"), (7, "must be text"),
     ],
 )  # fmt: skip
 def test_urls_and_lists_of_them_that_are_none(url: object, said: str) -> None:

@@ -86,21 +86,16 @@ TABLE = Table(
 
 def test_a_table_in_markdown() -> None:
     assert markdown(TABLE) == [
-        "| model | x_1<br>exact_match |",
-        "| :-- | --: |",
-        "| a `&` b | 50.0 %<br>**not reportable** |",
-        "| `@c` | -1 |",
-        "| - | - |",
-    ]
+        "| model | x_1<br>exact_match |", "| :-- | --: |", "| a `&` b | 50.0 %<br>**not reportable** |",
+        "| `@c` | -1 |", "| - | - |",
+    ]  # fmt: skip
 
 
 def test_a_table_on_a_screen() -> None:
     assert tables.screen(TABLE) == [
-        "model        x_1 exact_match",
-        "a & b  50.0 % not reportable",
-        "@c                        -1",
+        "model        x_1 exact_match", "a & b  50.0 % not reportable", "@c                        -1",
         "-                          -",
-    ]
+    ]  # fmt: skip
     wide = Table(["a", "b"], [["x" * 9, "2"], ["\x1b[2J", "3"]])
     assert tables.screen(wide, widest=4) == ["a     b", "xxxxxxxxx  2", "\\x1b[2J  3"]
 

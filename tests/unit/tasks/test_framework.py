@@ -112,17 +112,15 @@ def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ({}, "by `field` or by `text`: give one"),
-        ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
-        ({"text": "(b"}, "is no regular expression: missing"),
-        ({"text": "b"}, "must have one group, it has 0"),
+        ({}, "by `field` or by `text`: give one"), ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
+        ({"text": "(b"}, "is no regular expression: missing"), ({"text": "b"}, "must have one group, it has 0"),
         ({"text": "(b)(c)"}, "must have one group, it has 2"),
         ({"field": "a", "records": ("r",), "key": "k", "labels": ("l",)}, "belong together, and to `text`"),
         ({"text": "(b)", "records": ("r",)}, "belong together"),
         ({"text": "(b)", "records": ("r",), "key": "k"}, "belong together"),
         ({"text": "(b)", "key": "k", "labels": ("l",)}, "belong together"),
     ],
-)
+)  # fmt: skip
 def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ClusterRule(what="note", **rule).check()

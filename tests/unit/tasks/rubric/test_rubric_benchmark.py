@@ -87,10 +87,8 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
     found = evaluation(flags(path)).task
     assert (found.name, found.helm.run_spec, found.helm.rubric) == ("custom.mine", RUBRIC_RUN_SPEC, True)
     assert (found.helm.judges, found.helm.cluster, found.endpoint_types) == (
-        ("gpt", "llama", "claude"),
-        None,
-        ("chat",),
-    )
+        ("gpt", "llama", "claude"), None, ("chat",),
+    )  # fmt: skip
     with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
         evaluation(flags(path, **{"target.api_endpoint.type": "completions"}))
 
