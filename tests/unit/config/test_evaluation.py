@@ -151,7 +151,7 @@ NUMBERS = [
 )  # fmt: skip
 def test_true_is_no_number_and_absurd_ones_are_refused(path: str) -> None:
     absurd = () if path.endswith("stop_after_failures") else (1e10, 10**10)
-    for value in (True, False, *absurd, float("inf"), float("nan")):
+    for value in (True, False, *absurd, float("inf"), float("nan"), "x"):
         with pytest.raises(ConfigError, match=rf"{path}: must be") as raised:
             evaluation({path: value})
         (problem,) = raised.value.problems

@@ -87,11 +87,6 @@ def test_flags_and_overrides_say_it_too() -> None:
     assert (found.executor, found.slurm["big"]["cpus"], found.slurm["big"]["partition"]) == ("slurm", 4, "gpu")
 
 
-def test_no_cell_is_another_run_for_where_it_runs() -> None:
-    there = suite(executor="slurm", slurm={"cpus": 4}, targets=[target("small", slurm={"mem": "1G"}), target("big")])
-    assert [cell.document for cell in there.cells] == [cell.document for cell in suite().cells]
-
-
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
@@ -129,11 +124,12 @@ def test_all_of_it_at_once() -> None:
     assert all(word in text for word in ("suite.executor", "slurm.time", "slurm.mem", "targets[0].slurm.cpu"))
 
 
-@pytest.mark.parametrize("time", ["30", "2:30", "2:00:00", "1-12", "1-12:00", "1-12:00:00"])
-def test_times_of_slurm(time: str) -> None:
-    assert suite(slurm={"time": time}).slurm["big"]["time"] == time
-
-
-def test_a_value_with_spaces_stands_in_quotes() -> None:
-    said = ['--comment="a night run"', "--constraint='a|b'", "--exclusive"]
-    assert suite(slurm={"extra": said}).slurm["big"]["extra"] == said
+@pytest.mark.parametrize(
+    "said",
+    [*({"time": time} for time in ("30", "2:30", "2:00:00", "1-12", "1-12:00", "1-12:00:00")),
+     {"extra": ['--comment="a night run"', "--constraint='a|b'", "--exclusive"]}],
+)  # fmt: skip
+def test_what_slurm_takes_is_taken_and_makes_no_other_run(said: dict[str, Any]) -> None:
+    there = suite(executor="slurm", slurm={"cpus": 4}, targets=[target("small"), target("big", slurm=said)])
+    assert there.slurm["big"] == {**NOTHING_SAID, "cpus": 4, **said}
+    assert [cell.document for cell in there.cells] == [cell.document for cell in suite().cells]

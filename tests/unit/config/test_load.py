@@ -22,7 +22,8 @@ from eval_factory.core.plain_yaml import MAX_LEVELS
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a.b=1", {"a": {"b": 1}}), ("a.b=1,a.c=two", {"a": {"b": 1, "c": "two"}}),
+        ("a.b=1", {"a": {"b": 1}}), ("a.b=1|a.b=2,a.c=3", {"a": {"b": 2, "c": 3}}),
+        ("a.b=1,a.c=two", {"a": {"b": 1, "c": "two"}}),
         ("a=true,b=null,c=1.5", {"a": True, "b": None, "c": 1.5}),
         ('url="http://h/v1?x=1,y=2",n=3', {"url": "http://h/v1?x=1,y=2", "n": 3}),
         ("a=[1, 2],b={c: 3}", {"a": [1, 2], "b": {"c": 3}}), ("a=", {"a": ""}), ("a='1'", {"a": "1"}),
@@ -30,11 +31,7 @@ from eval_factory.core.plain_yaml import MAX_LEVELS
     ],
 )  # fmt: skip
 def test_overrides(text: str, expected: dict[str, Any]) -> None:
-    assert parse_overrides((text,)) == expected
-
-
-def test_later_overrides_win() -> None:
-    assert parse_overrides(("a.b=1", "a.b=2,a.c=3")) == {"a": {"b": 2, "c": 3}}
+    assert parse_overrides(tuple(text.split("|"))) == expected
 
 
 @pytest.mark.parametrize("text", ["novalue", "=1", "a..b=1", 'a="open'])

@@ -17,13 +17,6 @@ from unit.builders import evaluation, plan
 EXTRA = "config.params.extra"
 
 
-def problems_of(**flags: Any) -> list[str]:
-    """What is said of flags whose dots are written as two underscores."""
-    with pytest.raises(ConfigError) as caught:
-        evaluation({name.replace("__", "."): value for name, value in flags.items()})
-    return caught.value.problems
-
-
 def task_of(name: str) -> Task:
     found = load_framework().task(name)
     assert found is not None
@@ -41,63 +34,54 @@ def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
     assert problems == []
 
 
-@pytest.mark.parametrize("tokens", [(5, 5), (5, None), (None, 5), (5, 6)])
-def test_two_names_of_one_setting_may_not_differ(tokens: tuple[int | None, int | None]) -> None:
-    flags = {"config.params.max_new_tokens": tokens[0], f"{EXTRA}.num_output_tokens": tokens[1]}
-    if tokens != (5, 6):
-        assert evaluation(flags).num_output_tokens == 5
-        return
-    (said,) = problems_of(**flags)
-    assert said.startswith("config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ")
+JUDGES, LANGUAGE, SUBSET, TOKENS = (f"{EXTRA}.{name}" for name in ("judges", "language", "subset", "num_output_tokens"))
+MINE = [{"name": "mine", "model_id": "m"}]
+BELONGS = "it belongs to head_qa, careqa, mmlu_clinical_afr"
+SAME = "max_new_tokens and extra.num_output_tokens are the same setting and differ (5 and 6); give one of them"
 
 
-def test_judges_belong_to_tasks_that_are_scored_by_judges() -> None:
-    jury = [{"name": "mine", "model_id": "m"}]
-    said = problems_of(**{f"{EXTRA}.judges": jury})
-    assert said == ["config.params.extra.judges: pubmed_qa is not scored by judges"]
-    prescribed = problems_of(**{"config.type": "helm:harm_bench", f"{EXTRA}.judges": jury})
-    assert prescribed == ["config.params.extra.judges: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]
-    assert evaluation({"config.type": "helm:harm_bench", f"{EXTRA}.judges": [{"name": "gpt", "model_id": "m"}]})
-    assert evaluation({"config.type": "aci_bench", f"{EXTRA}.judges": jury})
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({JUDGES: MINE}, [f"{JUDGES}: pubmed_qa is not scored by judges"]),
+        ({"config.type": "helm:harm_bench", JUDGES: MINE}, [f"{JUDGES}: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]),
+        ({"config.type": "aci_bench", "config.output_dir": "a,b"},
+         ["config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"]),
+        ({LANGUAGE: "en"}, [f"{LANGUAGE}: pubmed_qa has no language; {BELONGS}"]),
+        ({"config.type": "helm:boolq", f"{EXTRA}.subject": "x"},
+         [f"{EXTRA}.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x"]),
+        ({"config.type": "med_dialog", SUBSET: "healthcaremagik"},
+         [f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'healthcaremagik', did you mean 'healthcaremagic'?"]),
+        ({"config.type": "med_dialog", SUBSET: "x"}, [f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'x'"]),
+        ({"config.type": "med_dialog_icliniq", SUBSET: "healthcaremagic"},
+         [f"{SUBSET}: med_dialog_icliniq is subset=icliniq, got 'healthcaremagic'"]),
+        ({"config.params.max_new_tokens": 5, TOKENS: 6}, [f"config.params: {SAME}"]),
+    ],
+)  # fmt: skip
+def test_what_the_task_does_not_take_is_told(flags: dict[str, Any], said: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        evaluation(flags)
+    assert caught.value.problems == said
 
 
-def test_a_comma_in_the_output_folder_is_refused_where_helm_is_given_it() -> None:
-    assert problems_of(config__type="aci_bench", config__output_dir="a,b") == [
-        "config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"
-    ]
+def test_what_the_task_takes() -> None:
+    assert evaluation({"config.type": "helm:harm_bench", JUDGES: [{"name": "gpt", "model_id": "m"}]})
+    assert evaluation({"config.type": "aci_bench", JUDGES: MINE})
     assert evaluation({"config.output_dir": "a,b"})
-
-
-def test_a_parameter_belongs_to_the_tasks_that_declare_it() -> None:
-    (problem,) = problems_of(**{f"{EXTRA}.language": "en"})
-    belongs = "it belongs to head_qa, careqa, mmlu_clinical_afr"
-    assert problem == f"config.params.extra.language: pubmed_qa has no language; {belongs}"
-    (problem,) = problems_of(**{"config.type": "helm:boolq", f"{EXTRA}.subject": "x"})
-    assert problem.endswith("extra.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x")
-
-
-def test_a_value_that_is_not_allowed_is_told_the_nearest() -> None:
-    subset = {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagik"}
-    (problem,) = problems_of(**subset)
-    assert problem.startswith("config.params.extra.subset: must be one of healthcaremagic, icliniq, got ")
-    assert problem.endswith("got 'healthcaremagik', did you mean 'healthcaremagic'?")
-    assert problems_of(**{**subset, f"{EXTRA}.subset": "x"})[0].endswith("got 'x'")
-
-
-def test_a_fixed_parameter_is_the_tasks() -> None:
-    task = "med_dialog_icliniq"
-    assert evaluation({"config.type": task}).run.config.params.extra.subset == "icliniq"
-    assert evaluation({"config.type": task, f"{EXTRA}.subset": "icliniq"})
-    assert problems_of(**{"config.type": task, f"{EXTRA}.subset": "healthcaremagic"}) == [
-        "config.params.extra.subset: med_dialog_icliniq is subset=icliniq, got 'healthcaremagic'"
-    ]
+    for subset in (None, "icliniq"):
+        found = evaluation({"config.type": "med_dialog_icliniq", SUBSET: subset})
+        assert found.run.config.params.extra.subset == "icliniq"
+    for tokens in ((5, 5), (5, None), (None, 5)):
+        given = {"config.params.max_new_tokens": tokens[0], TOKENS: tokens[1]}
+        assert evaluation(given).num_output_tokens == 5
 
 
 def test_a_parameter_that_is_missing_is_told_with_what_it_may_be() -> None:
-    said = problems_of(config__type="clear")
-    condition = next(text for text in said if ".condition:" in text)
+    with pytest.raises(ConfigError) as caught:
+        evaluation({"config.type": "clear"})
+    condition = next(text for text in caught.value.problems if ".condition:" in text)
     assert condition.startswith("config.params.extra.condition: is missing; clear needs it, one of ")
-    path = next(text for text in said if ".data_path:" in text)
+    path = next(text for text in caught.value.problems if ".data_path:" in text)
     assert "is missing; clear needs it; what it must contain:\n    " in path
 
 

@@ -202,7 +202,7 @@ def test_a_file_serves_every_task_that_reads_it(altered: bool, complete: list[st
 SET = "scenarios/questions/data/set.json"
 
 
-def test_a_fresh_bundle_is_as_its_manifest_says(bundle: Path) -> None:
+def test_a_bundle_is_as_its_manifest_says_or_what_is_not_is_named(bundle: Path) -> None:
     manifest = read_manifest(bundle)
     assert not compare_files(bundle, manifest)
     assert manifest.tasks == ["notes", "questions"]
@@ -210,10 +210,6 @@ def test_a_fresh_bundle_is_as_its_manifest_says(bundle: Path) -> None:
     assert (entry.size, entry.source) == (16, "import:given")
     assert manifest.text() == (bundle / MANIFEST).read_text("utf-8")
     assert len(bundles.manifest_sha256(bundle)) == 64
-
-
-def test_missing_altered_and_extra_files_are_named(bundle: Path) -> None:
-    manifest = read_manifest(bundle)
     (bundle / SET).write_bytes(b'{"1": "Is it!"}\n')  # of the same size
     (bundle / "scenarios/notes/a 1.txt").unlink()
     (bundle / "scenarios/notes/new.txt").write_text("x")
@@ -242,11 +238,8 @@ def test_paths_that_lead_elsewhere_are_refused(path: str, bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 2}', '{"format": 1, "surprise": 1}'])
-def test_what_is_no_manifest_is_refused(text: str) -> None:
+def test_what_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="is no manifest of a data bundle"):
         bundles.parse_manifest(text, "m")
-
-
-def test_a_folder_without_a_manifest_is_no_bundle(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="eval-factory data pull"):
         read_manifest(tmp_path)

@@ -10,7 +10,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data import run_data as placing
-from eval_factory.data.bundle import Manifest, compare_files
+from eval_factory.data.bundle import Manifest
 from eval_factory.data.importing import import_folder
 from eval_factory.data.run_data import BundleInUse, check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
@@ -94,16 +94,6 @@ def test_nothing_is_deleted_or_written_through_a_link(linked: str, bundle: Path,
     assert [path.read_text() for path in theirs] == ["theirs"] * len(theirs)
     assert not link.is_symlink()
     assert (tmp_path / "out/helm/scenarios/questions/data/set.json").read_bytes() == QUESTIONS
-
-
-def test_a_link_into_the_bundle_does_not_make_it_the_runs(bundle: Path, tmp_path: Path) -> None:
-    this = plan_of("pubmed_qa", tmp_path, bundle)
-    (tmp_path / "out/helm/scenarios").mkdir(parents=True)
-    (tmp_path / "out/helm/scenarios/questions").symlink_to(bundle / "scenarios/questions")
-    found = placed(this)
-    assert not compare_files(bundle, found.manifest)
-    copy = tmp_path / "out/helm/scenarios/questions/data/set.json"
-    assert copy.stat().st_ino != (bundle / "scenarios/questions/data/set.json").stat().st_ino
 
 
 def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> None:

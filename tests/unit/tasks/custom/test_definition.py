@@ -114,90 +114,94 @@ def test_an_empty_question_is_a_mistake_and_an_empty_context_is_none(
     assert told in problems(tmp_path, prompt=prompt, data=data)
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ({"promt_file": "x"}, "unknown key promt_file, did you mean 'prompt_file'?"),
-        ({"name": None}, "name: is missing"), ({"name": "my bench"}, "name: must be letters, digits, - _ and ."),
-        ({"name": 7}, "name: must be text (put it in quotes)"), ({"description": ""}, "description: must not be empty"),
-        ({"max_tokens": 0}, "max_tokens: must be greater than or equal to 1"),
-        ({"metrics": None}, "metrics: is missing"), ({"metrics": []}, "metrics: must not be empty"),
-        ({"metrics": "exact_match"}, "metrics: must be a list"),
-        ({"metrics": ["exact_match"]}, "metrics.0: must be a mapping such as {name: exact_match}"),
-        ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
-        ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
-        ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l is listed twice"),
-        ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
-        ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
-        ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
-        ({"prompt_file": "no.txt"}, "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file"),
-        ({"dataset_file": "no.csv"}, "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file"),
-        ({"dataset_file": "."}, "D: cannot be read: Is a directory"),
-        ({"metrics": [{"name": "jury_score", "prompt_file": "no.txt"}]}, "D/no.txt: there is no such file; D/bench.yaml names it as the judges' prompt_file"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_the_yaml(tmp_path: Path, document: dict[str, Any], expected: str) -> None:
-    assert expected in problems(tmp_path, document)
+IN_THE_YAML: list[tuple[Any, str]] = [
+    ({"promt_file": "x"}, "unknown key promt_file, did you mean 'prompt_file'?"),
+    ({"name": None}, "name: is missing"), ({"name": "my bench"}, "name: must be letters, digits, - _ and ."),
+    ({"name": 7}, "name: must be text (put it in quotes)"), ({"description": ""}, "description: must not be empty"),
+    ({"max_tokens": 0}, "max_tokens: must be greater than or equal to 1"),
+    ({"metrics": None}, "metrics: is missing"), ({"metrics": []}, "metrics: must not be empty"),
+    ({"metrics": "exact_match"}, "metrics: must be a list"),
+    ({"metrics": ["exact_match"]}, "metrics.0: must be a mapping such as {name: exact_match}"),
+    ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
+    ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
+    ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l is listed twice"),
+    ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
+    ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
+    ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
+    ({"prompt_file": "no.txt"}, "D/no.txt: there is no such file; D/bench.yaml names it as prompt_file"),
+    ({"dataset_file": "no.csv"}, "D/no.csv: there is no such file; D/bench.yaml names it as dataset_file"),
+    ({"dataset_file": "."}, "D: cannot be read: Is a directory"),
+    ({"metrics": [{"name": "jury_score", "prompt_file": "no.txt"}]}, "D/no.txt: there is no such file; D/bench.yaml names it as the judges' prompt_file"),
+]  # fmt: skip
+IN_THE_PROMPT: list[tuple[Any, str]] = [
+    ("{qestion}", "D/prompt.txt: {qestion} is not a column of D/data.csv, did you mean 'question'?"),
+    ("{zzz}", "{zzz} is not a column of D/data.csv; it has question, correct_answer, incorrect_answers"),
+    ("a\n{question.x}", "line 2: {question.x} is not the name of a column"),
+    ("{question}\n\n{}", "{} is not the name of a column"),
+    ("{question!r}", "line 1: {question!r} is not the name of a column"),
+    ("{question}\na } b", "line 2: has an unmatched brace"),
+    ("{question} {{\nx {", "line 2: has an unmatched brace"),
+    ("no braces", "names no column in braces, so every instance would be the same"),
+    (" \n", "D/prompt.txt: is empty"),
+    (b"{question}\n\xe9", "D/prompt.txt: line 2: is not UTF-8; save the file as UTF-8"),
+    ("\ufeff{question}", "begins with a byte order mark"),
+    ("{question}\na\0b", "D/prompt.txt: line 2: holds a NUL character"),
+    ("{question}".encode("utf-16"), "D/prompt.txt: is UTF-16, not UTF-8"),
+]  # fmt: skip
+IN_THE_TABLE: list[tuple[Any, str]] = [
+    ("", "D/data.csv: has no rows; the first line names the columns"),
+    ("question,correct_answer\n", "D/data.csv: has no rows below its first line"),
+    ("question,corect_answer\nOne?,A\n", "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?"),
+    ("question,correct_answer\nOne?,A\nTwo?, \n", "row 2 (line 3), column correct_answer: is empty"),
+    ("question,question,correct_answer\n1,2,3\n", "line 1: two columns have the name 'question'"),
+    ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
+    ("question,correct_answer\nOne, two?,A\n", "row 1 (line 2): has 3 cells where the first line names 2 columns"),
+    ('question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000,
+     "row 2 (line 5), column correct_answer: the quote that opens the cell is never closed"),
+    ('question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n',
+     "row 1 (line 2), column question: the quote that opens the cell is closed on line 4 before the cell's end"),
+    ('question,"correct_answer\nOne?,A\n', "D/data.csv: line 1, column 2: the quote that opens the cell is never closed"),
+    ("question,correct_answer\nOne?,A\na\0b,A\n", "row 2 (line 3), column question: holds a NUL character"),
+    ("question,correct\0_answer\nOne?,A\n", "D/data.csv: line 1, column 2: holds a NUL character"),
+    ("question;correct_answer\nOne, two?;A\n", "D/data.csv: its columns are separated by semicolons; save it as CSV with commas"),
+    ('{"question": "One?", "correct_answer": "A"}\n', "D/data.csv: is JSON, not CSV"),
+    ('[\n  {"question": "One?"}\n]\n', "D/data.csv: is JSON, not CSV"),
+    (b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff", "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'"),
+    (DATA.encode("utf-16"), "D/data.csv: is UTF-16, not UTF-8"),
+    ("id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n", "row 3 (line 4), column id: is the same as in row 1"),
+    ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
+    ("cluster,question,correct_answer\na,One?,A\n ,Two?,A\n", "row 2 (line 3), column cluster: is empty; it names the source that the row"),
+    (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
+    (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON'),
+    (DATA + "Three?,A,\n", 'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)'),
+    (DATA + 'Three?,A,"{""B"": 1}"\n', "; it is an object"),
+    (DATA + 'Three?,A,"[""B"", 3]"\n', "; its entry 2 is a number"),
+    (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: its entry 2 is the correct_answer"),
+    ('question,correct_answer\n"One\nand\na half?",A\nTwo?,\n', "row 2 (line 5), column correct_answer"),
+]  # fmt: skip
+IN_THE_JUDGES_PROMPT: list[tuple[Any, str]] = [
+    (JUDGE_PROMPT.replace("{RESPONSE}", "it"), "D/judge.txt: must hold {RESPONSE}, the answer to judge"),
+    (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
+    (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is not filled in by HELM"),
+    ("{RESPONSE}", "names no criteria; it needs a block such as <rubric_criteria>"),
+    ("{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>", "line 2: the text in <rubric_criteria> is not a JSON object"),
+    ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
+    (JUDGE_PROMPT.replace('"score", ', ""), "the criterion 'accuracy' must have a list of fields, 'score' among them"),
+    (JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'), "the criterion 'accuracy' must have a list"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("prompt", "expected"),
+    ("given", "expected"),
     [
-        ("{qestion}", "D/prompt.txt: {qestion} is not a column of D/data.csv, did you mean 'question'?"),
-        ("{zzz}", "{zzz} is not a column of D/data.csv; it has question, correct_answer, incorrect_answers"),
-        ("a\n{question.x}", "line 2: {question.x} is not the name of a column"),
-        ("{question}\n\n{}", "{} is not the name of a column"),
-        ("{question!r}", "line 1: {question!r} is not the name of a column"),
-        ("{question}\na } b", "line 2: has an unmatched brace"),
-        ("{question} {{\nx {", "line 2: has an unmatched brace"),
-        ("no braces", "names no column in braces, so every instance would be the same"),
-        (" \n", "D/prompt.txt: is empty"),
-        (b"{question}\n\xe9", "D/prompt.txt: line 2: is not UTF-8; save the file as UTF-8"),
-        ("\ufeff{question}", "begins with a byte order mark"),
-        ("{question}\na\0b", "D/prompt.txt: line 2: holds a NUL character"),
-        ("{question}".encode("utf-16"), "D/prompt.txt: is UTF-16, not UTF-8"),
+        *(({"document": document}, said) for document, said in IN_THE_YAML),
+        *(({"prompt": prompt}, said) for prompt, said in IN_THE_PROMPT),
+        *(({"data": data}, said) for data, said in IN_THE_TABLE),
+        *(({"document": JURY, "judge": judge}, said) for judge, said in IN_THE_JUDGES_PROMPT),
     ],
 )
-def test_mistakes_in_the_prompt(tmp_path: Path, prompt: str | bytes, expected: str) -> None:
-    assert expected in problems(tmp_path, prompt=prompt)
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ("", "D/data.csv: has no rows; the first line names the columns"),
-        ("question,correct_answer\n", "D/data.csv: has no rows below its first line"),
-        ("question,corect_answer\nOne?,A\n", "has no column correct_answer, which exact_match needs, did you mean 'corect_answer'?"),
-        ("question,correct_answer\nOne?,A\nTwo?, \n", "row 2 (line 3), column correct_answer: is empty"),
-        ("question,question,correct_answer\n1,2,3\n", "line 1: two columns have the name 'question'"),
-        ("question,,correct_answer\n1,2,3\n", "line 1: column 2 has no name"),
-        ("question,correct_answer\nOne, two?,A\n", "row 1 (line 2): has 3 cells where the first line names 2 columns"),
-        ('question,correct_answer\nOne?,A\n\n"a\r\nb","A\nTwo?,A\n' + "x,A\n" * 50_000,
-         "row 2 (line 5), column correct_answer: the quote that opens the cell is never closed"),
-        ('question,correct_answer\n"One?,A\nTwo?,A\n"Three?",A\n',
-         "row 1 (line 2), column question: the quote that opens the cell is closed on line 4 before the cell's end"),
-        ('question,"correct_answer\nOne?,A\n', "D/data.csv: line 1, column 2: the quote that opens the cell is never closed"),
-        ("question,correct_answer\nOne?,A\na\0b,A\n", "row 2 (line 3), column question: holds a NUL character"),
-        ("question,correct\0_answer\nOne?,A\n", "D/data.csv: line 1, column 2: holds a NUL character"),
-        ("question;correct_answer\nOne, two?;A\n", "D/data.csv: its columns are separated by semicolons; save it as CSV with commas"),
-        ('{"question": "One?", "correct_answer": "A"}\n', "D/data.csv: is JSON, not CSV"),
-        ('[\n  {"question": "One?"}\n]\n', "D/data.csv: is JSON, not CSV"),
-        (b"PK\x03\x04\x14\x00\x06\x00\x08\x00 \xff", "D/data.csv: is an Excel or Word file or another ZIP archive, not text; save it as 'CSV UTF-8'"),
-        (DATA.encode("utf-16"), "D/data.csv: is UTF-16, not UTF-8"),
-        ("id,question,correct_answer\n1,One?,A\n2,Two?,A\n1,Three?,A\n", "row 3 (line 4), column id: is the same as in row 1"),
-        ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
-        ("cluster,question,correct_answer\na,One?,A\n ,Two?,A\n", "row 2 (line 3), column cluster: is empty; it names the source that the row"),
-        (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
-        (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON'),
-        (DATA + "Three?,A,\n", 'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)'),
-        (DATA + 'Three?,A,"{""B"": 1}"\n', "; it is an object"),
-        (DATA + 'Three?,A,"[""B"", 3]"\n', "; its entry 2 is a number"),
-        (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: its entry 2 is the correct_answer"),
-        ('question,correct_answer\n"One\nand\na half?",A\nTwo?,\n', "row 2 (line 5), column correct_answer"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_the_table(tmp_path: Path, data: str | bytes, expected: str) -> None:
-    assert expected in problems(tmp_path, data=data)
+def test_a_mistake_is_said_with_its_place(tmp_path: Path, given: dict[str, Any], expected: str) -> None:
+    assert expected in problems(tmp_path, **given)
 
 
 CHOICES = "{question}\nA. {a}\nB. {b}\nC. {c}\nLetter:"
@@ -242,23 +246,6 @@ def test_the_options_are_those_of_the_row(tmp_path: Path) -> None:
     assert "row 1 (line 2), column correct_answer: is no letter; write" in problems(tmp_path, data=beside)
     words = 'question,correct_answer,incorrect_answers\nQ?,b,"[""A"", ""rash""]"\nQ?,A,[]\n'
     assert load_benchmark(write(tmp_path, data=words)).instances == 2
-
-
-@pytest.mark.parametrize(
-    ("judge", "expected"),
-    [
-        (JUDGE_PROMPT.replace("{RESPONSE}", "it"), "D/judge.txt: must hold {RESPONSE}, the answer to judge"),
-        (JUDGE_PROMPT.replace("$$5", "$5"), "D/judge.txt: line 1: write $$ for a dollar sign"),
-        (JUDGE_PROMPT.replace("{QUESTION}", "{question}"), "line 1: {question} is not filled in by HELM"),
-        ("{RESPONSE}", "names no criteria; it needs a block such as <rubric_criteria>"),
-        ("{RESPONSE}\n<rubric_criteria>{a}</rubric_criteria>", "line 2: the text in <rubric_criteria> is not a JSON object"),
-        ("{RESPONSE}<rubric_criteria>{}</rubric_criteria>", "<rubric_criteria> names no criterion"),
-        (JUDGE_PROMPT.replace('"score", ', ""), "the criterion 'accuracy' must have a list of fields, 'score' among them"),
-        (JUDGE_PROMPT.replace('["score", "explanation"]', '"score"'), "the criterion 'accuracy' must have a list"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_the_judges_prompt(tmp_path: Path, judge: str, expected: str) -> None:
-    assert expected in problems(tmp_path, JURY, judge=judge)
 
 
 OWN = {"name": "jury_score", "prompt_file": "judge.txt", "scale": {"min": 0, "max": 10}, "criteria": [{"name": "a"}]}
