@@ -91,12 +91,9 @@ def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: p
     assert found.would_stop == ()
     assert screen.getvalue() == "warning: keys without an effect here: config.params: task\n"
     assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [file])
-
-
-def test_what_is_wrong_with_the_users_data_is_told_and_not_raised(tmp_path: Path) -> None:
-    flags = {**MINIMAL, "config.type": "shc_bmt_med", "config.params.extra.data_path": str(tmp_path / "none.csv")}
-    first, *_ = api.dry_run(flags=flags, env={}).would_stop
-    assert first.startswith("config.params.extra.data_path: ")
+    own = {"config.type": "shc_bmt_med", "config.params.extra.data_path": str(tmp_path / "none.csv")}
+    first, *_ = api.dry_run(flags={**MINIMAL, **own}, env={}).would_stop
+    assert first.startswith("config.params.extra.data_path: "), "what is wrong with the user's data is told, not raised"
 
 
 def test_all_that_it_promises_is_there() -> None:

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
+from eval_factory.config import suite as suite_module
 from eval_factory.config.evaluation import build_evaluation
-from eval_factory.config.suite import (
-    Combination,
-    Suite,
-    build_suite,
-    combinations,
-    group_of_url,
-    limit_group_of,
-    origins_of,
-)
+from eval_factory.config.suite import Combination, Suite, build_suite, combinations, group_of_url, limit_group_of
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
 from eval_factory.demo.example import write_example
@@ -312,6 +305,6 @@ def test_who_says_a_parameter() -> None:
     )
     (one,) = combinations(whole, [])
     assert one == Combination(whole["evaluations"][0], whole["variants"][0], whole["targets"][0])
-    assert origins_of(one, whole) == {
+    assert suite_module.origins_of(one, whole) == {
         "parallelism": ("variant v", 2), "top_p": ("evaluation e", 0.5), "extra.on_failure": ("target t", "zero"),
     }  # fmt: skip

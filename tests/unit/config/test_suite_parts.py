@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from eval_factory.config import suite_layers
 from eval_factory.config.model import LIST_FORMS, NO_SHARDS
-from eval_factory.config.suite_layers import (
-    SuiteLayer,
-    merged,
-    name_of_type,
-    name_with_variant,
-    normal_form,
-    problems_of_shape,
-    problems_of_values,
-)
+from eval_factory.config.suite_layers import SuiteLayer, merged, name_of_type, name_with_variant, normal_form
 from eval_factory.tasks.framework import load_framework
 from suites import ENDPOINT, section
 
@@ -168,11 +161,11 @@ def test_the_name_with_a_variant(variant: dict[str, object], name: str) -> None:
 
 
 def of_shape(**changes: Any) -> list[str]:
-    return list(problems_of_shape(section(**changes)))
+    return list(suite_layers.problems_of_shape(section(**changes)))
 
 
 def of_values(**changes: Any) -> list[str]:
-    return list(problems_of_values(section(**changes), load_framework()))
+    return list(suite_layers.problems_of_values(section(**changes), load_framework()))
 
 
 def of_endpoint(**changes: Any) -> list[str]:

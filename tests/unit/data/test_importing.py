@@ -186,5 +186,5 @@ def test_a_pull_says_how_many_questions_came(tmp_path: Path, origin: Origin) -> 
 
 def test_a_pull_of_another_form_is_refused(tmp_path: Path, origin: Origin) -> None:
     with pytest.raises(PrerequisiteError, match=r"one: not pulled, nothing was written: .*is not of the form careqa"):
-        pull(["one"], tmp_path / "b", of_one_file(origin, b'[{"question": "x"}]'), lambda _line: None)
+        pull(["one"], tmp_path / "b", of_one_file(origin, b'[{"question": "x"}]'), print)
     assert not (tmp_path / "b").exists()

@@ -40,6 +40,11 @@ def plan_of(task: str, tmp_path: Path, bundle: Path | None, **extra: Any) -> Pla
     return plan({"config.type": task, "config.output_dir": str(tmp_path / "out"), **flags})
 
 
+def refused(said: str, this: Plan, env: dict[str, str] | None = None) -> None:
+    with pytest.raises(PrerequisiteError, match=said):
+        check_data(this, env or {})
+
+
 def looked_for(this: Plan) -> BundleInUse:
     found = check_data(this, {})
     assert found is not None
@@ -130,15 +135,12 @@ def test_a_bundle_that_changes_before_it_is_copied(bundle: Path, tmp_path: Path)
 
 
 def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match=r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to"):
-        check_data(plan_of("medcalc_bench", tmp_path, bundle), {})
+    calc, questions = (plan_of(task, tmp_path, bundle) for task in ("medcalc_bench", "pubmed_qa"))
+    refused(r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to", calc)
     (bundle / "scenarios/questions/data/set.json").write_text("x")
-    told = r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa"
-    with pytest.raises(PrerequisiteError, match=told):
-        check_data(plan_of("pubmed_qa", tmp_path, bundle), {})
+    refused(r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa", questions)
     check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})  # another task's files are its own
-    with pytest.raises(PrerequisiteError, match="is no data bundle"):
-        check_data(plan_of("pubmed_qa", tmp_path, tmp_path / "none"), {})
+    refused("is no data bundle", plan_of("pubmed_qa", tmp_path, tmp_path / "none"))
     assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None, "without a bundle nothing is looked for"
 
 
@@ -174,8 +176,7 @@ def test_a_run_entry_reads_what_the_task_reads(
     monkeypatch.setattr(placing, "load_sources", load_sources)
     (tmp_path / "b").mkdir()
     (tmp_path / "b/manifest.json").write_text(Manifest().text())
-    with pytest.raises(PrerequisiteError, match=f"data pull {known} --to {tmp_path}/b$"):
-        check_data(plan_of(f"helm:{entry}", tmp_path, tmp_path / "b"), {})
+    refused(f"data pull {known} --to {tmp_path}/b$", plan_of(f"helm:{entry}", tmp_path, tmp_path / "b"))
     task = load_sources().asked(known)
     assert task is not None
     found = placing.task_sources(plan_of(f"helm:{entry}", tmp_path, None), load_sources())
@@ -217,12 +218,13 @@ def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Pa
 
 
 def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:
-    this = plan_of("pubmed_qa", tmp_path, None, offline=True)
-    told = r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR"
-    with pytest.raises(PrerequisiteError, match=told):
-        check_data(this, {})
-    (tmp_path / "out/helm/scenarios/questions/data").mkdir(parents=True)
-    (tmp_path / "out/helm/scenarios/questions/data/set.json").write_bytes(QUESTIONS)
+    this, file = (
+        plan_of("pubmed_qa", tmp_path, None, offline=True),
+        tmp_path / "out/helm/scenarios/questions/data/set.json",
+    )
+    refused(r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR", this)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(QUESTIONS)
     assert check_data(this, {}) is None
 
 
@@ -231,17 +233,11 @@ def test_offline_without_a_bundle_counts_files_and_looks_into_caches(tmp_path: P
     folder = tmp_path / "out/helm/scenarios/notes"
     folder.mkdir(parents=True)
     (folder / "a 1.txt").write_bytes(NOTES["a 1.txt"])
-    with pytest.raises(PrerequisiteError, match="1 of 2 text files"):
-        check_data(notes, {})
+    refused("1 of 2 text files", notes)
     (folder / "B - 2.txt").write_bytes(NOTES["B - 2.txt"])
     check_data(notes, {})
-
     calc = plan_of("medcalc_bench", tmp_path, None, offline=True)
-    with pytest.raises(PrerequisiteError, match=r"org/Some-Calc in .*/home/datasets"):
-        check_data(calc, {"HF_HOME": str(tmp_path / "home")})
+    refused(r"org/Some-Calc in .*/home/datasets", calc, {"HF_HOME": str(tmp_path / "home")})
     import_folder(folder_to_import(tmp_path / "given"), tmp_path / "b", sources(), lambda _line: None)
     check_data(calc, {"HF_HOME": str(tmp_path / "b/hf")})
-
-    limited = plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9)
-    with pytest.raises(PrerequisiteError, match="TIKTOKEN_CACHE_DIR"):
-        check_data(limited, {})
+    refused("TIKTOKEN_CACHE_DIR", plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9))

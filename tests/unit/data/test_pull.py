@@ -25,8 +25,11 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval_factory.data.pull.RETRIES", RETRIES.new(backoff_factor=0))
 
 
-def no_line(_line: str) -> None:
-    pass
+def not_pulled(said: str, task: str, table: Sources, folder: Path) -> None:
+    """It is refused, and nothing is left."""
+    with pytest.raises(PrerequisiteError, match=said):
+        pull([task], folder, table, print)
+    assert not folder.exists()
 
 
 def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
@@ -51,7 +54,7 @@ def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
 def test_without_a_network_each_task_says_so_and_nothing_is_left(tmp_path: Path) -> None:
     nowhere = sources().with_origins({"raw": "http://127.0.0.1:9", "hub": "http://127.0.0.1:9"})
     with pytest.raises(PrerequisiteError) as raised:
-        pull(["questions", "notes", "calc"], tmp_path / "new" / "b", nowhere, no_line)
+        pull(["questions", "notes", "calc"], tmp_path / "new" / "b", nowhere, print)
     lines = str(raised.value).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["questions", "notes", "calc"]
     assert all("cannot be reached" in line and "is there a network here?" in line for line in lines)
@@ -61,7 +64,7 @@ def test_without_a_network_each_task_says_so_and_nothing_is_left(tmp_path: Path)
 def test_what_one_task_lacks_does_not_keep_another_back(tmp_path: Path, origin: Origin) -> None:
     origin.altered["/notes/a 1.txt"] = (404, b"", {})
     with pytest.raises(PrerequisiteError, match=r"^notes: not pulled, nothing was written: .*HTTP 404$"):
-        pull(["notes", "questions"], tmp_path / "b", origin.sources(), no_line)
+        pull(["notes", "questions"], tmp_path / "b", origin.sources(), print)
     manifest = read_manifest(tmp_path / "b")
     assert manifest.tasks == ["questions"]
     assert not compare_files(tmp_path / "b", manifest)
@@ -82,9 +85,7 @@ def test_a_page_to_log_in_is_no_data(
     name: str, page: bytes, headers: dict[str, str], tmp_path: Path, origin: Origin
 ) -> None:
     origin.altered[f"/q/{name}"] = (200, page, headers)
-    with pytest.raises(PrerequisiteError, match="a web page came, not the file"):
-        pull(["one"], tmp_path / "b", with_file(name, origin), no_line)
-    assert not (tmp_path / "b").exists()
+    not_pulled("a web page came, not the file", "one", with_file(name, origin), tmp_path / "b")
 
 
 def table_of(files: list[dict[str, str]], **more: Any) -> dict[str, Any]:
@@ -111,11 +112,9 @@ def test_half_a_file_is_not_taken_where_the_server_does_not_say_how_long_it_is(t
     whole = json.dumps({"data": ["x"] * 1000}).encode()
     for cut, said in ((whole[: len(whole) // 2], "is no JSON, or not all of it came"), (b"", "it is empty")):
         origin.files["/q/a.json"] = cut
-        with pytest.raises(PrerequisiteError, match=said):
-            pull(["one"], tmp_path / "b", with_file("a.json", origin), no_line)
-        assert not (tmp_path / "b").exists()
+        not_pulled(said, "one", with_file("a.json", origin), tmp_path / "b")
     origin.files["/q/a.json"] = whole
-    pull(["one"], tmp_path / "b", with_file("a.json", origin), no_line)
+    pull(["one"], tmp_path / "b", with_file("a.json", origin), print)
     assert (tmp_path / "b/scenarios/one/a.json").read_bytes() == whole
 
 
@@ -142,24 +141,22 @@ def test_a_file_is_whole_and_as_known_or_not_there(
     task: str, path: str, answer: tuple[int, bytes, dict[str, str]], message: str, tmp_path: Path, origin: Origin
 ) -> None:
     origin.altered[path] = answer
-    with pytest.raises(PrerequisiteError, match=message):
-        pull([task], tmp_path / "b", origin.sources(), no_line)
-    assert not (tmp_path / "b").exists()
+    not_pulled(message, task, origin.sources(), tmp_path / "b")
 
 
 def test_a_busy_server_is_asked_again(tmp_path: Path, origin: Origin) -> None:
     origin.fail_first["/q/set.json"] = 2
-    pull(["questions"], tmp_path / "b", origin.sources(), no_line)
+    pull(["questions"], tmp_path / "b", origin.sources(), print)
     assert origin.asked["/q/set.json"] == 3
 
 
 def test_a_new_revision_takes_the_place_of_the_old_one(tmp_path: Path, origin: Origin) -> None:
-    pull(["calc"], tmp_path / "b", origin.sources(), no_line)
+    pull(["calc"], tmp_path / "b", origin.sources(), print)
     for path in list(origin.files):
         if REVISION in path or path.startswith("/api/"):
             content = origin.files[path].replace(REVISION.encode(), b"cd" * 20)
             origin.files[path.replace(REVISION, "cd" * 20)] = content
-    pull(["calc"], tmp_path / "b", origin.sources(), no_line)
+    pull(["calc"], tmp_path / "b", origin.sources(), print)
     manifest = read_manifest(tmp_path / "b")
     assert [entry.revision for entry in manifest.hub] == ["cd" * 20]
     assert not compare_files(tmp_path / "b", manifest)
@@ -175,7 +172,7 @@ def test_what_no_benchmark_reads_may_be_missing(tmp_path: Path, origin: Origin) 
 
 def test_mistakes_are_said_before_anything_is_asked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no task pubmed"):
-        pull(["pubmed"], tmp_path / "b", sources(), no_line)
+        pull(["pubmed"], tmp_path / "b", sources(), print)
     with pytest.raises(ConfigError, match="no origin 'rww'"):
         sources().with_origins({"rww": "http://x"})
     with pytest.raises(ConfigError, match="without a user name") as raised:
@@ -191,7 +188,7 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
         archive.writestr("../outside", "3")
     origin.files["/exam.zip"] = held.getvalue()
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
-    pull(["exam"], tmp_path / "b", table, no_line)
+    pull(["exam"], tmp_path / "b", table, print)
     assert origin.asked["/exam.zip"] == 1
     assert set(read_manifest(tmp_path / "b").paths()) == {
         "scenarios/exam/data/dev.json", "scenarios/exam/data/train.json"
@@ -203,8 +200,7 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
 def test_an_archive_that_is_none_or_holds_something_else(content: bytes, tmp_path: Path, origin: Origin) -> None:
     origin.files["/exam.zip"] = content
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
-    with pytest.raises(PrerequisiteError, match=r"a web page came|the archive holds no"):
-        pull(["exam"], tmp_path / "b", table, no_line)
+    not_pulled(r"a web page came|the archive holds no", "exam", table, tmp_path / "b")
 
 
 def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
@@ -212,7 +208,7 @@ def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
     origin.files["/confs/run_entries_a.conf"] = conf
     files = {"run_entries_a.conf": digest(conf)}
     table = Sources.model_validate({**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": files}})
-    pull(["leaderboards"], tmp_path / "b", table.with_origins({"raw": origin.url}), no_line)
+    pull(["leaderboards"], tmp_path / "b", table.with_origins({"raw": origin.url}), print)
     assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == conf
     assert not compare_files(tmp_path / "b", read_manifest(tmp_path / "b"))
 

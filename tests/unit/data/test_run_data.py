@@ -76,12 +76,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
     here = mimic_rrs(tmp_path)
     first = look_at_own_data(here, pytest.fail)
     read: list[str] = []
-
-    def noting(path: Path) -> str:
-        read.append(path.name)
-        return sha256_of(path)
-
-    monkeypatch.setattr(run_data, "sha256_of", noting)
+    monkeypatch.setattr(run_data, "sha256_of", lambda path: read.append(path.name) or sha256_of(path))
     assert look_at_own_data(here, pytest.fail) == first
     assert read == []
     file = tmp_path / "own" / "test.findings.tok"
@@ -90,8 +85,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as an edit that hides itself
     second = look_at_own_data(here, pytest.fail)
     assert read == ["test.findings.tok"]
-    assert second["data_path/test.findings.tok"] != first["data_path/test.findings.tok"]
-    assert second["data_path/test.impression.tok"] == first["data_path/test.impression.tok"]
+    assert [name for name in first if second[name] != first[name]] == ["data_path/test.findings.tok"]
 
 
 def test_much_to_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +96,11 @@ def test_much_to_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "GB of data_path" in said[0]
 
 
-def test_other_tasks_have_none(tmp_path: Path) -> None:
-    look_at_own_data(mimic_rrs(tmp_path), pytest.fail)
-    other = plan({"config.output_dir": str(tmp_path / "out")})
-    assert look_at_own_data(other, pytest.fail) == {}
-    assert hashes_of(other.rundir) == {}
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {}}'])
-def test_a_damaged_record_is_made_anew(text: str, tmp_path: Path) -> None:
+def test_a_damaged_record_is_made_anew_and_other_tasks_have_none(text: str, tmp_path: Path) -> None:
     here = mimic_rrs(tmp_path)
     first = look_at_own_data(here, pytest.fail)
     here.rundir.own_data.write_text(text)
     assert look_at_own_data(here, pytest.fail) == first
+    other = plan({"config.output_dir": str(tmp_path / "out")})
+    assert look_at_own_data(other, pytest.fail) == hashes_of(other.rundir) == {}
