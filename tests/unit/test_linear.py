@@ -86,7 +86,7 @@ def test_the_measure_tells_a_square_from_a_line() -> None:
 
 @pytest.mark.parametrize("ends", ENDS, ids=repr)
 def test_a_different_end_changes_nothing(ends: str) -> None:
-    readers = (REDACTOR.text, judge_output.injection_signs, unusable)
+    readers: tuple[Callable[[str], object], ...] = (REDACTOR.text, judge_output.injection_signs, unusable)
     for read, seed in product(readers, SEEDS_BEFORE_AN_END):
         assert not is_steep(with_end(read, ends), seed), (read, seed)
 

@@ -77,18 +77,15 @@ def test_the_target_gets_a_url() -> None:
     assert suite_model.served_target(plain, DEFAULTS) == plain
 
 
-def test_words_of_the_command() -> None:
+def test_words_of_the_command_and_variables() -> None:
     serve = with_defaults(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
     assert words_of(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")
     assert words_of({**serve, "machine_options": None})[-1] == "--url=h:{port}"
     assert suite_model.health_url(serve) == "http://127.0.0.1:{port}/health"
     assert suite_model.health_url({**serve, "health": "http://localhost:{port}/x"}) == "http://localhost:{port}/x"
-
-
-def test_variables_of_a_server_are_named_or_said() -> None:
-    serve = ServeSection.model_validate({"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}).model_dump()
-    assert suite_model.variables_of(serve) == ["HF_TOKEN"]
-    assert suite_model.server_variables(serve) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
+    named = ServeSection.model_validate({"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}).model_dump()
+    assert suite_model.variables_of(named) == ["HF_TOKEN"]
+    assert suite_model.server_variables(named) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
 
 
 def test_a_dry_run_shows_it() -> None:

@@ -44,18 +44,15 @@ def test_the_weakest_is_the_preset_and_the_strongest_an_override(tmp_path: Path)
     assert (found[3].tree, found[4].tree) == ({"output_dir": "x"}, {"max_attempts": 4})
 
 
-def test_the_strongest_preset_is_taken(tmp_path: Path) -> None:
-    write(tmp_path, a="{extends: b.yml, preset: smoke}", b="{preset: quick}")
-    assert layers(tmp_path / "a.yml")[0].origin == "preset smoke"
-    assert layers(tmp_path / "a.yml", flags={"suite.preset": "medhelm_public"})[0].origin == "preset medhelm_public"
-
-
 @pytest.mark.parametrize("nothing", ["null", "none"])
-def test_a_preset_is_taken_back(tmp_path: Path, nothing: str) -> None:
-    write(tmp_path, a=f"{{extends: b.yml, preset: {nothing}}}", b="{preset: quick}")
+def test_the_strongest_preset_is_taken_or_taken_back(tmp_path: Path, nothing: str) -> None:
+    write(
+        tmp_path, a=f"{{extends: b.yml, preset: {nothing}}}", b="{preset: quick}", c="{extends: a.yml, preset: smoke}"
+    )
+    assert layers(tmp_path / "b.yml")[0].origin == "preset quick"
     assert [layer.origin for layer in layers(tmp_path / "a.yml")] == [str(tmp_path / "b.yml"), str(tmp_path / "a.yml")]
-    write(tmp_path, c="{extends: a.yml, preset: smoke}")
     assert layers(tmp_path / "c.yml")[0].origin == "preset smoke"
+    assert layers(tmp_path / "c.yml", flags={"suite.preset": "medhelm_public"})[0].origin == "preset medhelm_public"
     assert not layers(tmp_path / "c.yml", flags={"suite.preset": "none"})[0].is_preset
 
 
@@ -132,10 +129,15 @@ def test_a_file_must_not_extend_itself_nor_a_long_chain_of_others(tmp_path: Path
     assert f"more than {most} files extend one another" in problems(tmp_path / "f0.yml")[0]
 
 
-def test_what_is_wrong_with_an_extended_file_is_said_with_both_names(tmp_path: Path) -> None:
-    write(tmp_path, a="{extends: b.yml}", b="{extends: nowhere.yml}")
+def test_what_is_wrong_is_said_with_file_and_place(tmp_path: Path) -> None:
+    """Of an extended file with both names."""
+    write(tmp_path, a="{extends: b.yml}", b="{extends: nowhere.yml}", c="{params: {top_p: '${NOT_SET}'}}")
     (problem,) = problems(tmp_path / "a.yml")
     assert problem == f"{tmp_path / 'b.yml'}: suite.extends: {tmp_path / 'nowhere.yml'}: there is no such file"
+    (problem,) = problems(tmp_path / "c.yml")
+    assert problem.startswith(f"{tmp_path / 'c.yml'}: suite.params.top_p: the environment variable NOT_SET is not set")
+    found = problems({"suite": {}}, overrides=("params.limit_samples=3",))
+    assert found == ["--overrides: unknown key params; a suite has all its keys under `suite:`"]
 
 
 def test_variables_are_filled_in_but_for_secrets() -> None:
@@ -154,12 +156,6 @@ def test_variables_are_filled_in_but_for_secrets() -> None:
     assert suite["output_dir"] == "${WHERE}"
 
 
-def test_a_variable_that_is_not_set_is_named_with_file_and_place(tmp_path: Path) -> None:
-    write(tmp_path, a="{params: {top_p: '${NOT_SET}'}}")
-    (problem,) = problems(tmp_path / "a.yml")
-    assert problem.startswith(f"{tmp_path / 'a.yml'}: suite.params.top_p: the environment variable NOT_SET is not set")
-
-
 @pytest.mark.parametrize(
     ("document", "said"),
     [
@@ -176,8 +172,3 @@ def test_a_variable_that_is_not_set_is_named_with_file_and_place(tmp_path: Path)
 )  # fmt: skip
 def test_what_is_no_suite(document: dict[str, Any], said: list[str]) -> None:
     assert problems(document) == said
-
-
-def test_an_override_needs_the_whole_path() -> None:
-    found = problems({"suite": {}}, overrides=("params.limit_samples=3",))
-    assert found == ["--overrides: unknown key params; a suite has all its keys under `suite:`"]

@@ -56,24 +56,32 @@ def test_a_selection_stands_for_tasks() -> None:
     assert [entry["name"] for entry in both] == ["medcalc_bench"]
 
 
-def test_what_is_wrong_with_a_selection() -> None:
-    assert problems({"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]}) == [
-        "a.yml: suite.evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
-        "a.yml: suite.evaluations[0].select: no task is like that; 'eval-factory ls --json' shows tags and access of each",
-    ]
+BOTH = {"api_key_name": "K", "api_key": "L"}
+TWICE = "the name 'A' is the one of {}[0], too; give each its own `name` (capitals do not count)"
 
 
-def test_an_unknown_task_has_a_hint() -> None:
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]},
+         ["evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
+          "evaluations[0].select: no task is like that; 'eval-factory ls --json' shows tags and access of each"]),
+        ({"targets": [{"name": "a", "api_endpoint": BOTH}]},
+         ["targets[0].api_endpoint: api_key and api_key_name are the same setting; give one of them"]),
+        *(({kind: [{"name": "a"}, {"name": "b"}, {"name": "A"}]}, [f"{kind}[2]: {TWICE.format(kind)}"])
+          for kind in ("evaluations", "targets", "variants")),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_entry(tree: dict[str, Any], said: list[str]) -> None:
+    assert problems(tree) == [f"a.yml: suite.{text}" for text in said]
+
+
+def test_an_unknown_task_has_a_hint_and_a_key_one_name() -> None:
     (found,) = problems({"evaluations": ["medec", {"type": "helm:mmul:subject=anatomy"}]})
     assert found.startswith("a.yml: suite.evaluations[1].type: HELM ")
     assert "did you mean 'mmlu'?" in found
-
-
-@pytest.mark.parametrize("kind", ["evaluations", "targets", "variants"])
-def test_a_name_is_given_once_whatever_its_capitals(kind: str) -> None:
-    assert problems({kind: [{"name": "a"}, {"name": "b"}, {"name": "A"}]}) == [
-        f"a.yml: suite.{kind}[2]: the name 'A' is the one of {kind}[0], too; give each its own `name` (capitals do not count)"
-    ]
+    (target,) = form({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K"}}]})["targets"]
+    assert target["api_endpoint"] == {"api_key": "K"}
 
 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,14 +106,6 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert form(tree, folder=there, is_preset=True)["params"]["extra"]["benchmark"] == f"{there}/b.yml"
     (said,) = problems({"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]})
     assert said.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
-
-
-def test_one_name_of_the_key() -> None:
-    (target,) = form({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K"}}]})["targets"]
-    assert target["api_endpoint"] == {"api_key": "K"}
-    assert problems({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K", "api_key": "L"}}]}) == [
-        "a.yml: suite.targets[0].api_endpoint: api_key and api_key_name are the same setting; give one of them"
-    ]
 
 
 def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:

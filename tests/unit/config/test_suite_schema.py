@@ -83,6 +83,10 @@ def test_what_another_file_or_the_environment_may_say_is_right_to_the_schema() -
     assert errors(targets=[{"name": "${WHO}-a"}]) == []
 
 
+LIMITS: dict[str, list[Any]] = {
+    "max_processes": [0, 257, True, 1.5], "max_attempts": [0, 101, 1.5], "max_outage_s": [0, -1, 367 * 24 * 3600, True],
+    "max_cost": [0, -1, True], "max_requests": [0, 1.5], "max_tokens_total": [0], "max_wall_s": [0, "1s"],
+}  # fmt: skip
 NO_FOLDERS = ("", " ", ".a", "-a", "a b", "a/b", "..", "ä", "A" * (_MAX_NAME_LENGTH + 1))
 
 
@@ -96,10 +100,7 @@ NO_FOLDERS = ("", " ", ".a", "-a", "a b", "a/b", "..", "ä", "A" * (_MAX_NAME_LE
         {"judges": [{"name": "gpt"}]},
         *({"evaluations": [{"type": "medec", "name": name}]} for name in NO_FOLDERS),
         *({"targets": [target(name)]} for name in (*NO_FOLDERS, *sorted(RESERVED_NAMES), "suite_results")),
-        *({key: value} for key, wrong in {
-            "max_processes": [0, 257, True, 1.5], "max_attempts": [0, 101, 1.5], "max_outage_s": [0, -1, 367 * 24 * 3600, True],
-            "max_cost": [0, -1, True], "max_requests": [0, 1.5], "max_tokens_total": [0], "max_wall_s": [0, "1s"],
-        }.items() for value in wrong),
+        *({key: value} for key, wrong in LIMITS.items() for value in wrong),
     ],
     ids=str,
 )  # fmt: skip
@@ -112,7 +113,8 @@ def test_what_is_wrong_to_the_program_and_to_the_schema(changes: dict[str, Any])
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"evaluations": [entry]} for entry in ({}, {"params": {}}, {"select": {}, "type": "medec"}, {"select": {}, "name": "x"})),
+        {"evaluations": [{}]}, {"evaluations": [{"params": {}}]}, {"evaluations": [{"select": {}, "type": "medec"}]},
+        {"evaluations": [{"select": {}, "name": "x"}]},
         {"include": [{}]}, {"targets": [target("SUITE_x")]}, {"max_tokens_total": 10**12 + 1}, {"max_cost": float("inf")},
         {"targets": [target("a\n")]}, {"evaluations": [{"type": "medec", "name": "a\n"}]},
     ],

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core import annotations
+from eval_factory.core import annotations as annotated
 from eval_factory.core.annotations import Annotations, Question, Rating, RatingChoice, Sample, digest_of_shown
 from eval_factory.core.errors import PrerequisiteError
 
-KEY = annotations.AnswerKey('od"d\ud800', 1)
+KEY = annotated.AnswerKey('od"d\ud800', 1)
 QUESTIONS = (Question("first", 5.0), Question("second", -2.0))
-ANSWER = annotations.SampledAnswer("bcdfg", KEY, "a" * 64, 1, 0.25, QUESTIONS)
+ANSWER = annotated.SampledAnswer("bcdfg", KEY, "a" * 64, 1, 0.25, QUESTIONS)
 SAMPLE = Sample(
     "sheet", "criteria", ("1", "2"), (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no")), "score", (0.0, 1.0), ("low", "high"),
     {KEY.as_text(): 1}, (ANSWER,),
@@ -28,9 +28,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     kept = Annotations((SAMPLE, replace(SAMPLE, id="other", scale=None)), (rating(), rating(0.0, comment="why")))
     file = tmp_path / "ratings.jsonl"
     file.write_text("".join(kept.as_lines()), "utf-8")
-    assert annotations.read_annotations(file) == kept
-    assert annotations.AnswerKey.of_text(KEY.as_text()) == KEY
-    assert annotations.read_annotations(tmp_path / "none") == Annotations()
+    assert annotated.read_annotations(file) == kept
+    assert annotated.AnswerKey.of_text(KEY.as_text()) == KEY
+    assert annotated.read_annotations(tmp_path / "none") == Annotations()
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"rating": {"sheet": "x"}}', '{"sample": {"sheet": "x"}}', "{}", "1"])
@@ -38,16 +38,16 @@ def test_a_line_that_is_neither_is_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "ratings.jsonl"
     file.write_text("".join(Annotations((SAMPLE,)).as_lines()) + line + "\n", "utf-8")
     with pytest.raises(PrerequisiteError, match=r"ratings.jsonl: line 2 is no sample and no rating"):
-        annotations.read_annotations(file)
+        annotated.read_annotations(file)
 
 
 def test_a_sample_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "sample-x.json").write_text('{"sheet": "x"}', "utf-8")
     with pytest.raises(PrerequisiteError, match=r"sample-x\.json: is no sample that annotate export wrote"):
-        annotations.read_sample(tmp_path / "sample-x.json")
+        annotated.read_sample(tmp_path / "sample-x.json")
     (tmp_path / "folder").mkdir()
     with pytest.raises(PrerequisiteError, match="cannot be read"):
-        annotations.read_annotations(tmp_path / "folder")
+        annotated.read_annotations(tmp_path / "folder")
 
 
 def test_the_same_sheet_again_replaces_its_raters_ratings() -> None:

@@ -22,6 +22,8 @@ def test_nothing_allowed_and_nobody_probed_are_said() -> None:
     nothing = HelmRunSettings(allowed=(), probed=frozenset(), proxies={})
     assert HelmRunSettings.from_environment(nothing.environment()) == nothing
     assert (nothing.offline, HelmRunSettings().offline) == (True, False)
+    for text in ("1", "0", "", "yes"):
+        assert HelmRunSettings.from_environment({"MEDICAL_DATA_ALL_FILES": text}).all_files is (text == "1")
 
 
 @given(
@@ -37,11 +39,6 @@ def test_nothing_allowed_and_nobody_probed_are_said() -> None:
 )  # fmt: skip
 def test_the_environment_says_it_all(settings: HelmRunSettings) -> None:
     assert HelmRunSettings.from_environment(settings.environment()) == settings
-
-
-@pytest.mark.parametrize("text", ["1", "0", "", "yes"])
-def test_all_files_is_asked_for_with_a_1(text: str) -> None:
-    assert HelmRunSettings.from_environment({"MEDICAL_DATA_ALL_FILES": text}).all_files is (text == "1")
 
 
 def test_the_file_says_all_but_where_proxies_are_and_what_ends_with_other_runs() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core import annotations
+from eval_factory.core import annotations as annotated
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import InstanceRecord, JuryReport, TaskResult
@@ -41,9 +41,9 @@ def scored(record: InstanceRecord, label: str, scale: tuple[float, float] | None
     return replace(made, scores={label: score}, validity=replace(made.validity, **validity))
 
 
-def asked(record: InstanceRecord, label: str, scale: tuple[float, float] | None, **more: Any) -> annotations.Asked:
+def asked(record: InstanceRecord, label: str, scale: tuple[float, float] | None, **more: Any) -> annotated.Asked:
     kind = more.pop("kind", None)
-    return annotations.asked_of(scored(record, label, scale, **more), [record], kind, frozenset(["You are GPT."]))
+    return annotated.asked_of(scored(record, label, scale, **more), [record], kind, frozenset(["You are GPT."]))
 
 
 def test_answers_that_are_right_or_wrong_are_rated_yes_or_no() -> None:
@@ -51,7 +51,7 @@ def test_answers_that_are_right_or_wrong_are_rated_yes_or_no() -> None:
     shown = found.shown(instance("q", 1.0, trial=2))
     assert (shown.key, shown.turns) == (AnswerKey("q", 2), (("user", "What is q?"),))
     assert shown.answer == "answer to q"
-    assert (shown.references, shown.questions) == (("yes",), (Question(annotations.IS_CORRECT),))
+    assert (shown.references, shown.questions) == (("yes",), (Question(annotated.IS_CORRECT),))
     assert found.choices == YES_NO
     assert found.marks_of(instance("q", 1.0)) == {"exact_match": {0: 1.0}}
     assert found.scores_of(instance("q", 0.0)) == {"exact_match": 0.0}
@@ -86,7 +86,7 @@ def test_each_criterion_of_a_rubric_is_met_or_not() -> None:
     assert found.score_by(found.questions(CASE), [1.0, 1.0]) == pytest.approx(2 / 5)
     whole = asked(CASE, "rubric_score", (0, 1), kind="ratings")
     assert [one.label for one in whole.choices] == ["0", "0.25", "0.5", "0.75", "1"]
-    assert whole.questions(CASE) == (Question(annotations.HOW_GOOD),)
+    assert whole.questions(CASE) == (Question(annotated.HOW_GOOD),)
     assert whole.sha256_of(CASE) != found.sha256_of(CASE)
 
 
@@ -120,7 +120,7 @@ def test_what_the_main_score_is_not_made_of_is_not_rated(record: InstanceRecord)
     ],
 )  # fmt: skip
 def test_a_scale_gives_its_ratings(scale: tuple[float, float] | None, values: list[float], labels: list[str]) -> None:
-    assert [one.label for one in annotations.ratings_on_scale(scale, values)] == labels
+    assert [one.label for one in annotated.ratings_on_scale(scale, values)] == labels
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_what_nobody_can_rate_is_refused(record: InstanceRecord, scale: Any, kin
     with pytest.raises(ConfigError, match=said):
         asked(record, "exact_match", scale, kind=kind)
     with pytest.raises(ConfigError, match="exact_match could not be computed"):
-        annotations.asked_of(replace(result([]), scores={}), [], None, frozenset())
+        annotated.asked_of(replace(result([]), scores={}), [], None, frozenset())

@@ -76,7 +76,12 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
     here = mimic_rrs(tmp_path)
     first = look_at_own_data(here, pytest.fail)
     read: list[str] = []
-    monkeypatch.setattr(run_data, "sha256_of", lambda path: read.append(path.name) or sha256_of(path))
+
+    def noting(path: Path) -> str:
+        read.append(path.name)
+        return sha256_of(path)
+
+    monkeypatch.setattr(run_data, "sha256_of", noting)
     assert look_at_own_data(here, pytest.fail) == first
     assert read == []
     file = tmp_path / "own" / "test.findings.tok"

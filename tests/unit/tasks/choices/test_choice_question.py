@@ -43,10 +43,6 @@ def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -
     assert choice_question.options_shown(prompt) == options
 
 
-def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:
-    assert chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
-
-
 @pytest.mark.parametrize(
     ("choices", "right", "message"),
     [
@@ -58,6 +54,8 @@ def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> No
     ],
 )
 def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
+    kept = chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options")
+    assert kept == (["a", "d"], 1), "without text they are none, and the right one keeps its place"
     with pytest.raises(RowFaultError, match=f"^{message}$"):
         chosen_options(choices, right, "label", "options")
 

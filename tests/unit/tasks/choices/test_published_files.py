@@ -48,18 +48,14 @@ def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
     assert told == {name: FORMS[name].columns for name in told}
 
 
-def test_json_lines_and_a_list_are_read_alike(tmp_path: Path) -> None:
+def test_json_lines_a_list_and_parquet_are_read_alike(tmp_path: Path) -> None:
     rows = [careqa_row(number) for number in range(3)]
     lines = read_choice_file(write_json_lines(tmp_path / "a.json", rows), "careqa")
     listed = read_choice_file(write_json(tmp_path / "b.json", rows), "careqa")
     marked = tmp_path / "c.json"
     marked.write_text("\ufeff\n" + json.dumps(rows), "utf-8")
     assert lines.questions == listed.questions == read_choice_file(marked, "careqa").questions
-    assert [one.letter for one in lines.questions] == ["A", "B", "C"]
-    assert not lines.problems
-
-
-def test_parquet(tmp_path: Path) -> None:
+    assert ([one.letter for one in lines.questions], lines.problems) == (["A", "B", "C"], [])
     found = read_choice_file(write_parquet(tmp_path / "a.parquet", [metamedqa_row(n) for n in (4, 5)]), "metamedqa")
     assert [(one.id, one.letter) for one in found.questions] == [("row-1", "E"), ("row-2", "F")]
 

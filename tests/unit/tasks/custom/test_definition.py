@@ -125,6 +125,7 @@ IN_THE_YAML: list[tuple[Any, str]] = [
     ({"metrics": [{"name": "exact_mach"}]}, "no metric 'exact_mach', did you mean 'exact_match'?"),
     ({"metrics": [{"name": "zzz"}]}, "no metric 'zzz'; there are exact_match, jury_score, rouge_1"),
     ({"metrics": [{"name": "rouge_l"}, {"name": "rouge_l"}]}, "metrics.1.name: rouge_l is listed twice"),
+    ({"metrics": [{"name": "exact_match"}, {"name": "rouge_l"}]}, "HELM's rouge_l counts an incorrect answer as right, like the correct one"),
     ({"metrics": [{"name": "BERTScore-F"}]}, "only where torch finds a GPU"),
     ({"metrics": [{"name": "jury_score"}]}, "metrics.0.prompt_file: is missing; jury_score needs the judges' prompt"),
     ({"metrics": [{"name": "rouge_l", "prompt_file": "judge.txt"}]}, "only jury_score has prompt_file and judges"),
@@ -293,12 +294,6 @@ def test_gold_for_the_judges_needs_right_answers(tmp_path: Path) -> None:
     assert gold in problems(tmp_path, JURY, data="question\nOne?\n")
     wrong = problems(tmp_path, JURY, data="question,incorrect_answers\nOne?,[]\n", judge=judge)
     assert "has no column correct_answer, which incorrect_answers needs" in wrong
-
-
-def test_metrics_that_take_wrong_answers_for_right_ones(tmp_path: Path) -> None:
-    metrics = {"metrics": [{"name": "exact_match"}, {"name": "rouge_l"}]}
-    assert "HELM's rouge_l counts an incorrect answer as right, like the correct one" in problems(tmp_path, metrics)
-    assert load_benchmark(write(tmp_path, metrics, data="question,correct_answer\nOne?,A\n"))
 
 
 def test_all_mistakes_at_once_but_not_a_thousand(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: 
         evaluation({key: 3})
 
 
-def test_a_run_downloads_what_data_pull_pulls() -> None:
+def test_a_run_downloads_what_data_pull_pulls(tmp_path: Path) -> None:
     sources = load_sources()
     tasks = [task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"]
     assert [task.helm.parameters["subset"].fixed for task in tasks] == list(PUBLISHED_RUBRICS)
@@ -120,10 +120,7 @@ def test_a_run_downloads_what_data_pull_pulls() -> None:
         assert (file.path, sources.url(file.url)) == (PUBLISHED_RUBRICS[subset], published_url(subset))
         assert str(task.about.revision) in file.path
         assert sources.tasks[task.name].scenario == task.helm.scenario
-
-
-def test_the_users_own_file_takes_its_place(tmp_path: Path) -> None:
-    of_healthbench = {"config.type": "healthbench", "config.params.extra.data_path": str(tmp_path / "x.jsonl")}
-    assert task_sources(plan(of_healthbench), load_sources()).files == ()
-    assert len(task_sources(plan({"config.type": "healthbench"}), load_sources()).files) == 1
-    assert evaluation({"config.type": "healthbench"}).task.helm.judges == ("gpt",)
+    healthbench, own = {"config.type": "healthbench"}, {"config.params.extra.data_path": str(tmp_path / "x.jsonl")}
+    assert task_sources(plan({**healthbench, **own}), sources).files == (), "the user's own file takes its place"
+    assert len(task_sources(plan(healthbench), sources).files) == 1
+    assert evaluation(healthbench).task.helm.judges == ("gpt",)

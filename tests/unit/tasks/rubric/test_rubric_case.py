@@ -27,7 +27,7 @@ def test_bounds_count_what_is_open_both_ways() -> None:
     assert case_bounds(ALL, [(0, 1)] * 3) == pytest.approx((-0.5, 1.0))
     assert case_bounds(ALL, [(1, 1), (1, 1), (1, 1)]) == pytest.approx((0.5, 0.5))
     assert rubric_case.positive_points(ALL) == 10
-    assert case_score([BAD], [0.0]) is case_bounds([BAD], [(0.0, 1.0)]) is None, "no positive points"
+    assert (case_score([BAD], [0.0]), case_bounds([BAD], [(0.0, 1.0)])) == (None, None), "no positive points"
 
 
 @pytest.mark.parametrize(
