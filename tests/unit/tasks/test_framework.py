@@ -46,12 +46,10 @@ def test_a_task_is_found_by_both_of_its_names() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        {"file": "a"},
-        {"columns": ("a", "b"), "at_least": 2, "numbered": True},
+        {"file": "a"}, {"columns": ("a", "b"), "at_least": 2, "numbered": True}, {"one_per": {"file": "a.csv", "column": "id"}},
         {"when": {"subject": "lab_*"}, "elements": {"a": {"met": ("yes", "no")}}},
-        {"one_per": {"file": "a.csv", "column": "id"}},
     ],
-)
+)  # fmt: skip
 def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str, Any]) -> None:
     layout = file_layout(json.loads(json.dumps(told)))
     assert layout.given() == told

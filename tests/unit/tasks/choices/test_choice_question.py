@@ -22,23 +22,15 @@ AB = {"A": "fever", "B": "cough"}
 @pytest.mark.parametrize(
     ("prompt", "options"),
     [
-        ("What?\nA. fever\nB. cough\nAnswer:", AB),
-        ("What?\n(A) fever\n (B)  cough ", AB),
-        ("A: fever\r\nB: cough\r\n", AB),
-        ("What? A) fever B) cough", AB),
-        ("What? (A) fever (B) cough", AB),
+        ("What?\nA. fever\nB. cough\nAnswer:", AB), ("What?\n(A) fever\n (B)  cough ", AB), ("A: fever\r\nB: cough\r\n", AB),
+        ("What? A) fever B) cough", AB), ("What? (A) fever (B) cough", AB), ("A. fever\nB. cough\nD. rash", AB),
         ("A. fever\nB. cough\nC. \nD.", AB),  # no text, no option
-        ("A. fever\nB. cough\nD. rash", AB),
-        ("B. x\nA. fever\nB. cough", AB),
-        ("A. Notes\nB. Labs\n\nA. fever\nB. cough", AB),  # of equals the last
+        ("B. x\nA. fever\nB. cough", AB), ("A. Notes\nB. Labs\n\nA. fever\nB. cough", AB),  # of equals the last
         ("A. fever\nB. cough\nC. rash\n\nA. Be brief.\nB. Say the letter.", AB | {"C": "rash"}),
-        ("A. fever\nB. cough\n\nA. The end", AB),
-        ("He has group A. She has group B. What?", {}),
-        ("A. fever", {}),
-        ("B. cough\nC. rash", {}),
-        ("", {}),
+        ("A. fever\nB. cough\n\nA. The end", AB), ("He has group A. She has group B. What?", {}), ("A. fever", {}),
+        ("B. cough\nC. rash", {}), ("", {}),
     ],
-)
+)  # fmt: skip
 def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -> None:
     assert choice_question.options_shown(prompt) == options
 

@@ -77,12 +77,9 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"id": None}, "id: is missing"),
-        ({"id": 7}, "id: must be text"),
-        ({"id": " "}, "id: is empty"),
+        ({"id": None}, "id: is missing"), ({"id": 7}, "id: must be text"), ({"id": " "}, "id: is empty"),
         ({"id": "x" * 201}, "id: must be one line of at most 200 characters"),
-        ({"id": "a\nb"}, "id: must be one line of at most 200 characters"),
-        ({"messages": None}, LIST_OF_MESSAGES),
+        ({"id": "a\nb"}, "id: must be one line of at most 200 characters"), ({"messages": None}, LIST_OF_MESSAGES),
         ({"messages": []}, LIST_OF_MESSAGES),
         ({"messages": ["x"]}, "messages.0: must be an object with role and content"),
         ({"messages": [{**USER, "role": "doctor"}]}, "messages.0.role: must be one of system, developer, user, assistant"),
@@ -90,13 +87,12 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"messages": [{**USER, "content": 1}]}, "messages.0.content: must be text"),
         ({"messages": [{**USER, "content": ""}]}, "messages.0.content: is empty"),
         ({"messages": [USER, {**USER, "role": "assistant"}]}, "messages.1.role: the last message must be the user's: it is what the model answers"),
-        ({"rubrics": {}}, LIST_OF_CRITERIA),
-        ({"rubrics": []}, LIST_OF_CRITERIA),
+        ({"rubrics": {}}, LIST_OF_CRITERIA), ({"rubrics": []}, LIST_OF_CRITERIA),
         ({"rubrics": ["x"]}, "rubrics.0: must be an object with criterion and points"),
         (rubric(criterion=None), "rubrics.0.criterion: is missing"),
         *(
             (rubric(criterion=half), "rubrics.0.criterion: holds half a surrogate pair (\\ud800 to \\udfff), which is no character")
-            for half in ("\ud800", "Mrs \udfff", "\udabc.")
+        for half in ("\ud800", "Mrs \udfff", "\udabc.")
         ),
         ({"messages": [{**USER, "name": "Mrs Example"}]}, "messages.0.name: is no known field; known here: role, content"),
         (rubric(points=None), "rubrics.0.points: is missing"),
@@ -109,8 +105,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         (rubric(tags="axis:x"), 'rubrics.0.tags: must be a list of texts such as ["axis:accuracy"]'),
         (rubric(tags=["a", ""]), "rubrics.0.tags.1: is empty"),
         (rubric(pionts=1), "rubrics.0.pionts: is no known field, did you mean 'points'?"),
-        ({"tags": [1]}, "tags.0: must be text"),
-        ({"reference": ""}, "reference: is empty"),
+        ({"tags": [1]}, "tags.0: must be text"), ({"reference": ""}, "reference: is empty"),
         ({"cluster": 5}, "cluster: must be text"),
         ({"zzz": 1}, "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary"),
     ],
