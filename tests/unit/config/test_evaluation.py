@@ -57,7 +57,7 @@ def test_a_key_where_a_name_belongs_is_never_shown(key: str) -> None:
     assert key not in str(raised.value)
 
 
-def test_a_key_written_into_requests_is_refused() -> None:
+def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_no_other_run() -> None:
     place = "target.api_endpoint.adapter_config.params_to_add"
     with pytest.raises(ConfigError, match="must not hold a key") as raised:
         evaluation({place: {"user": {"x": "sk-canary0123456789abcdef"}}})
@@ -65,12 +65,15 @@ def test_a_key_written_into_requests_is_refused() -> None:
     found = evaluation({place: {"user_token": "${A}", "effort": "low"}}, A="9bQzCANARY7Kd0PL")
     assert found.run.target.api_endpoint.adapter_config.params_to_add == {"user_token": "${A}", "effort": "low"}
     assert "A" in found.key_names()
+    url = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
+    assert len({identity_of(evaluation(url, A_KEY=key)) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")}) == 1
 
 
-def test_another_secret_is_no_other_run() -> None:
-    flags = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
-    runs = [evaluation(flags, A_KEY=key) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")]
-    assert identity_of(runs[0]) == identity_of(runs[1])
+def test_prices_that_are_no_list_are_shown_one() -> None:
+    with pytest.raises(ConfigError) as raised:
+        evaluation({"config.params.extra.prices": {"model_id": "m"}})
+    form = "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]"
+    assert raised.value.problems == [f"flag: config.params.extra.prices: must be a list such as {form}, got a mapping"]
 
 
 def test_every_value_is_classed() -> None:
@@ -128,13 +131,6 @@ def test_what_is_not_needed_has_its_default() -> None:
     assert evaluation({"config.type": "med_dialog"}).run.config.params.extra.subset == "healthcaremagic"
     medalign = evaluation({"config.type": "medalign", "config.params.extra.data_path": "/d"})
     assert medalign.run.config.params.extra.max_length == 100_000
-
-
-def test_prices_that_are_no_list_are_shown_one() -> None:
-    with pytest.raises(ConfigError) as raised:
-        evaluation({"config.params.extra.prices": {"model_id": "m"}})
-    form = "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]"
-    assert raised.value.problems == [f"flag: config.params.extra.prices: must be a list such as {form}, got a mapping"]
 
 
 NUMBERS = [

@@ -54,9 +54,6 @@ def test_what_is_wrong_is_named(document: dict[str, Any], problem: str) -> None:
     assert problem in str(caught.value)
     assert len(caught.value.problems) == 1
     assert "abcdefgh" not in str(caught.value)
-
-
-def test_a_mistake_of_an_override_says_so() -> None:
     with pytest.raises(ConfigError, match=r"--overrides: slurm\.cpus: must be"):
         of({}, {}, "slurm.cpus=0")
 

@@ -96,14 +96,6 @@ def test_what_flags_would_have_said_becomes_variables(tmp_path: Path) -> None:
     assert evaluation.run.config.params.extra.subject == "guo_readmission"
 
 
-def test_a_system_prompt_that_was_not_sent_is_not_sent_here(tmp_path: Path) -> None:
-    document = run_config()
-    document["target"]["api_endpoint"]["adapter_config"] = {"custom_system_prompt": "x"}
-    found = of(document, tmp_path)
-    assert found.document == run_config()
-    assert len(found.findings) == 1
-
-
 @pytest.mark.parametrize(
     ("given", "missing"),
     [
@@ -124,12 +116,17 @@ def test_defaults_of_nvidias_container_are_told_where_ours_hold(
         assert told[0].endswith("(helm:26.03) temperature 0.6; give them to compare with scores of that container")
 
 
-def test_a_task_that_the_container_does_not_have_has_no_such_defaults(tmp_path: Path) -> None:
+def test_what_the_container_does_not_do_is_not_done_here(tmp_path: Path) -> None:
+    """It has not every task, and so no defaults of it; a system prompt it does not send."""
     document = run_config()
     document["config"] |= {"type": "helm:mmlu:subject=anatomy", "params": {}}
     found = of(document, tmp_path)
     assert found.findings == ()
     assert found.document["config"] == {"type": "helm:mmlu:subject=anatomy", "output_dir": "results/x"}
+    prompted = run_config()
+    prompted["target"]["api_endpoint"]["adapter_config"] = {"custom_system_prompt": "x"}
+    found = of(prompted, tmp_path)
+    assert (found.document, len(found.findings)) == (run_config(), 1)
 
 
 PARAMS = {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 512}

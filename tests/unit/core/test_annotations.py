@@ -57,9 +57,6 @@ def test_the_same_sheet_again_replaces_its_raters_ratings() -> None:
     assert after.ratings == (rating(1.0, sheet="second"), rating(0.0), rating(0.0, rater="2"))
     assert after.samples == (SAMPLE, second)  # the last one that has ratings is the last
     assert after.with_returned({}, [rating(1.0)]).samples == after.samples
-
-
-def test_answers_are_rated_where_somebody_rated() -> None:
     assert Annotations((SAMPLE,), (rating(),)).rated_answers == {KEY}
     assert Annotations((SAMPLE,), (rating(code="other"),)).rated_answers == frozenset()
 

@@ -200,17 +200,14 @@ def test_a_text_without_the_key_is_left_as_it_is(text: str) -> None:
     assert Redactor([KEY, ODD_KEY]).known(text) == text
 
 
-def test_words_between_which_a_key_of_few_letters_stands_are_left_alone() -> None:
+def test_several_spread_keys_are_found_and_words_of_one_of_few_letters_left_alone() -> None:
     """A key whose letters and digits alone are too short is found as it is only."""
+    other = "another-secret-of-mine-9"
+    spread = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
+    assert Redactor([KEY, other]).known(spread) == f"{REDACTED} and {REDACTED} and {REDACTED}"
     text = "a 1, b 2, c 3: a1b2c3"
     assert Redactor(["a-1-b-2-c-3-!!"]).known(text) == text
     assert Redactor(["a-1-b-2-c-3-!!"]).known("x a-1-b-2-c-3-!! y") == f"x {REDACTED} y"
-
-
-def test_several_spread_keys_in_one_text() -> None:
-    other = "another-secret-of-mine-9"
-    text = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
-    assert Redactor([KEY, other]).known(text) == f"{REDACTED} and {REDACTED} and {REDACTED}"
 
 
 ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'

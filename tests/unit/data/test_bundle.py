@@ -129,14 +129,11 @@ def test_what_a_killed_command_left_is_no_part_of_the_bundle_and_is_swept(bundle
         assert left.exists()  # somebody is at work in it
     settle(bundle)
     assert not left.parent.exists()
-
-
-def test_where_files_are_being_moved_one_waits(bundle: Path) -> None:
     (bundle / COMMIT).mkdir()
-    shutil.copy(bundle / bundles.MANIFEST, bundle / COMMIT / bundles.MANIFEST)
+    shutil.copy(bundle / MANIFEST, bundle / COMMIT / MANIFEST)
     assert (bundle / LOCK).stat().st_mode & 0o777 == 0o600
     with FileLock(bundle / LOCK), pytest.raises(BusyError, match="another process is changing"):
-        settle(bundle)
+        settle(bundle)  # files are being moved: one waits
     settle(bundle)
     assert not (bundle / COMMIT).exists()
 

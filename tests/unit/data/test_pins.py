@@ -85,12 +85,7 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
     """A data set with a loading script is run at its revision, but its cache does not say at which."""
     here = task("pubmed_qa", tmp_path)
     assert notes_on_revisions(here) == []
-    other = loaded(
-        plan({"config.type": "pubmed_qa", "config.output_dir": str(tmp_path / "x")}),
-        pinned=OTHER,
-        script=PINNED,
-        newest=UNKNOWN_REVISION,
-    )
+    other = loaded(task("pubmed_qa", tmp_path / "x"), pinned=OTHER, script=PINNED, newest=UNKNOWN_REVISION)
     assert revisions_of(other, {}) == {"hub:org/pinned": OTHER, "hub:org/script": PINNED}
     assert list(unlike_pinned(other, {})) == [("org/pinned", PINNED, OTHER)]
     here = loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER)

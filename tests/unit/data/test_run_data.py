@@ -30,11 +30,14 @@ def test_endpoints_judges_tokens_and_cloud_functions() -> None:
     assert offline(HelmRunSettings(), plan(flags), env).allowed == hosts
 
 
-def test_the_embedded_endpoint_needs_no_host() -> None:
+def test_the_embedded_endpoint_needs_no_host_and_a_served_one_its_server() -> None:
     this = plan({"target.api_endpoint.url": "demo://baseline"})
     told = offline(HelmRunSettings(file_lists="/lists", libraries={"A": "b"}), this, {})
     libraries = {"A": "b", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     assert told == HelmRunSettings(allowed=(), proxies={}, file_lists="/lists", libraries=libraries)
+    served = plan({"target.api_endpoint.url": "served://vllm-0a1b/v1"})
+    assert offline(HelmRunSettings(), served, {SERVED_AT: "http://127.0.0.1:20001"}).allowed == (("127.0.0.1", 20001),)
+    assert offline(HelmRunSettings(), served, {}).allowed == ()  # a finished run is collected without it
 
 
 def test_a_proxy_leads_to_its_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,12 +47,6 @@ def test_a_proxy_leads_to_its_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> 
     assert told.proxies == {"https://host.example": "http://proxy.example:3128"}
     monkeypatch.setenv("NO_PROXY", "host.example")
     assert offline(HelmRunSettings(), plan(), {}).proxies == {}
-
-
-def test_a_served_model_is_where_its_server_is() -> None:
-    this = plan({"target.api_endpoint.url": "served://vllm-0a1b/v1"})
-    assert offline(HelmRunSettings(), this, {SERVED_AT: "http://127.0.0.1:20001"}).allowed == (("127.0.0.1", 20001),)
-    assert offline(HelmRunSettings(), this, {}).allowed == ()  # a finished run is collected without it
 
 
 def mimic_rrs(tmp_path: Path) -> Plan:

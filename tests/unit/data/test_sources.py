@@ -21,17 +21,13 @@ def test_every_task_is_in_the_table_and_no_other() -> None:
         assert set(entry.tiktoken) <= set(table.tiktoken)
 
 
-def test_the_vocabulary_is_tiktokens() -> None:
+def test_the_vocabulary_is_tiktokens_and_the_confs_are_the_leaderboards() -> None:
     table = load_sources()
     for entry in table.tiktoken.values():
         assert hashlib.sha1(table.url(entry.url).encode()).hexdigest() == entry.path  # noqa: S324 - tiktoken's own
-
-
-def test_the_confs_are_those_of_the_leaderboards() -> None:
-    found = load_sources().presentation
+    found = table.presentation
     assert found is not None
-    named = {row.conf.format(organization="stanford") for row in load_catalogue().leaderboards}
-    assert set(found.files) == named
+    assert set(found.files) == {row.conf.format(organization="stanford") for row in load_catalogue().leaderboards}
     assert f"/v{helm_version()}/" in found.url
 
 

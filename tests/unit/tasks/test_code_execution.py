@@ -16,11 +16,12 @@ from unit.builders import evaluation
 HUMANEVAL = "helm:code:dataset=humaneval"
 
 
-def test_our_own_tasks_need_no_permission() -> None:
+def test_our_own_tasks_and_what_executes_nothing_need_no_permission() -> None:
     for task in load_framework().evaluations:
         assert not executed_by(task.helm.run_spec, {}) or task.helm.run_spec in NEEDS_NO_PERMISSION, task.name
-    assert evaluation({"config.type": "ehr_sql"})
-    assert evaluation({"config.type": "helm:ehr_sql"})
+    nothing = ("cleva:task=paraphrase_identification,version=v1", "codeinsights_edge_case", "mmlu:subject=anatomy")
+    for type_ in ("ehr_sql", "helm:ehr_sql", *(f"helm:{entry}" for entry in nothing)):
+        assert evaluation({"config.type": type_}).run.config.params.extra.allow_code_execution is False
 
 
 @pytest.mark.parametrize(
@@ -37,11 +38,6 @@ def test_refused_without_permission(entry: str) -> None:
     assert f"--allow_code_execution, or {KEY}: true" in str(raised.value)
     allowed = evaluation({"config.type": f"helm:{entry}", KEY: True})
     assert allowed.run.config.params.extra.allow_code_execution is True
-
-
-def test_what_executes_nothing_is_not_refused() -> None:
-    for entry in ("cleva:task=paraphrase_identification,version=v1", "codeinsights_edge_case", "mmlu:subject=anatomy"):
-        assert evaluation({"config.type": f"helm:{entry}"}).run.config.params.extra.allow_code_execution is False
 
 
 LEADERBOARD = [

@@ -75,6 +75,13 @@ def test_the_file_has_the_types_and_values_that_its_records_say() -> None:
     assert repr(checked) == repr(load_framework())
 
 
+def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> None:
+    checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
+    assert framework_path() == framework_path(tmp_path) == checkout
+    (tmp_path / "framework.yml").touch()
+    assert framework_path(tmp_path) == tmp_path / "framework.yml"
+
+
 def test_a_file_of_ones_own_is_what_counts(own: Path) -> None:
     own.write_text(TEXT.replace("name: helm\n", "name: other\n", 1), "utf-8")
     other, known = load_framework.__wrapped__(), load_framework()
@@ -98,13 +105,6 @@ def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Pa
     own.write_text(TEXT.replace(right, wrong, 1), "utf-8")
     with pytest.raises(ConfigError, match=problem):
         load_framework.__wrapped__()
-
-
-def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> None:
-    checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
-    assert framework_path() == framework_path(tmp_path) == checkout
-    (tmp_path / "framework.yml").touch()
-    assert framework_path(tmp_path) == tmp_path / "framework.yml"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,12 @@ def test_a_task_of_any_run_spec() -> None:
     assert (task.name, task.helm.run_spec, task.helm.scenario) == (PHILOSOPHY, "mmlu", "mmlu")
     assert (task.helm.main_metric, task.helm.main_split, task.helm.judges) == ("exact_match", "test", ())
     assert "Massive Multitask" in task.description
+    assert task.helm.cluster is None
+    ours = load_framework().task("medcalc_bench")
+    assert ours is not None
+    assert ours.helm.cluster is not None
+    same = evaluation({"config.type": "helm:medcalc_bench:version=v1.0"}).task
+    assert same.helm.cluster == ours.helm.cluster, "instances share the sources of our own task of the run spec"
 
 
 def test_the_run_entry_that_helm_gets() -> None:
@@ -121,11 +127,3 @@ def test_a_judge_that_the_entry_chooses_is_asked_by_our_client() -> None:
     chosen = "annotator_model=my/judge-1,annotator_model_deployment=my/judge-1"
     (judge,) = plan({"config.type": f"helm:air_bench_2024:{chosen}"}).prescribed
     assert (judge.helm_name, judge.model_id) == ("my/judge-1", "judge-1")
-
-
-def test_instances_share_the_sources_of_our_own_task_of_the_run_spec() -> None:
-    ours = load_framework().task("medcalc_bench")
-    assert ours is not None
-    assert ours.helm.cluster is not None
-    assert evaluation({"config.type": "helm:medcalc_bench:version=v1.0"}).task.helm.cluster == ours.helm.cluster
-    assert evaluation({"config.type": PHILOSOPHY}).task.helm.cluster is None

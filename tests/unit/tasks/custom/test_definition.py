@@ -350,6 +350,11 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
     plain = evaluation(custom(write(tmp_path)))
     assert (plain.task.name, plain.run.config.type) == ("custom.mine", "custom")
     assert (plain.task.helm.main_metric, plain.task.helm.judges, make_plan(plain).judges) == ("exact_match", (), ())
+    folder = tmp_path / "a,b"
+    folder.mkdir()
+    assert evaluation(custom(write(folder))).benchmark
+    with pytest.raises(ConfigError, match="must hold no comma for custom benchmarks"):
+        evaluation(custom(write(folder), **{"config.output_dir": str(folder / "out")}))
     judged = evaluation(custom(write(tmp_path, JURY)))
     assert judged.task.helm.main_metric == "jury_score"
     assert [judge.role for judge in make_plan(judged).judges] == ["gpt", "llama", "claude"]
@@ -392,11 +397,3 @@ def test_where_a_relative_path_is_looked_for(tmp_path: Path, monkeypatch: pytest
     assert found("config.params.extra.benchmark=bench.yaml") == str(here / "bench.yaml")
     monkeypatch.chdir(home)
     assert found() == str(home / "bench.yaml")
-
-
-def test_no_comma_where_helm_reads_it(tmp_path: Path) -> None:
-    folder = tmp_path / "a,b"
-    folder.mkdir()
-    assert evaluation(custom(write(folder))).benchmark
-    with pytest.raises(ConfigError, match="must hold no comma for custom benchmarks"):
-        evaluation(custom(write(folder), **{"config.output_dir": str(folder / "out")}))

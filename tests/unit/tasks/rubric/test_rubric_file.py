@@ -71,6 +71,7 @@ def rubric(**one: Any) -> dict[str, Any]:
 
 
 LIST_OF_MESSAGES = 'messages: must be a list of messages such as [{"role": "user", "content": "..."}]'
+HALF = "holds half a surrogate pair (\\ud800 to \\udfff), which is no character"
 LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
 
 
@@ -90,10 +91,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"rubrics": {}}, LIST_OF_CRITERIA), ({"rubrics": []}, LIST_OF_CRITERIA),
         ({"rubrics": ["x"]}, "rubrics.0: must be an object with criterion and points"),
         (rubric(criterion=None), "rubrics.0.criterion: is missing"),
-        *(
-            (rubric(criterion=half), "rubrics.0.criterion: holds half a surrogate pair (\\ud800 to \\udfff), which is no character")
-        for half in ("\ud800", "Mrs \udfff", "\udabc.")
-        ),
+        *((rubric(criterion=half), f"rubrics.0.criterion: {HALF}") for half in ("\ud800", "Mrs \udfff", "\udabc.")),
         ({"messages": [{**USER, "name": "Mrs Example"}]}, "messages.0.name: is no known field; known here: role, content"),
         (rubric(points=None), "rubrics.0.points: is missing"),
         (rubric(points="5"), "rubrics.0.points: must be a number; negative points are for what an answer should not do"),
@@ -127,12 +125,9 @@ def test_lines_that_are_no_objects(tmp_path: Path) -> None:
     ]
 
 
-def test_a_cluster_is_of_all_or_of_none(tmp_path: Path) -> None:
+def test_files_that_hold_no_cases_or_a_cluster_of_some(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, {**GOOD, "cluster": "n"}, {**GOOD, "id": "b"})
     assert said.startswith("line 2: cluster: is missing, and 1 other cases have one")
-
-
-def test_files_that_hold_no_cases(tmp_path: Path) -> None:
     assert problems(tmp_path, "") == ["has no cases; each line is a JSON object"]
     file = tmp_path / "other"
     file.write_bytes(b"PK\x03\x04...")

@@ -142,12 +142,15 @@ def test_a_mistake_is_named_with_the_layout(task: str, break_it: Break, message:
     assert f"{task} needs:\n  data_path" in found
 
 
-def test_cells_are_never_quoted(tmp_path: Path) -> None:
+def test_cells_are_never_quoted_and_a_run_entry_has_the_layout_of_our_task(tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text(HEADER + "a,secret one,secret two\n" * 30)
     found = faults_of("shc_bmt_med", {"data_path": str(file)})
     assert "secret" not in found
     assert "20 more mistakes in it" in found
+    file.write_text(HEADER)
+    of_entry = faults_of(f"helm:shc_bmt_med:data_path={file}", {})
+    assert of_entry.startswith(f"config.type: data_path: {file}: has no row to ask")
 
 
 def test_a_lab_task_needs_ten_thousand_labels(tmp_path: Path) -> None:
@@ -175,10 +178,3 @@ def test_what_helm_reads_is_not_refused(task: str, name: str, content: str | byt
     """No suffix, a long cell, rows that are not asked, a byte-order mark where it does no harm, gzip for pandas."""
     _write(name, content)(tmp_path)
     assert faults_of(task, {"data_path": str(tmp_path / name)}) == ""
-
-
-def test_a_run_entry_has_the_layout_of_our_task(tmp_path: Path) -> None:
-    file = tmp_path / "own.csv"
-    file.write_text(HEADER)
-    found = faults_of(f"helm:shc_bmt_med:data_path={file}", {})
-    assert found.startswith(f"config.type: data_path: {file}: has no row to ask")
