@@ -23,11 +23,9 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext
 
 MINIMAL: dict[str, Any] = {
-    "config.type": "pubmed_qa",
-    "config.output_dir": "/results/x",
-    "target.api_endpoint.url": "https://host.example/v1",
+    "config.type": "pubmed_qa", "config.output_dir": "/results/x", "target.api_endpoint.url": "https://host.example/v1",
     "target.api_endpoint.model_id": "org/model",
-}
+}  # fmt: skip
 
 
 def evaluation(flags: dict[str, Any] | None = None, *, file: Path | None = None, **env: str) -> Evaluation:
@@ -57,13 +55,5 @@ def endpoint_settings(**changes: Any) -> EndpointSettings:
 def draft(run: HelmRun | None = None, **known: Any) -> Draft:
     """A result in the making of which nothing but this is known."""
     none = SpentByRole(Spent(0, 0, 0, None, None, None, None), {})
-    made = Draft(
-        plan(),
-        run or HelmRun(Path(), StoredRunSpec(name="r"), []),
-        "run",
-        "test",
-        Tally(),
-        [],
-        Usage(none, none, 0, 0.0),
-    )
-    return replace(made, **known)
+    of_run = run or HelmRun(Path(), StoredRunSpec(name="r"), [])
+    return replace(Draft(plan(), of_run, "run", "test", Tally(), [], Usage(none, none, 0, 0.0)), **known)

@@ -42,17 +42,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Request, Options, dict[
 
 @pytest.mark.parametrize("name", ["evaluate", "submit", "dry_run"])
 def test_everything_that_is_said_reaches_the_workflow(name: str, asked: list[Any]) -> None:
-    screen, options = io.StringIO(), Options(fresh=True)
+    options, others = Options(fresh=True), {"env": {"KEY": "v"}, "screen": io.StringIO()}
     with pytest.raises(Asked):
-        getattr(api, name)(
-            "x.yml", flags={"a.b": 1}, overrides=["c=2"], options=options, env={"KEY": "v"}, screen=screen
-        )
-    ((request, given, others),) = asked
+        getattr(api, name)("x.yml", flags={"a.b": 1}, overrides=["c=2"], options=options, **others)
+    ((request, given, told),) = asked
     assert request == Request(run_config=Path("x.yml"), flags={"a.b": 1}, overrides=("c=2",))
     assert given is options
-    assert others.pop("wait", None) == {"evaluate": True, "submit": False}.get(name)
-    assert others == {"env": {"KEY": "v"}, "screen": screen}
-    assert others["screen"] is screen
+    assert told.pop("wait", None) == {"evaluate": True, "submit": False}.get(name)
+    assert told == others
+    assert told["screen"] is others["screen"]
 
 
 @pytest.mark.parametrize("name", ["evaluate", "dry_run"])
@@ -60,8 +58,7 @@ def test_what_is_not_said_is_this_process_and_no_screen(name: str, asked: list[A
     with pytest.raises(Asked):
         getattr(api, name)()
     ((request, options, others),) = asked
-    assert request == Request(run_config=None, flags={}, overrides=())
-    assert options == Options()
+    assert (request, options) == (Request(run_config=None, flags={}, overrides=()), Options())
     assert others["env"] is os.environ
     assert others["screen"].getvalue() == ""
 
@@ -94,22 +91,9 @@ def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: p
     assert found.would_stop == ()
     assert screen.getvalue() == "warning: keys without an effect here: config.params: task\n"
     assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [file])
-
-
-def test_what_is_wrong_with_the_users_data_is_told_and_not_raised(tmp_path: Path) -> None:
-    flags = {**MINIMAL, "config.type": "shc_bmt_med", "config.params.extra.data_path": str(tmp_path / "none.csv")}
-    first, *_ = api.dry_run(flags=flags, env={}).would_stop
-    assert first.startswith("config.params.extra.data_path: ")
-
-
-def test_errors_are_the_programs_with_its_exit_codes(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as wrong:
-        api.evaluate(flags={**MINIMAL, "config.params.limit_samples": 0}, env={})
-    assert isinstance(wrong.value, api.EvalFactoryError)
-    assert wrong.value.exit_code == 2
-    with pytest.raises(PrerequisiteError) as missing:
-        api.load_result(tmp_path)
-    assert missing.value.exit_code == 3
+    own = {"config.type": "shc_bmt_med", "config.params.extra.data_path": str(tmp_path / "none.csv")}
+    first, *_ = api.dry_run(flags={**MINIMAL, **own}, env={}).would_stop
+    assert first.startswith("config.params.extra.data_path: "), "what is wrong with the user's data is told, not raised"
 
 
 def test_all_that_it_promises_is_there() -> None:
@@ -124,21 +108,26 @@ def test_all_that_it_promises_is_there() -> None:
 
 
 def test_the_package_offers_what_is_used_most() -> None:
-    assert {"evaluate", "run_suite", "compare", "load_result", "list_tasks", "ConfigError"} < set(eval_factory.__all__)
-    assert set(eval_factory.__all__) - {"__version__"} <= set(api.__all__)
-    for name in eval_factory.__all__:
+    names = set(eval_factory.__all__)
+    assert (
+        {"evaluate", "run_suite", "compare", "load_result", "list_tasks", "ConfigError"}
+        < names
+        < set(dir(eval_factory))
+    )
+    assert names - {"__version__"} <= set(api.__all__)
+    for name in names:
         assert getattr(eval_factory, name) is getattr(api, name, eval_factory.__version__)
-    assert set(eval_factory.__all__) < set(dir(eval_factory))
     with pytest.raises(AttributeError, match="module 'eval_factory' has no attribute 'evaluat'"):
         _ = eval_factory.evaluat  # type: ignore[attr-defined]
 
 
 def test_every_error_of_an_exit_code_can_be_caught_by_its_name() -> None:
-    classes = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
-    known = {name for name in classes if getattr(errors, name).__module__ == errors.__name__}
-    codes = {getattr(errors, name).exit_code for name in known}
-    assert codes == {getattr(api, name).exit_code for name in known & set(api.__all__)}
-    assert all(issubclass(getattr(api, name), EvalFactoryError) for name in known & set(api.__all__))
+    known = {name: kind for name, kind in vars(errors).items() if getattr(kind, "__module__", "") == errors.__name__}
+    kinds = {
+        name: kind for name, kind in known.items() if isinstance(kind, type) and issubclass(kind, EvalFactoryError)
+    }
+    offered = {getattr(api, name) for name in kinds.keys() & set(api.__all__)}
+    assert {kind.exit_code for kind in offered} == {kind.exit_code for kind in kinds.values()}
 
 
 DOCUMENT: dict[str, Any] = {
@@ -149,9 +138,9 @@ DOCUMENT: dict[str, Any] = {
 
 def test_a_mapping_is_a_run_config_and_stays_as_it_is() -> None:
     given = copy.deepcopy(DOCUMENT)
-    found = api.dry_run(given, env={})
-    assert "limit_samples: 7" in found.text
-    assert "api_key: MY_KEY" in found.text
+    text = api.dry_run(given, env={}).text
+    assert "limit_samples: 7" in text
+    assert "api_key: MY_KEY" in text
     assert given == DOCUMENT
 
 
@@ -165,6 +154,8 @@ def test_what_is_wrong_with_a_mapping_is_said_without_a_file(tmp_path: Path) -> 
     assert second == "unknown key config.params.limit_sample, did you mean 'limit_samples'?"
     with pytest.raises(ConfigError, match=r"^config.type: is missing"):
         api.evaluate({}, env={})
+    with pytest.raises(PrerequisiteError):
+        api.load_result(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["evaluate", "dry_run"])
@@ -182,59 +173,41 @@ def test_the_output_folder_is_over_file_and_flags(name: str, asked: list[Any]) -
 
 
 @pytest.fixture
-def suites(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions, Any, Any]]:
+def suites(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
     """What the runner of suites was asked."""
-    found: list[tuple[Suite, SuiteOptions, Any, Any]] = []
+    found: list[tuple[Suite, SuiteOptions]] = []
 
-    def run(suite: Suite, options: SuiteOptions, *, env: Any, screen: Any) -> None:
-        found.append((suite, options, env, screen))
+    def run(suite: Suite, options: SuiteOptions, **_: Any) -> None:
+        found.append((suite, options))
         raise Asked
 
     monkeypatch.setattr("eval_factory.workflows.suite.run_suite.run_suite", run)
     return found
 
 
-SUITE: dict[str, Any] = {
-    "suite": {
-        "output_dir": "a",
-        "evaluations": ["pubmed_qa", "medec"],
-        "targets": [{"name": "t", "api_endpoint": {"url": "https://host.example/v1", "model_id": "m", "type": "chat"}}],
-    }
-}
+ENDPOINT = {"url": "https://host.example/v1", "model_id": "m", "type": "chat"}
+TARGETS = [{"name": "t", "api_endpoint": ENDPOINT}]
+SUITE: dict[str, Any] = {"suite": {"output_dir": "a", "evaluations": ["pubmed_qa", "medec"], "targets": TARGETS}}
 
 
 def test_a_suite_is_a_mapping_a_file_or_a_preset(suites: list[Any], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    file = tmp_path / "suite.yml"
+    file, given, texts = tmp_path / "suite.yml", copy.deepcopy(SUITE), ("x", "y")
     file.write_text(yaml.safe_dump(SUITE))
-    given = copy.deepcopy(SUITE)
     flags = {"suite.output_dir": "b", "suite.params.limit_samples": 3}
     for run_config in (given, file, str(file)):
         with pytest.raises(Asked):
             api.run_suite(run_config, output_dir=Path("c"), flags=flags, env={})
     with pytest.raises(Asked):
-        api.run_suite(preset="smoke", output_dir="d", env={})
+        api.run_suite(preset="smoke", output_dir="d", env={}, options=SuiteOptions(reuse=texts))  # type: ignore[arg-type]
     of_mapping, of_file, of_text, of_preset = (asked[0] for asked in suites)
     assert of_mapping.document == of_file.document == of_text.document
     assert [cell.name for cell in of_mapping.cells] == ["t/pubmed_qa", "t/medec"]
-    assert of_mapping.folder.root == tmp_path / "c"
+    assert (of_mapping.folder.root, of_preset.folder.root) == (tmp_path / "c", tmp_path / "d")
     assert of_mapping.cells[0].document["config"]["params"]["limit_samples"] == 3
-    assert of_preset.folder.root == tmp_path / "d"
     assert "demo_chat/sample_medical_qa" in [cell.name for cell in of_preset.cells]
-    assert given == SUITE
-    assert flags["suite.output_dir"] == "b"
-
-
-def test_folders_to_reuse_may_be_texts(suites: list[Any]) -> None:
-    texts: Any = ("x", "y")
-    with pytest.raises(Asked):
-        api.run_suite(SUITE, options=SuiteOptions(reuse=texts))
-    assert suites[0][1].reuse == (Path("x"), Path("y"))
-
-
-def test_one_folder_is_not_taken_for_the_letters_of_its_name() -> None:
-    with pytest.raises(ConfigError, match="compare: give two folders or more"):
-        api.compare("results")
+    assert suites[-1][1].reuse == (Path("x"), Path("y"))
+    assert (given, flags["suite.output_dir"]) == (SUITE, "b")
 
 
 def test_what_is_wrong_with_a_suite_is_raised(tmp_path: Path) -> None:
@@ -243,6 +216,8 @@ def test_what_is_wrong_with_a_suite_is_raised(tmp_path: Path) -> None:
             api.run_suite(wrong, env={})
     with pytest.raises(ConfigError, match="no preset 'smok', did you mean 'smoke'"):
         api.run_suite(preset="smok", output_dir="x", env={})
+    with pytest.raises(ConfigError, match="compare: give two folders or more"):
+        api.compare("results")  # which is one folder, and not the letters of its name
 
 
 WRONG: dict[str, Any] = {
@@ -276,11 +251,6 @@ def test_what_is_wrong_is_raised_and_ends_no_process(
 
 
 def test_an_estimate_is_of_the_merged_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    from eval_factory.workflows import estimate as workflow
-
-    seen: list[Any] = []
-    monkeypatch.setattr(workflow, "estimate", lambda evaluation, env: seen.append((evaluation, env)))
-    api.estimate(flags={**MINIMAL, "config.params.limit_samples": 7}, env={"A": "b"})
-    ((evaluation, env),) = seen
-    assert evaluation.run.config.params.limit_samples == 7
-    assert env == {"A": "b"}
+    monkeypatch.setattr("eval_factory.workflows.estimate.estimate", lambda evaluation, env: (evaluation, env))
+    found: Any = api.estimate(flags={**MINIMAL, "config.params.limit_samples": 7}, env={"A": "b"})
+    assert (found[0].run.config.params.limit_samples, found[1]) == (7, {"A": "b"})

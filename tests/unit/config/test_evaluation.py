@@ -20,26 +20,15 @@ def test_precedence(tmp_path: Path) -> None:
         "config: {type: medec, output_dir: from_file, params: {parallelism: 2, limit_samples: 7}}\n"
         "target: {api_endpoint: {url: 'http://a/v1', model_id: m}}\n"
     )
-    request = Request(
-        run_config=file,
-        flags={"config.output_dir": "from_flag", "config.type": "pubmed_qa"},
-        overrides=("config.type=head_qa,config.params.parallelism=9",),
-    )
-    found = build_evaluation(request, load_framework(), {})
-    assert found.task.name == "head_qa"
-    assert found.run.config.output_dir == "from_flag"
-    assert found.run.config.params.parallelism == 9
-    assert found.run.config.params.limit_samples == 7
-    assert found.run.config.params.max_retries == load_framework().defaults.config["params"]["max_retries"]
-    assert found.sources["config.type"] is Source.OVERRIDE
-    assert found.sources["config.output_dir"] is Source.FLAG
-    assert found.sources["config.params.limit_samples"] is Source.FILE
-    assert found.sources["config.params.max_retries"] is Source.FRAMEWORK
-
-
-def test_api_key_name_is_api_key() -> None:
-    found = evaluation({"target.api_endpoint.api_key_name": "MY_KEY"})
-    assert found.run.target.api_endpoint.api_key == "MY_KEY"
+    flags = {"config.output_dir": "from_flag", "config.type": "pubmed_qa"}
+    overrides = ("config.type=head_qa,config.params.parallelism=9",)
+    found = build_evaluation(Request(run_config=file, flags=flags, overrides=overrides), load_framework(), {})
+    config, usual = found.run.config, load_framework().defaults.config["params"]
+    assert (found.task.name, config.output_dir) == ("head_qa", "from_flag")
+    assert (config.params.parallelism, config.params.limit_samples) == (9, 7)
+    assert config.params.max_retries == usual["max_retries"]
+    told = ("config.type", "config.output_dir", "config.params.limit_samples", "config.params.max_retries")
+    assert [found.sources[path] for path in told] == [Source.OVERRIDE, Source.FLAG, Source.FILE, Source.FRAMEWORK]
 
 
 def test_what_the_user_set_alone(tmp_path: Path) -> None:
@@ -60,15 +49,15 @@ def test_what_the_user_set_alone(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_key_where_a_name_belongs_is_never_shown() -> None:
-    for key in ("sk-canary0123456789abcdef", "nvapi-canary-0123456789", "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9v"):
-        with pytest.raises(ConfigError) as raised:
-            evaluation({"target.api_endpoint.api_key": key})
-        assert key not in str(raised.value)
-        assert "NAME of an environment variable" in str(raised.value)
+@pytest.mark.parametrize("key", ["sk-canary0123456789abcdef", "nvapi-canary-0123456789", "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9v",
+                                 "a-b-canary", "2canary", "canary 1"])  # fmt: skip
+def test_a_key_where_a_name_belongs_is_never_shown(key: str) -> None:
+    with pytest.raises(ConfigError, match="must be the NAME of an environment variable") as raised:
+        evaluation({"target.api_endpoint.api_key": key})
+    assert key not in str(raised.value)
 
 
-def test_a_key_written_into_requests_is_refused() -> None:
+def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_no_other_run() -> None:
     place = "target.api_endpoint.adapter_config.params_to_add"
     with pytest.raises(ConfigError, match="must not hold a key") as raised:
         evaluation({place: {"user": {"x": "sk-canary0123456789abcdef"}}})
@@ -76,23 +65,15 @@ def test_a_key_written_into_requests_is_refused() -> None:
     found = evaluation({place: {"user_token": "${A}", "effort": "low"}}, A="9bQzCANARY7Kd0PL")
     assert found.run.target.api_endpoint.adapter_config.params_to_add == {"user_token": "${A}", "effort": "low"}
     assert "A" in found.key_names()
+    url = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
+    assert len({identity_of(evaluation(url, A_KEY=key)) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")}) == 1
 
 
-def test_another_secret_is_no_other_run() -> None:
-    flags = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
-    runs = [evaluation(flags, A_KEY=key) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")]
-    assert identity_of(runs[0]) == identity_of(runs[1])
-
-
-def test_a_comma_in_a_path_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no comma"):
-        evaluation(
-            {
-                "config.type": "clear",
-                "config.params.extra.condition": "unemployment",
-                "config.params.extra.data_path": "a,b",
-            }
-        )
+def test_prices_that_are_no_list_are_shown_one() -> None:
+    with pytest.raises(ConfigError) as raised:
+        evaluation({"config.params.extra.prices": {"model_id": "m"}})
+    form = "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]"
+    assert raised.value.problems == [f"flag: config.params.extra.prices: must be a list such as {form}, got a mapping"]
 
 
 def test_every_value_is_classed() -> None:
@@ -105,39 +86,45 @@ def test_every_value_is_classed() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "changes"),
     [
-        ("config.params.limit_samples", 3, True),
-        ("config.params.temperature", 0.5, True),
+        ("config.params.limit_samples", 3, True), ("config.params.temperature", 0.5, True),
         ("target.api_endpoint.url", "https://other.example/v1", True),
-        ("target.api_endpoint.model_id", "org/other", True),
-        ("config.params.parallelism", 9, False),
-        ("config.params.request_timeout", 9, False),
-        ("config.output_dir", "/elsewhere", False),
+        ("target.api_endpoint.model_id", "org/other", True), ("config.params.parallelism", 9, False),
+        ("config.params.request_timeout", 9, False), ("config.output_dir", "/elsewhere", False),
+        ("config.type", "helm.pubmed_qa", False),
     ],
-)
+)  # fmt: skip
 def test_identity(path: str, value: object, changes: bool) -> None:
     assert (identity_of(evaluation()) != identity_of(evaluation({path: value}))) is changes
 
 
-def test_identity_of_both_task_names() -> None:
-    assert identity_of(evaluation()) == identity_of(evaluation({"config.type": "helm.pubmed_qa"}))
-
-
 CLEAR = {"config.type": "clear", "config.params.extra.data_path": "/d"}
+CONDITION, SUBJECT = "config.params.extra.condition", "config.params.extra.subject"
 
 
 def test_subject_is_another_name_of_clears_condition() -> None:
-    by_condition = evaluation({**CLEAR, "config.params.extra.condition": "major_depression"})
-    by_subject = evaluation({**CLEAR, "config.params.extra.subject": "major_depression"})
+    by_condition = evaluation({**CLEAR, CONDITION: "major_depression"})
+    by_subject = evaluation({**CLEAR, SUBJECT: "major_depression"})
     assert by_subject.run == by_condition.run
+    assert by_subject.sources[CONDITION] is Source.FLAG
+    assert SUBJECT not in by_subject.sources
     assert identity_of(by_subject) == identity_of(by_condition)
-    with pytest.raises(ConfigError, match="condition and subject are the same setting of clear and differ"):
-        evaluation(
-            {**CLEAR, "config.params.extra.subject": "chronic_pain", "config.params.extra.condition": "unemployment"}
-        )
-    with pytest.raises(ConfigError, match=r"condition: must be one of .*, got 'depression'"):
-        evaluation({**CLEAR, "config.params.extra.subject": "depression"})
-    with pytest.raises(ConfigError, match="condition: is missing"):
-        evaluation(CLEAR)
+    lines = [line.split() for line in preview(by_subject, ["helm-run"]).splitlines()]
+    assert ["#", CONDITION, "flag:", "major_depression"] in lines
+    assert not [line for line in lines if line[1:2] == [SUBJECT]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({SUBJECT: "chronic_pain", CONDITION: "unemployment"}, "condition and subject are the same setting of clear and differ"),
+        ({SUBJECT: "depression"}, r"condition: must be one of .*, got 'depression'"),
+        ({}, "condition: is missing"),
+        ({CONDITION: "unemployment", "config.params.extra.data_path": "a,b"}, "no comma"),
+    ],
+)  # fmt: skip
+def test_what_clear_cannot_be_run_with(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        evaluation({**CLEAR, **flags})
 
 
 def test_what_is_not_needed_has_its_default() -> None:
@@ -146,43 +133,40 @@ def test_what_is_not_needed_has_its_default() -> None:
     assert medalign.run.config.params.extra.max_length == 100_000
 
 
-def test_prices_that_are_no_list_are_shown_one() -> None:
-    with pytest.raises(ConfigError) as raised:
-        evaluation({"config.params.extra.prices": {"model_id": "m"}})
-    form = "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]"
-    assert raised.value.problems == [f"flag: config.params.extra.prices: must be a list such as {form}, got a mapping"]
-
-
 NUMBERS = [
-    "config.params.request_timeout", "config.params.temperature", "config.params.top_p", "config.params.max_retries",
-    "config.params.parallelism", "config.params.limit_samples", "config.params.max_new_tokens",
-    "config.params.extra.max_judge_failures", "config.params.extra.max_model_mismatch", "config.params.extra.max_unreadable",
-    "config.params.extra.min_coverage", "config.params.extra.stop_after_failures", "config.params.extra.max_length",
-    "target.api_endpoint.requests_per_minute", "target.api_endpoint.tokens_per_minute",
+    "request_timeout", "temperature", "top_p", "max_retries", "parallelism", "limit_samples", "max_new_tokens",
+    "extra.max_judge_failures", "extra.max_model_mismatch", "extra.max_unreadable", "extra.min_coverage",
+    "extra.stop_after_failures", "extra.max_length", "extra.num_train_trials",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", NUMBERS)
-@pytest.mark.parametrize("value", [True, False])
-def test_true_is_no_number(path: str, *, value: bool) -> None:
-    with pytest.raises(ConfigError) as raised:
-        evaluation({path: value})
-    (problem,) = raised.value.problems
-    assert f"{path}: must be a" in problem
-    assert str(value).lower() in problem.lower()
+@pytest.mark.parametrize(
+    "path",
+    [*(f"config.params.{name}" for name in NUMBERS),
+     *(f"target.api_endpoint.{name}" for name in ("requests_per_minute", "tokens_per_minute"))],
+)  # fmt: skip
+def test_true_is_no_number_and_absurd_ones_are_refused(path: str) -> None:
+    absurd = () if path.endswith("stop_after_failures") else (1e10, 10**10)
+    for value in (True, False, *absurd, float("inf"), float("nan"), "x"):
+        with pytest.raises(ConfigError, match=rf"{path}: must be") as raised:
+            evaluation({path: value})
+        (problem,) = raised.value.problems
+        assert not isinstance(value, bool) or str(value).lower() in problem.lower()
 
 
-CONDITION, SUBJECT = "config.params.extra.condition", "config.params.extra.subject"
-
-
-def test_a_parameter_is_listed_under_its_real_name() -> None:
-    found = evaluation({**CLEAR, SUBJECT: "homelessness"})
-    assert found.run.config.params.extra.condition == "homelessness"
-    assert found.sources[CONDITION] is Source.FLAG
-    assert SUBJECT not in found.sources
-    lines = [line.split() for line in preview(found, ["helm-run"]).splitlines()]
-    assert ["#", CONDITION, "flag:", "homelessness"] in lines
-    assert not [line for line in lines if line[1:2] == [SUBJECT]]
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("request_timeout", 0.001, 86400), ("temperature", 0, 100), ("top_p", 0.01, 1), ("limit_samples", 1, 10**9),
+        ("parallelism", 1, 4096), ("extra.num_train_trials", 1, 1000), ("extra.min_coverage", 0, 1),
+    ],
+)  # fmt: skip
+def test_numbers_have_their_ends(name: str, least: float, most: float) -> None:
+    for value in (least, most):
+        evaluation({f"config.params.{name}": value})
+    for value, said in ((least - 1, "greater than"), (most + 1, "less than or equal to")):
+        with pytest.raises(ConfigError, match=f"must be {said}"):
+            evaluation({f"config.params.{name}": value})
 
 
 def test_a_parameter_that_is_given_twice_keeps_its_own_source() -> None:

@@ -31,19 +31,23 @@ def refused(document: Any, tmp_path: Path) -> str:
     return str(caught.value).replace(f"{tmp_path}/", "")
 
 
-def texts(translation: Translation) -> list[str]:
-    return list(translation.findings)
-
-
 def run_config(**params: Any) -> dict[str, Any]:
     given = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 64, **params}
     config = {"type": "medec", "output_dir": "results/x", "params": given}
     return {"config": config, "target": {"api_endpoint": dict(ENDPOINT)}}
 
 
-def test_a_run_config_that_runs_here_is_the_same(tmp_path: Path) -> None:
-    found = of(run_config(extra={"num_train_trials": 3}), tmp_path)
-    assert found == Translation(EVAL_FACTORY, run_config(extra={"num_train_trials": 3}), (), unchanged=True)
+@pytest.mark.parametrize(
+    "document",
+    [
+        run_config(extra={"num_train_trials": 3}),
+        {**run_config(extra={"stop_after_failures": 3}), "executor": "slurm", "slurm": {"account": "lab"}},
+        {**run_config(), "target": {"api_endpoint": {**ENDPOINT, "url": ["http://a.example/v1", "http://b.example/v1"]}}},
+    ],
+)  # fmt: skip
+def test_a_run_config_that_runs_here_is_the_same(document: dict[str, Any], tmp_path: Path) -> None:
+    found = of(document, tmp_path)
+    assert found == Translation(EVAL_FACTORY, document, (), unchanged=True)
     assert not found.is_suite
 
 
@@ -53,12 +57,9 @@ def test_what_a_run_of_nvidias_writes_down_can_be_run_again(tmp_path: Path) -> N
         **run_config(task="medec", request_timeout=60, extra={"disable_cache": False, "subset": None, "data_path": None}),
     }  # fmt: skip
     found = of(document, tmp_path)
-    assert found.document == run_config(request_timeout=60)
-    assert not found.unchanged
-    *others, last = texts(found)
-    assert last.startswith(
-        "config.params.extra.disable_cache: answers are always kept, so that none is paid for twice;"
-    )
+    assert (found.document, found.unchanged) == (run_config(request_timeout=60), False)
+    *others, last = found.findings
+    assert last.startswith("config.params.extra.disable_cache: answers are always kept, so that none is paid for twice")
     assert others == [
         "command: eval-factory makes the command itself; leave it out",
         "framework_name: there is one framework here, HELM; leave it out",
@@ -73,44 +74,26 @@ def test_what_a_launcher_asks_the_user_for_becomes_variables(tmp_path: Path) -> 
     found = of(document, tmp_path)
     assert found.document["config"]["output_dir"] == "${OUTPUT_DIR}"
     assert found.document["config"]["params"] == {"limit_samples": "${LIMIT_SAMPLES}"}
-    assert [line.partition(": is not given")[0] for line in texts(found)][-3:] == [
-        "config.output_dir",
-        "config.params.limit_samples",
-        "target.api_endpoint.url",
-    ]
+    told = [line.partition(": is not given")[0] for line in found.findings][-3:]
+    assert told == ["config.output_dir", "config.params.limit_samples", "target.api_endpoint.url"]
 
 
 def test_what_flags_would_have_said_becomes_variables(tmp_path: Path) -> None:
     found = of({"config": {"type": "helm.ehrshot"}}, tmp_path)
+    params = {"extra": {"data_path": "${DATA_PATH}", "subject": "${SUBJECT}"}}
     assert found.document == {
-        "config": {
-            "type": "helm.ehrshot",
-            "output_dir": "results/ehrshot",
-            "params": {"extra": {"data_path": "${DATA_PATH}", "subject": "${SUBJECT}"}},
-        },
+        "config": {"type": "helm.ehrshot", "output_dir": "results/ehrshot", "params": params},
         "target": {"api_endpoint": {"url": "${MODEL_URL}", "model_id": "${MODEL_ID}"}},
     }
-    assert (
-        "target.api_endpoint.url: is not given: what is written says ${MODEL_URL}; export MODEL_URL=... before the run,"
-        " or write the value there"
-    ) in texts(found)
-    assert [line.partition(":")[0] for line in texts(found)] == [
-        "config.params.extra.subject",
-        "config.params.extra.data_path",
-        "target.api_endpoint.url",
+    asked = "export MODEL_URL=... before the run, or write the value there"
+    assert f"target.api_endpoint.url: is not given: what is written says ${{MODEL_URL}}; {asked}" in found.findings
+    assert [line.partition(":")[0] for line in found.findings] == [
+        "config.params.extra.subject", "config.params.extra.data_path", "target.api_endpoint.url",
         "target.api_endpoint.model_id",
-    ]
+    ]  # fmt: skip
     env = {"MODEL_URL": "http://h/v1", "MODEL_ID": "m", "DATA_PATH": "/d", "SUBJECT": "guo_readmission"}
     evaluation = build_evaluation(Request(document=found.document), load_framework(), env)
     assert evaluation.run.config.params.extra.subject == "guo_readmission"
-
-
-def test_a_system_prompt_that_was_not_sent_is_not_sent_here(tmp_path: Path) -> None:
-    document = run_config()
-    document["target"]["api_endpoint"]["adapter_config"] = {"custom_system_prompt": "x"}
-    found = of(document, tmp_path)
-    assert found.document == run_config()
-    assert len(found.findings) == 1
 
 
 @pytest.mark.parametrize(
@@ -127,29 +110,33 @@ def test_defaults_of_nvidias_container_are_told_where_ours_hold(
 ) -> None:
     document = run_config()
     document["config"]["params"] = given
-    told = texts(of(document, tmp_path))
+    told = of(document, tmp_path).findings
     assert [line.partition(" of medec: not given")[0] for line in told] == ([missing] if missing else [])
     if missing == "temperature":
         assert told[0].endswith("(helm:26.03) temperature 0.6; give them to compare with scores of that container")
 
 
-def test_a_task_that_the_container_does_not_have_has_no_such_defaults(tmp_path: Path) -> None:
+def test_what_the_container_does_not_do_is_not_done_here(tmp_path: Path) -> None:
+    """It has not every task, and so no defaults of it; a system prompt it does not send."""
     document = run_config()
     document["config"] |= {"type": "helm:mmlu:subject=anatomy", "params": {}}
     found = of(document, tmp_path)
-    assert texts(found) == []
+    assert found.findings == ()
     assert found.document["config"] == {"type": "helm:mmlu:subject=anatomy", "output_dir": "results/x"}
+    prompted = run_config()
+    prompted["target"]["api_endpoint"]["adapter_config"] = {"custom_system_prompt": "x"}
+    found = of(prompted, tmp_path)
+    assert (found.document, len(found.findings)) == (run_config(), 1)
 
 
+PARAMS = {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 512}
 LAUNCHER: dict[str, Any] = {
     "defaults": [{"execution": "local"}, {"deployment": "none"}, "_self_"],
     "execution": {"output_dir": "results/many"},
     "target": {"api_endpoint": {"url": "???", "model_id": "org/model", "api_key_name": "API_KEY"}},
     "evaluation": {
         "env_vars": {"API_KEY": "host:NGC_API_KEY"},
-        "nemo_evaluator_config": {
-            "config": {"params": {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 512, "parallelism": 2}}
-        },
+        "nemo_evaluator_config": {"config": {"params": {**PARAMS, "parallelism": 2}}},
         "tasks": [{"name": "helm.medec", "nemo_evaluator_config": {"config": {"params": {"parallelism": 8}}}}],
     },
 }
@@ -161,63 +148,50 @@ def launcher(*tasks: Any, **evaluation: Any) -> dict[str, Any]:
 
 def test_one_task_of_a_launcher_is_a_run_config(tmp_path: Path) -> None:
     found = of(LAUNCHER, tmp_path)
-    params = {"temperature": 0.6, "top_p": 0.95, "max_new_tokens": 512, "parallelism": 8}
-    assert found.program == LAUNCHERS
+    params = {**PARAMS, "parallelism": 8}
+    assert (found.program, found.is_suite) == (LAUNCHERS, False)
     assert found.document == {
         "config": {"type": "medec", "output_dir": "results/many", "params": params},
         "target": {"api_endpoint": {"url": "${MODEL_URL}", "model_id": "org/model", "api_key": "NGC_API_KEY"}},
     }
     assert list(found.document["target"]["api_endpoint"]) == ["url", "model_id", "api_key"]
-    assert not found.is_suite
     assert [line.partition(": ")[0] for line in found.findings] == ["target.api_endpoint.url"]
 
 
 def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -> None:
+    names = ("lm-evaluation-harness.mmlu", "simple_evals.pubmedqa", None, KEY[6:])
     tasks = [
-        {"name": "medec"},
-        {"name": "pubmed_qa", "endpoint_type": "completions"},
-        {"name": "lm-evaluation-harness.mmlu"},
-        {"name": "simple_evals.pubmedqa"},
-        {"name": None},
-        {"name": KEY[6:]},
-    ]
+        {"name": "medec"}, {"name": "pubmed_qa", "endpoint_type": "completions"}, *({"name": one} for one in names),
+    ]  # fmt: skip
     found = of(launcher(*tasks), tmp_path)
     assert found.is_suite
     suite = found.document["suite"]
     assert (suite["output_dir"], suite["evaluations"]) == ("results/many", ["medec", "pubmed_qa"])
     assert [target["api_endpoint"].get("type") for target in suite["targets"]] == [None, "completions"]
     assert len(suite["exclude"]) == 2
-    told = [line for line in texts(found) if line.startswith("evaluation.tasks")]
     ending = "; 'eval-factory ls' lists the tasks, 'eval-factory ls --all' HELM's run specs"
     spec = "; HELM has a run spec of that name: helm:mmlu"
-    assert told == [
+    assert [line for line in found.findings if line.startswith("evaluation.tasks")] == [
         f"evaluation.tasks[2].name: eval-factory has no task 'lm-evaluation-harness.mmlu'{spec}{ending}",
         f"evaluation.tasks[3].name: eval-factory has no task 'simple_evals.pubmedqa', did you mean 'pubmed_qa'?{ending}",
         "evaluation.tasks[4].name: names no task; 'eval-factory ls' lists the tasks",
         f"evaluation.tasks[5].name: eval-factory has no task [API_KEY_REDACTED]{ending}",
     ]  # fmt: skip
+    without_a_folder = of({**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {}}, tmp_path)
+    assert without_a_folder.document["suite"]["output_dir"] == "results/suite"
 
 
 def test_the_cells_of_a_suite_are_the_runs_of_the_tasks(tmp_path: Path) -> None:
     own = {"config": {"params": {"temperature": 0.1}}}
     tasks = [
-        {"name": "medec", "nemo_evaluator_config": own},
-        {"name": "head_qa", "endpoint_type": "completions"},
-        "medec",
-    ]
-    found = of(launcher(*tasks), tmp_path)
-    suite = build_suite(None, document=found.document, env={"MODEL_URL": "http://h/v1"})
+        {"name": "medec", "nemo_evaluator_config": own}, {"name": "head_qa", "endpoint_type": "completions"}, "medec",
+    ]  # fmt: skip
+    suite = build_suite(None, document=of(launcher(*tasks), tmp_path).document, env={"MODEL_URL": "http://h/v1"})
     assert [cell.name for cell in suite.cells] == ["model/medec", "model-2/head_qa", "model/medec-2"]
     for cell, task in zip(suite.cells, tasks, strict=True):
         alone = of(launcher(task), tmp_path).document
-        params = cell.document["config"]["params"]
-        assert params == alone["config"]["params"]
+        assert cell.document["config"]["params"] == alone["config"]["params"]
         assert cell.document["target"]["api_endpoint"] == {**alone["target"]["api_endpoint"], "url": "http://h/v1"}
-
-
-def test_a_suite_without_a_folder_has_one(tmp_path: Path) -> None:
-    document = {**launcher({"name": "medec"}, {"name": "head_qa"}), "execution": {}}
-    assert of(document, tmp_path).document["suite"]["output_dir"] == "results/suite"
 
 
 SLURM = {
@@ -242,19 +216,14 @@ def test_an_execution_on_slurm_is_ours(tmp_path: Path) -> None:
     told = [line.partition(":")[0] for line in found.findings]
     assert told[:2] == ["execution.hostname", "execution.sbatch_extra_flags.nodes"]
     assert of({**LAUNCHER, "execution": {"walltime": 14400}}, tmp_path).document.get("slurm") is None
-    by_default = {
-        **LAUNCHER,
-        "defaults": [{"execution": "slurm/default"}],
-        "execution": {"walltime": 14400, "account": "???"},
-    }
-    found = of(by_default, tmp_path)
+    asked = {"walltime": 14400, "account": "???"}
+    found = of({**LAUNCHER, "defaults": [{"execution": "slurm/default"}], "execution": asked}, tmp_path)
     assert found.document["slurm"] == {"time": "4:00:00", "account": "${ACCOUNT}"}
     assert any(line.startswith("slurm.account: is not given") for line in found.findings)
 
 
 def test_a_deployment_is_a_server_of_ours(tmp_path: Path) -> None:
-    document = {**LAUNCHER, "max_len": 4096, "execution": SLURM, "deployment": VLLM}
-    found = of(document, tmp_path)
+    found = of({**LAUNCHER, "max_len": 4096, "execution": SLURM, "deployment": VLLM}, tmp_path)
     suite = found.document["suite"]
     (target,) = suite["targets"]
     assert (suite["executor"], suite["slurm"]["gpus"], suite["evaluations"]) == ("slurm", "a100:2", ["medec"])
@@ -310,13 +279,13 @@ def test_the_folder_of_a_data_set_is_the_tasks_data_where_it_reads_one(tmp_path:
     found = of(launcher(entry), tmp_path)
     assert found.document["config"]["params"]["extra"] == {"subject": "guo_readmission", "data_path": "/my/data"}
     other = of(launcher({"name": "medec", "dataset_dir": "/my/data"}), tmp_path)
-    assert "evaluation.tasks[0].dataset_dir: this task reads no folder of yours; leave it out" in texts(other)
+    assert "evaluation.tasks[0].dataset_dir: this task reads no folder of yours; leave it out" in other.findings
 
 
 def test_a_finding_is_told_once_for_all_tasks(tmp_path: Path) -> None:
     adapter = {"target": {"api_endpoint": {"adapter_config": {"use_caching": True}}}}
     found = of(launcher({"name": "medec"}, {"name": "head_qa"}, nemo_evaluator_config=adapter), tmp_path)
-    told = texts(found)
+    told = list(found.findings)
     assert len(told) == len(set(told))
     assert sum("use_caching" in line for line in told) == 1
     assert told[-2].startswith("temperature, top_p, max_new_tokens of medec, head_qa: not given")
@@ -353,17 +322,3 @@ def test_a_key_that_is_written_out_is_refused_and_never_shown(document: Any, tmp
     found = refused(document, tmp_path)
     assert "holds what looks like a key itself (it is not shown, and nothing is written)" in found
     assert KEY[6:16] not in found
-
-
-def test_several_urls_of_one_model_stay_a_list(tmp_path: Path) -> None:
-    urls = ["http://a.example/v1", "http://b.example/v1"]
-    document = run_config()
-    document["target"]["api_endpoint"]["url"] = urls
-    found = of(document, tmp_path)
-    assert (found.document["target"]["api_endpoint"]["url"], found.unchanged) == (urls, True)
-
-
-def test_a_run_config_of_ours_runs_as_it_is_wherever_it_is_done(tmp_path: Path) -> None:
-    document = {**run_config(extra={"stop_after_failures": 3}), "executor": "slurm", "slurm": {"account": "lab"}}
-    found = of(document, tmp_path)
-    assert (found.document, found.findings, found.unchanged) == (document, (), True)

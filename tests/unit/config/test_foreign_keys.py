@@ -15,20 +15,14 @@ from unit.builders import MINIMAL, evaluation
 
 ADAPTER = "target.api_endpoint.adapter_config"
 HARMLESS = {
-    "config.supported_endpoint_types": ["chat"],
-    "config.params.task": "pubmed_qa",
-    "target.api_endpoint.stream": True,
-    f"{ADAPTER}.use_caching": True,
-    f"{ADAPTER}.caching_dir": "cache",
-    f"{ADAPTER}.use_request_logging": False,
-    f"{ADAPTER}.max_logged_requests": 5,
+    "config.supported_endpoint_types": ["chat"], "config.params.task": "helm.pubmed_qa",
+    "target.api_endpoint.stream": True, f"{ADAPTER}.use_caching": True, f"{ADAPTER}.caching_dir": "cache",
+    f"{ADAPTER}.use_request_logging": False, f"{ADAPTER}.max_logged_requests": 5,
     f"{ADAPTER}.generate_html_report": True,
     f"{ADAPTER}.post_eval_hooks": [{"name": "post_eval_report"}],
     f"{ADAPTER}.interceptors": ["caching", {"name": "endpoint"}, {"name": "system_message", "enabled": False}],
-    f"{ADAPTER}.use_reasoning": True,
-    f"{ADAPTER}.use_megatron": False,
-    f"{ADAPTER}.use_system_prompt": True,
-}
+    f"{ADAPTER}.use_reasoning": True, f"{ADAPTER}.use_megatron": False, f"{ADAPTER}.use_system_prompt": True,
+}  # fmt: skip
 
 
 def test_keys_without_an_effect_are_named_in_one_line() -> None:
@@ -96,16 +90,11 @@ def test_a_system_prompt_can_be_turned_off() -> None:
     assert on.run.target.api_endpoint.adapter_config.custom_system_prompt == "Be brief."
 
 
-@pytest.mark.parametrize("task", ["pubmed_qa", "helm.pubmed_qa"])
-def test_the_task_is_the_type(task: str) -> None:
-    assert evaluation({"config.params.task": task}).warnings == ("keys without an effect here: config.params: task",)
-
-
 def test_a_written_run_config_can_be_run_again() -> None:
     info = load_framework().framework
+    command = f"helm-run --plugins {info.pkg_name}.engine"
     own = {
-        "framework_name": info.name,
-        "pkg_name": info.pkg_name,
-        "command": f"helm-run --plugins {info.pkg_name}.engine",
-    }
-    assert evaluation(own).warnings == ("keys without an effect here: pkg_name, command, framework_name",)
+        "framework_name": info.name, "pkg_name": info.pkg_name, "command": command, "config.params.task": "pubmed_qa",
+    }  # fmt: skip
+    told = "keys without an effect here: pkg_name, command, framework_name; config.params: task"
+    assert evaluation(own).warnings == (told,)

@@ -1,33 +1,37 @@
+"""Texts, mappings and variables, as what a run config holds."""
+
 from __future__ import annotations
 
+import enum
+from collections import OrderedDict
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from eval_factory.config.load import interpolate, load_run_config, parse_overrides
+from eval_factory.config.evaluation import arguments_of, several
+from eval_factory.config.load import interpolate, parse_overrides, plain_document
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import MAX_LEVELS
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a.b=1", {"a": {"b": 1}}),
+        ("a.b=1", {"a": {"b": 1}}), ("a.b=1|a.b=2,a.c=3", {"a": {"b": 2, "c": 3}}),
         ("a.b=1,a.c=two", {"a": {"b": 1, "c": "two"}}),
         ("a=true,b=null,c=1.5", {"a": True, "b": None, "c": 1.5}),
         ('url="http://h/v1?x=1,y=2",n=3', {"url": "http://h/v1?x=1,y=2", "n": 3}),
-        ("a=[1, 2],b={c: 3}", {"a": [1, 2], "b": {"c": 3}}),
-        ("a=", {"a": ""}),
-        ("a='1'", {"a": "1"}),
+        ("a=[1, 2],b={c: 3}", {"a": [1, 2], "b": {"c": 3}}), ("a=", {"a": ""}), ("a='1'", {"a": "1"}),
         ("url=http://h:80/v1", {"url": "http://h:80/v1"}),
     ],
-)
+)  # fmt: skip
 def test_overrides(text: str, expected: dict[str, Any]) -> None:
-    assert parse_overrides((text,)) == expected
-
-
-def test_later_overrides_win() -> None:
-    assert parse_overrides(("a.b=1", "a.b=2,a.c=3")) == {"a": {"b": 2, "c": 3}}
+    assert parse_overrides(tuple(text.split("|"))) == expected
 
 
 @pytest.mark.parametrize("text", ["novalue", "=1", "a..b=1", 'a="open'])
@@ -36,19 +40,17 @@ def test_broken_overrides(text: str) -> None:
         parse_overrides((text,))
 
 
+def interpolated(tree: Any, env: dict[str, str]) -> tuple[Any, list[str]]:
+    problems: list[str] = []
+    return interpolate(tree, env, "", problems), problems
+
+
 def test_interpolation() -> None:
-    problems: list[str] = []
     tree = {"a": "${X}", "b": ["pre-${X}-${Y:-dflt}"], "n": "${N}", "plain": 3, "jinja": "{{ 7*7 }}", "${X}": 1}
-    done = interpolate(tree, {"X": "x", "N": "12"}, "", problems)
-    assert done == {"a": "x", "b": ["pre-x-dflt"], "n": 12, "plain": 3, "jinja": "{{ 7*7 }}", "${X}": 1}
-    assert problems == []
-
-
-def test_interpolation_names_what_is_not_set() -> None:
-    problems: list[str] = []
-    interpolate({"a": {"b": "${NOT_THERE}"}}, {}, "", problems)
-    assert len(problems) == 1
-    assert problems[0].startswith("a.b: the environment variable NOT_THERE is not set")
+    done = {"a": "x", "b": ["pre-x-dflt"], "n": 12, "plain": 3, "jinja": "{{ 7*7 }}", "${X}": 1}
+    assert interpolated(tree, {"X": "x", "N": "12"}) == (done, [])
+    _, (problem,) = interpolated({"a": {"b": "${NOT_THERE}"}}, {})
+    assert problem.startswith("a.b: the environment variable NOT_THERE is not set")
 
 
 ENV = {"GATEWAY_KEY": "k-1", "HOST": "host", "ID": "i", "TOKEN": "t"}
@@ -63,40 +65,109 @@ ENV = {"GATEWAY_KEY": "k-1", "HOST": "host", "ID": "i", "TOKEN": "t"}
         ("http://h/${GATEWAY_KEY:-none}/v1", "http://h/${GATEWAY_KEY}/v1"),
         ("http://h/v1?key=${OTHER_KEY:-none}", "http://h/v1?key=none"),
         ("http://${TOKEN}/v1", "http://t/v1"),
+        *((url, url) for url in (f"https://h/v1{end}" for end in ("?sig=${ID}", ";sig=${ID}", "#sig=${ID}", "?sig=v2-${ID}", "#${GATEWAY_KEY}"))),
     ],
-)
+)  # fmt: skip
 def test_a_secret_in_a_url_is_filled_in_by_who_sends_it(url: str, expected: str) -> None:
-    tree = {
-        "target": {"api_endpoint": {"url": url}},
-        "config": {"params": {"extra": {"judges": [{"url": url}, {"url": ["http://h", url]}]}}},
-        "suite": {"targets": [{"api_endpoint": {"url": [url]}}]},
-    }
-    problems: list[str] = []
-    done = interpolate(tree, ENV, "", problems)
-    assert done["config"]["params"]["extra"]["judges"][1]["url"] == ["http://h", expected]
-    assert done["suite"]["targets"][0]["api_endpoint"]["url"] == [expected]
-    assert done["target"]["api_endpoint"]["url"] == expected
-    assert done["config"]["params"]["extra"]["judges"][0]["url"] == expected
-    assert problems == []
+    def tree(url: str) -> dict[str, Any]:
+        judges = [{"url": url}, {"url": ["http://h", url]}]
+        return {
+            "target": {"api_endpoint": {"url": url}}, "config": {"params": {"extra": {"judges": judges}}},
+            "suite": {"targets": [{"api_endpoint": {"url": [url]}}]},
+        }  # fmt: skip
+
+    assert interpolated(tree(url), ENV) == (tree(expected), [])
 
 
 def test_a_secret_in_a_request_is_filled_in_by_who_sends_it() -> None:
-    fields = {"user_token": "${ID}", "tier": "${HOST}", "deep": [{"x": "a ${GATEWAY_KEY}"}], "lost_key": "${LOST_KEY}"}
-    tree = {"target": {"api_endpoint": {"adapter_config": {"params_to_add": fields}, "api_key": "${TOKEN}"}}}
-    problems: list[str] = []
-    done = interpolate(tree, ENV, "", problems)["target"]["api_endpoint"]
-    kept = {"user_token": "${ID}", "tier": "host", "deep": [{"x": "a ${GATEWAY_KEY}"}], "lost_key": None}
-    assert done == {"adapter_config": {"params_to_add": kept}, "api_key": "t"}
-    assert len(problems) == 1
-    assert "LOST_KEY is not set" in problems[0]
+    fields = {
+        "user_token": "${ID}", "tier": "${HOST}", "deep": [{"x": "a ${GATEWAY_KEY}"}], "api_key": ["${ID}", ["${ID}"]],
+    }  # fmt: skip
+    tree = {
+        "target": {
+            "api_endpoint": {
+                "adapter_config": {"params_to_add": {**fields, "lost_key": "${LOST_KEY}"}},
+                "api_key": "${TOKEN}",
+            }
+        }
+    }
+    done, (problem,) = interpolated(tree, ENV)
+    kept = {**fields, "tier": "host", "lost_key": None}
+    assert done["target"]["api_endpoint"] == {"adapter_config": {"params_to_add": kept}, "api_key": "t"}
+    assert "LOST_KEY is not set" in problem
 
 
-def test_not_text(tmp_path: Path) -> None:
-    file = tmp_path / "x.yml"
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="not a UTF-8 text"):
-        load_run_config(file)
-    with pytest.raises(ConfigError, match="is a folder"):
-        load_run_config(tmp_path)
-    with pytest.raises(ConfigError, match="no such file"):
-        load_run_config(tmp_path / "none.yml")
+class Kind(str, enum.Enum):
+    CHAT = "chat"
+
+
+class Folder:
+    def __fspath__(self) -> bytes:
+        return b"of/bytes"
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "kind"),
+    [
+        ("text", "text", str), (np.str_("text"), "text", str), (Kind.CHAT, "chat", str), (Path("a/b"), "a/b", str),
+        pytest.param(Folder(), "of/bytes", str, id="path-like"), (7, 7, int), (np.int64(7), 7, int), (0.5, 0.5, float),
+        (np.float32(0.5), 0.5, float), (Fraction(1, 2), 0.5, float), (True, True, bool), (None, None, type(None)),
+        ((1, Path("x")), [1, "x"], list), ([(), {}], [[], {}], list), (OrderedDict(b=1, a=2), {"b": 1, "a": 2}, dict),
+        (MappingProxyType({"a": MappingProxyType({"b": 1})}), {"a": {"b": 1}}, dict),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_programs_have_becomes_what_a_file_would_hold(value: Any, plain: Any, kind: type) -> None:
+    found = plain_document({"config": {"x": value}})["config"]["x"]
+    assert found == plain
+    assert type(found) is kind
+
+
+def test_nothing_of_the_callers_is_shared_with_the_copy() -> None:
+    given: dict[str, Any] = {"config": {"list": [{"a": 1}]}}
+    found = plain_document(given)
+    found["config"]["list"][0]["a"] = 2
+    found["config"]["new"] = 1
+    assert given == {"config": {"list": [{"a": 1}]}}
+
+
+def test_every_value_that_no_file_could_hold_is_named_and_not_shown() -> None:
+    wrong: Mapping[Any, Any] = {
+        "config": {"a": {"sk-secret"}, "b": [1, b"sk-secret"], "n": float("nan"), 3: "x"},
+        "target": {"c": object(), "d": np.array([1, 2])},
+        ("k",): 1,
+    }
+    with pytest.raises(ConfigError) as told:
+        plain_document(wrong)
+    holds = "; a run config holds texts, numbers, true, false, null, lists and mappings"
+    assert told.value.problems == [
+        f"config.a: is of the type set{holds}", f"config.b[1]: is of the type bytes{holds}",
+        "config: a key must be text, not of the type int", f"target.c: is of the type object{holds}",
+        f"target.d: is of the type numpy.ndarray{holds}", "the run config: a key must be text, not of the type tuple",
+        "config.n: must be a finite number",
+    ]  # fmt: skip
+
+
+def test_how_deep_it_may_be() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        document: dict[str, Any] = {}
+        for _ in range(levels - 1):
+            document = {"config": document}
+        return document
+
+    assert plain_document(nested(MAX_LEVELS)) == nested(MAX_LEVELS)
+    with pytest.raises(ConfigError, match=r"^config: is nested too deeply: 50 levels at most$"):
+        plain_document(nested(MAX_LEVELS + 1))
+
+
+def test_a_flag_that_no_file_could_hold() -> None:
+    with pytest.raises(ConfigError, match="of the type"):
+        arguments_of(None, None, {"config.type": object()}, [])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("ab", ("ab",)), (Path("a/b"), (Path("a/b"),)), (["a", "b"], ("a", "b")), (iter("ab"), ("a", "b")), ((), ())],
+)
+def test_one_alone_is_a_list_of_one(given: Any, expected: tuple[Any, ...]) -> None:
+    assert several(given) == expected

@@ -7,28 +7,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from eval_factory.config.model import (
-    MAX_COUNT,
-    MAX_PARALLELISM,
-    NO_SHARDS,
-    ApiEndpoint,
-    Extra,
-    Judge,
-    Number,
-    OneLineText,
-    Parallelism,
-    PathText,
-    Positive,
-    Role,
-    RunConfig,
-    Temperature,
-    TopP,
-    Url,
-    VariableName,
-    urls_in,
-)
+from eval_factory.config import model as models
+from eval_factory.config.model import NO_SHARDS, ApiEndpoint, Extra, Judge, OneLineText, Role, RunConfig, Url
 from eval_factory.core.errors import ConfigError
-from unit.builders import evaluation
+from unit.builders import evaluation, plan
 
 
 def taken(kind: Any, value: object) -> object:
@@ -43,49 +25,16 @@ def refusal(kind: Any, value: object) -> str:
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "https://host/v1", "http://127.0.0.1:8000", "demo://baseline", "https://h:65535/v1?api-version=1",
-        "https://h/v1?key=${GATEWAY_KEY}",
-    ],
-)  # fmt: skip
-def test_urls_of_endpoints(url: str) -> None:
-    assert taken(Url, url) == url
-
-
-@pytest.mark.parametrize(
     ("url", "said"),
     [
         ("demo://other", "the embedded endpoint is demo://baseline"),
         ("host/v1", "needs a scheme: https://... or http://..., or demo://baseline for the embedded endpoint"),
-        ("ftp://host", "needs a scheme"),
-        ("https:///v1", "names no host"),
+        ("ftp://host", "needs a scheme"), ("https:///v1", "names no host"),
         ("https://me:word@host/v1", "must hold no user name or password (they are not shown)"),
         ("https://me@host/v1", "must hold no user name or password"),
         ("https://h:99999/v1", "has a port that is not a number from 0 to 65535"),
         ("https://h:x/v1", "has a port that is not a number"),
         ("https://h/v1?key=9bQzCANARY7Kd0PL", "must not hold a secret (its field 'key' is not shown)"),
-    ],
-)
-def test_urls_that_are_none(url: str, said: str) -> None:
-    told = refusal(Url, url)
-    assert said in told
-    assert "CANARY" not in told
-    assert "word@" not in told
-
-
-def test_several_servers_of_one_model() -> None:
-    assert taken(Url, ["https://a/v1"]) == "https://a/v1"
-    assert taken(Url, ["https://a/v1", "http://b"]) == ["https://a/v1", "http://b"]
-    assert taken(Url, ["https://a/v1/chat/completions", "http://b/v1"]) != []
-    assert taken(Url, ["https://a/one/v1", "https://a/two/v1"]) != []
-    assert Judge(name="j", model_id="m", url=["https://a", "https://b"]).url == ["https://a", "https://b"]
-    assert [urls_in(url) for url in (None, "a", ["a", "b"])] == [(), ("a",), ("a", "b")]
-
-
-@pytest.mark.parametrize(
-    ("urls", "said"),
-    [
         ([], "is an empty list; it needs the URL of at least one server"),
         (["https://a", "https://b", "https://A/chat/completions/"], "the same server twice: https://a and https://A/chat"),
         (["https://a/chat/completions", "https://b/completions"], "URLs of chat and completions; all have to be of one"),
@@ -93,26 +42,33 @@ def test_several_servers_of_one_model() -> None:
         (["https://a", "https://me:word@host/v1"], "number 2 of the list: must hold no user name or password"),
         (["https://a", 5], "must be a URL, or a list of URLs; number 2 of the list is none"),
         (["https://a", "demo://baseline"], "holds http:// and https:// URLs only"),
-        ({"a": "https://a"}, "must be text"),
-        (7, "must be text"),
+        ({"a": "https://a"}, "must be text"), (7, "must be text"),
     ],
 )  # fmt: skip
-def test_lists_of_servers_that_are_none(urls: object, said: str) -> None:
-    told = refusal(Url, urls)
+def test_urls_and_lists_of_them_that_are_none(url: object, said: str) -> None:
+    told = refusal(Url, url)
     assert said in told
+    assert "CANARY" not in told
     assert "word@" not in told
 
 
-@pytest.mark.parametrize("value", ["OPENAI_API_KEY", "_k", "key2"])
-def test_names_of_variables(value: str) -> None:
-    assert taken(VariableName, value) == value
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://host/v1", "http://127.0.0.1:8000", "demo://baseline", "https://h:65535/v1?api-version=1",
+        "https://h/v1?key=${GATEWAY_KEY}", ["https://a/v1", "http://b"],
+    ],
+)  # fmt: skip
+def test_urls_of_endpoints(url: str | list[str]) -> None:
+    assert taken(Url, url) == url
 
 
-@pytest.mark.parametrize("value", ["sk-canary0123456789abcdef", "a-b-canary", "2canary", "", "canary 1"])
-def test_what_cannot_be_a_variables_name_is_never_shown(value: str) -> None:
-    told = refusal(VariableName, value)
-    assert "must be the NAME of an environment variable" in told
-    assert "canary" not in told
+def test_several_servers_of_one_model() -> None:
+    assert taken(Url, ["https://a/v1"]) == "https://a/v1"
+    assert taken(Url, ["https://a/v1/chat/completions", "http://b/v1"]) != []
+    assert taken(Url, ["https://a/one/v1", "https://a/two/v1"]) != []
+    assert Judge(name="j", model_id="m", url=["https://a", "https://b"]).url == ["https://a", "https://b"]
+    assert [models.urls_in(url) for url in (None, "a", ["a", "b"])] == [(), ("a",), ("a", "b")]
 
 
 @pytest.mark.parametrize(
@@ -125,49 +81,19 @@ def test_lines(value: str, said: str) -> None:
     assert "valid string" in refusal(OneLineText, 5)
 
 
-def test_a_path_of_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert taken(PathText, "~/x") == "/home/me/x"
-
-
-@pytest.mark.parametrize(
-    ("kind", "least", "most", "below", "above"),
-    [
-        (Positive, 1, MAX_COUNT, 0, MAX_COUNT + 1),
-        (Parallelism, 1, MAX_PARALLELISM, 0, MAX_PARALLELISM + 1),
-        (Temperature, 0.0, 100.0, -0.1, 100.1),
-        (TopP, 0.01, 1.0, 0.0, 1.01),
-    ],
-)
-def test_numbers_have_their_ends(kind: Any, least: float, most: float, below: float, above: float) -> None:
-    assert (taken(kind, least), taken(kind, most)) == (least, most)
-    assert "greater than" in refusal(kind, below)
-    assert "less than" in refusal(kind, above)
-
-
-@pytest.mark.parametrize("value", [True, float("nan"), float("inf"), "x", None])
-def test_what_is_no_number(value: object) -> None:
-    assert refusal(Number, value)
-
-
-@pytest.mark.parametrize("name", ["gpt", "a", "my-judge_2", "a" + "b" * 40])
-def test_roles(name: str) -> None:
-    assert taken(Role, name) == name
-
-
 @pytest.mark.parametrize("name", ["model", "Gpt", "2a", "-a", "a b", "", "a" + "b" * 41, "a\n"])
 def test_what_cannot_be_a_role(name: str) -> None:
     assert "must be lower-case letters, digits, - and _, and not 'model'" in refusal(Role, name)
+    for good in ("gpt", "a", "my-judge_2", "a" + "b" * 40):
+        assert taken(Role, good) == good
 
 
 def test_a_judge_signs_in_one_way() -> None:
-    judge = {"name": "a", "model_id": "m"}
-    assert taken(Judge, {**judge, "api_key": "K"}).api_key == "K"  # type: ignore[attr-defined]
-    assert taken(Judge, {**judge, "api_key_name": "K"}).api_key == "K"  # type: ignore[attr-defined]
-    assert taken(Judge, {**judge, "oauth": "openai"}).oauth == "openai"  # type: ignore[attr-defined]
-    assert "judge a: api_key and oauth are two ways of signing in" in refusal(
-        Judge, {**judge, "api_key": "K", "oauth": "openai"}
-    )
+    for said in ({"api_key": "K"}, {"api_key_name": "K"}, {"oauth": "openai"}):
+        judge = Judge.model_validate({"name": "a", "model_id": "m", **said})
+        assert (judge.api_key, judge.oauth) == ((None, "openai") if "oauth" in said else ("K", None))
+    both = {"name": "a", "model_id": "m", "api_key": "K", "oauth": "openai"}
+    assert "judge a: api_key and oauth are two ways of signing in" in refusal(Judge, both)
 
 
 def test_what_a_judge_says_of_its_key_is_written_again_as_it_was() -> None:
@@ -210,24 +136,36 @@ def test_judges_have_different_names() -> None:
     assert refusal(RunConfig, merged(judges=[]))
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"user": {"key": "9bQzCANARY7Kd0PL"}}, "must not hold a secret in its field 'user.key'"),
-        ({"text": "sk-canary0123456789abcdef"}, "must not hold a key"),
-    ],
-)
-def test_requests_are_given_no_secrets(fields: dict[str, Any], said: str) -> None:
-    document = merged()
-    document["target"]["api_endpoint"]["adapter_config"]["params_to_add"] = fields
-    told = refusal(RunConfig, document)
-    assert said in told
-    assert "canary" not in told.lower()
-
-
 def test_who_says_shards_is_told_what_to_write_now_and_a_null_says_nothing() -> None:
     assert "target.api_endpoint.url: [URL, URL]" in NO_SHARDS
     with pytest.raises(ConfigError) as caught:
         evaluation({"config.params.extra.shards": 4})
     assert str(caught.value) == f"config.params.extra: {NO_SHARDS}"
     assert evaluation({"config.params.extra.shards": None}).as_dict() == evaluation().as_dict()
+
+
+EXTRA = "config.params.extra"
+ROW = {"model_id": "m", "input_per_million": 0, "output_per_million": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_cost", 0), ("max_cost", -1), ("max_cost", True), ("max_requests", 0), ("max_requests", 1.5),
+        ("max_tokens_total", 0), ("max_wall_s", 0), ("max_wall_s", float("inf")), ("prices", []), ("prices", [ROW, ROW]),
+        ("prices", [{"model_id": "m", "input_per_million": 1}]), ("prices", [{**ROW, "output_per_million": -1}]),
+        ("prices", [{**ROW, "per_image": 1}]),
+    ],
+)  # fmt: skip
+def test_what_is_no_limit_and_no_price_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        evaluation({f"{EXTRA}.{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_cost", 0.01), ("max_requests", 1), ("max_tokens_total", 10**12), ("max_wall_s", 0.5), ("prices", [ROW])],
+)
+def test_a_raised_limit_goes_on_with_the_same_run(name: str, value: Any) -> None:
+    assert plan({f"{EXTRA}.{name}": value}).identity == plan().identity
+    assert evaluation({f"{EXTRA}.{name}": value}).as_dict()["config"]["params"]["extra"][name] is not None

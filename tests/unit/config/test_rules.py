@@ -8,19 +8,13 @@ from typing import Any
 
 import pytest
 
-from eval_factory.config.rules import data_faults, own_data_of, prescribed_roles, with_task_rules
+from eval_factory.config.rules import data_faults, option_texts_of, own_data_of, prescribed_roles, with_task_rules
 from eval_factory.core.errors import ConfigError
+from eval_factory.helm.command import run_entry
 from eval_factory.tasks.framework import FileLayout, HelmEntry, ScenarioParameter, Task, load_framework
-from unit.builders import evaluation
+from unit.builders import evaluation, plan
 
 EXTRA = "config.params.extra"
-
-
-def problems_of(**flags: Any) -> list[str]:
-    """What is said of flags whose dots are written as two underscores."""
-    with pytest.raises(ConfigError) as caught:
-        evaluation({name.replace("__", "."): value for name, value in flags.items()})
-    return caught.value.problems
 
 
 def task_of(name: str) -> Task:
@@ -40,102 +34,74 @@ def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
     assert problems == []
 
 
-@pytest.mark.parametrize(("tokens", "same"), [((5, 5), True), ((5, None), True), ((None, 5), True), ((5, 6), False)])
-def test_two_names_of_one_setting_may_not_differ(tokens: tuple[int | None, int | None], same: bool) -> None:
-    flags = {"config.params.max_new_tokens": tokens[0], f"{EXTRA}.num_output_tokens": tokens[1]}
-    if same:
-        assert evaluation(flags).num_output_tokens == 5
-        return
+JUDGES, LANGUAGE, SUBSET, TOKENS = (f"{EXTRA}.{name}" for name in ("judges", "language", "subset", "num_output_tokens"))
+MINE = [{"name": "mine", "model_id": "m"}]
+BELONGS = "it belongs to head_qa, careqa, mmlu_clinical_afr"
+SAME = "max_new_tokens and extra.num_output_tokens are the same setting and differ (5 and 6); give one of them"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({JUDGES: MINE}, [f"{JUDGES}: pubmed_qa is not scored by judges"]),
+        ({"config.type": "helm:harm_bench", JUDGES: MINE}, [f"{JUDGES}: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]),
+        ({"config.type": "aci_bench", "config.output_dir": "a,b"},
+         ["config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"]),
+        ({LANGUAGE: "en"}, [f"{LANGUAGE}: pubmed_qa has no language; {BELONGS}"]),
+        ({"config.type": "helm:boolq", f"{EXTRA}.subject": "x"},
+         [f"{EXTRA}.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x"]),
+        ({"config.type": "med_dialog", SUBSET: "healthcaremagik"},
+         [f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'healthcaremagik', did you mean 'healthcaremagic'?"]),
+        ({"config.type": "med_dialog", SUBSET: "x"}, [f"{SUBSET}: must be one of healthcaremagic, icliniq, got 'x'"]),
+        ({"config.type": "med_dialog_icliniq", SUBSET: "healthcaremagic"},
+         [f"{SUBSET}: med_dialog_icliniq is subset=icliniq, got 'healthcaremagic'"]),
+        ({"config.params.max_new_tokens": 5, TOKENS: 6}, [f"config.params: {SAME}"]),
+    ],
+)  # fmt: skip
+def test_what_the_task_does_not_take_is_told(flags: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         evaluation(flags)
-    (problem,) = caught.value.problems
-    assert problem == (
-        "config.params: max_new_tokens and extra.num_output_tokens are the same setting and differ (5 and 6);"
-        " give one of them"
-    )
+    assert caught.value.problems == said
 
 
-def test_what_executes_answers_needs_permission() -> None:
-    (problem,) = problems_of(config__type="helm:code:dataset=humaneval")
-    assert problem.startswith("config.type: ")
-    assert evaluation({"config.type": "helm:code:dataset=humaneval", f"{EXTRA}.allow_code_execution": True})
-
-
-def test_judges_belong_to_tasks_that_are_scored_by_judges() -> None:
-    jury = [{"name": "mine", "model_id": "m"}]
-    said = problems_of(**{f"{EXTRA}.judges": jury})
-    assert said == ["config.params.extra.judges: pubmed_qa is not scored by judges"]
-    prescribed = problems_of(**{"config.type": "helm:harm_bench", f"{EXTRA}.judges": jury})
-    assert prescribed == ["config.params.extra.judges: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]
-    assert evaluation({"config.type": "helm:harm_bench", f"{EXTRA}.judges": [{"name": "gpt", "model_id": "m"}]})
-    assert evaluation({"config.type": "aci_bench", f"{EXTRA}.judges": jury})
-
-
-def test_a_comma_in_the_output_folder_is_refused_where_helm_is_given_it() -> None:
-    assert problems_of(config__type="aci_bench", config__output_dir="a,b") == [
-        "config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"
-    ]
+def test_what_the_task_takes() -> None:
+    assert evaluation({"config.type": "helm:harm_bench", JUDGES: [{"name": "gpt", "model_id": "m"}]})
+    assert evaluation({"config.type": "aci_bench", JUDGES: MINE})
     assert evaluation({"config.output_dir": "a,b"})
-
-
-def test_a_parameter_belongs_to_the_tasks_that_declare_it() -> None:
-    (problem,) = problems_of(**{f"{EXTRA}.language": "en"})
-    belongs = "it belongs to head_qa, careqa, mmlu_clinical_afr"
-    assert problem == f"config.params.extra.language: pubmed_qa has no language; {belongs}"
-    (problem,) = problems_of(**{"config.type": "helm:boolq", f"{EXTRA}.subject": "x"})
-    assert problem == (
-        "config.params.extra.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x"
-    )
-
-
-def test_a_value_that_is_not_allowed_is_told_the_nearest() -> None:
-    subset = {"config.type": "med_dialog", f"{EXTRA}.subset": "healthcaremagik"}
-    (problem,) = problems_of(**subset)
-    assert problem.startswith("config.params.extra.subset: must be one of healthcaremagic, icliniq, got ")
-    assert problem.endswith("got 'healthcaremagik', did you mean 'healthcaremagic'?")
-    assert problems_of(**{**subset, f"{EXTRA}.subset": "x"})[0].endswith("got 'x'")
-
-
-def test_a_fixed_parameter_is_the_tasks() -> None:
-    task = "med_dialog_icliniq"
-    assert evaluation({"config.type": task}).run.config.params.extra.subset == "icliniq"
-    assert evaluation({"config.type": task, f"{EXTRA}.subset": "icliniq"})
-    assert problems_of(**{"config.type": task, f"{EXTRA}.subset": "healthcaremagic"}) == [
-        "config.params.extra.subset: med_dialog_icliniq is subset=icliniq, got 'healthcaremagic'"
-    ]
+    for subset in (None, "icliniq"):
+        found = evaluation({"config.type": "med_dialog_icliniq", SUBSET: subset})
+        assert found.run.config.params.extra.subset == "icliniq"
+    for tokens in ((5, 5), (5, None), (None, 5)):
+        given = {"config.params.max_new_tokens": tokens[0], TOKENS: tokens[1]}
+        assert evaluation(given).num_output_tokens == 5
 
 
 def test_a_parameter_that_is_missing_is_told_with_what_it_may_be() -> None:
-    said = problems_of(config__type="clear")
-    condition = next(text for text in said if ".condition:" in text)
+    with pytest.raises(ConfigError) as caught:
+        evaluation({"config.type": "clear"})
+    condition = next(text for text in caught.value.problems if ".condition:" in text)
     assert condition.startswith("config.params.extra.condition: is missing; clear needs it, one of ")
-    path = next(text for text in said if ".data_path:" in text)
+    path = next(text for text in caught.value.problems if ".data_path:" in text)
     assert "is missing; clear needs it; what it must contain:\n    " in path
 
 
-@pytest.mark.parametrize("given", ["some/where", "~/where"])
-def test_a_path_becomes_absolute(given: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    found = evaluation({"config.type": "ehrshot", f"{EXTRA}.subject": "lab_anemia", f"{EXTRA}.data_path": given})
-    where = "some/where" if given.startswith("some") else "where"
-    assert found.run.config.params.extra.data_path == str(tmp_path / where)
+    found = evaluation({"config.type": "ehrshot", f"{EXTRA}.subject": "lab_anemia", f"{EXTRA}.data_path": "some/where"})
+    assert found.run.config.params.extra.data_path == str(tmp_path / "some" / "where")
 
 
 @pytest.mark.parametrize(
     ("deployments", "roles"),
     [
-        ((), {}),
-        (("openai/gpt-4o",), {"gpt": "openai/gpt-4o"}),
+        ((), {}), (("openai/gpt-4o",), {"gpt": "openai/gpt-4o"}),
         (("meta/llama-3", "anthropic/claude-3"), {"llama": "meta/llama-3", "claude": "anthropic/claude-3"}),
-        (("azure/gpt-4o",), {"gpt": "azure/gpt-4o"}),
-        (("anthropic/opus",), {"claude": "anthropic/opus"}),
+        (("azure/gpt-4o",), {"gpt": "azure/gpt-4o"}), (("anthropic/opus",), {"claude": "anthropic/opus"}),
         (("mistral/m",), {"mistral": "mistral/m"}),
         (("openai/gpt-4o", "openai/GPT 4.1"), {"gpt": "openai/gpt-4o", "gpt-4-1": "openai/GPT 4.1"}),
-        (("openai/gpt-4o", "openai/gpt-4o"), {"gpt": "openai/gpt-4o"}),
-        (("no-slash",), {}),
+        (("openai/gpt-4o", "openai/gpt-4o"), {"gpt": "openai/gpt-4o"}), (("no-slash",), {}),
     ],
-)
+)  # fmt: skip
 def test_roles_of_the_judges_that_helm_prescribes(deployments: tuple[str, ...], roles: dict[str, str]) -> None:
     assert prescribed_roles(deployments) == roles
 
@@ -144,7 +110,6 @@ def test_what_is_wrong_with_the_data_is_followed_by_what_they_have_to_be(tmp_pat
     here = evaluation({"config.type": "shc_bmt_med", f"{EXTRA}.data_path": str(tmp_path / "none.csv")})
     (first, *others) = data_faults(here.task, here.run.config.params.extra)
     assert first.startswith(f"config.params.extra.data_path: {tmp_path / 'none.csv'}")
-    assert "shc_bmt_med needs:" in others
     after = others[others.index("shc_bmt_med needs:") + 1 :]
     assert after
     assert all(line.startswith("  ") for line in after)
@@ -157,3 +122,50 @@ def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> 
     extra = evaluation().run.config.params.extra.model_copy(update={"data_path": str(tmp_path / "none")})
     assert own_data_of(task, extra) is not None
     assert data_faults(task, extra) == []
+
+
+ORDERS = "config.params.extra.shuffle_choices"
+
+
+def shuffled(type_: str, orders: Any = 3, **more: Any) -> dict[str, Any]:
+    return {"config.type": type_, ORDERS: orders, **more}
+
+
+@pytest.mark.parametrize(
+    "type_",
+    ["sample_medical_qa", "head_qa", "medbullets", "medhelm_med_qa", "medhelm_med_mcqa", "helm:mmlu:subject=anatomy"],
+)
+def test_questions_with_lettered_options_take_it(type_: str) -> None:
+    assert option_texts_of(evaluation(shuffled(type_)).task) == "by place"
+
+
+@pytest.mark.parametrize(
+    ("type_", "why"),
+    [
+        ("pubmed_qa", "say what each letter stands for"), ("race_based_med", "say what each letter stands for"),
+        ("medec", "no questions with lettered options .its answers are free text"),
+        ("ehr_sql", "no questions with lettered options .its answers are free text"), ("aci_bench", "judged by a jury"),
+        ("healthbench", "judged by a rubric"),
+        ("helm:med_qa:data_augmentation=canonical", "excludes data_augmentation"),
+        ("helm:mmlu:subject=anatomy,method=multiple_choice_separate_original", "method=multiple_choice_separate_orig"),
+    ],
+)  # fmt: skip
+def test_others_say_why_not(type_: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"extra.shuffle_choices: .*{why}"):
+        evaluation(shuffled(type_))
+    assert evaluation({"config.type": type_}).run.config.params.extra.shuffle_choices is None
+
+
+@pytest.mark.parametrize("orders", [1, 25, 0, 2.5, True, "many"])
+def test_how_many_orders_there_may_be(orders: Any) -> None:
+    with pytest.raises(ConfigError, match="shuffle_choices"):
+        evaluation(shuffled("sample_medical_qa", orders))
+    for allowed in (2, 24):
+        assert evaluation(shuffled("sample_medical_qa", allowed)).run.config.params.extra.shuffle_choices == allowed
+
+
+def test_it_makes_another_run_and_helm_run_is_told() -> None:
+    plain, three, four = (plan(shuffled("sample_medical_qa", orders)) for orders in (None, 3, 4))
+    assert len({plain.identity, three.identity, four.identity}) == 3
+    assert run_entry(three).startswith("sample_medical_qa:shuffle_choices=3,")
+    assert "shuffle_choices" not in run_entry(plain)

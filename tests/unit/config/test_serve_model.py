@@ -5,17 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from eval_factory.config import suite_model
 from eval_factory.config.merge import with_defaults
-from eval_factory.config.suite_model import (
-    ServeSection,
-    health_url,
-    problems_of_serve,
-    served_lines,
-    served_target,
-    server_variables,
-    variables_of,
-    words_of,
-)
+from eval_factory.config.suite_model import ServeSection, served_lines, words_of
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import make_plan
@@ -50,13 +42,11 @@ def test_every_key_has_a_default_and_a_null_leaves_it() -> None:
         ({"env": ["A B"]}, "must be the NAME of an environment variable"),
         ({"env": ["MY_TOKEN=x"]}, "has a value for MY_TOKEN, which names a secret; write the NAME alone"),
         ({"env": ["A=sk-0123456789abcdefghij01"]}, "has what looks like a key as its value (it is not shown)"),
-        ({"replicas": 0}, "greater than or equal to 1"),
-        ({"replicas": 65}, "less than or equal to 64"),
-        ({"max_restarts": -1}, "greater than or equal to 0"),
-        ({"stop_grace_s": 0}, "greater than 0"),
+        ({"replicas": 0}, "greater than or equal to 1"), ({"replicas": 65}, "less than or equal to 64"),
+        ({"max_restarts": -1}, "greater than or equal to 0"), ({"stop_grace_s": 0}, "greater than 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_wrong_values(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         ServeSection.model_validate(changes)
@@ -65,44 +55,37 @@ def test_wrong_values(changes: dict[str, Any], said: str) -> None:
 
 def test_what_is_wrong_when_all_files_are_merged() -> None:
     env = {"MY_TOKEN": "a-secret-value-0123456", "WORD": "a-word-0123456789"}
-    assert list(problems_of_serve(served(), "t", env)) == []
-    assert (
-        list(problems_of_serve(served(command="x a-word-0123456789", machine_options="--port={port}"), "t", env)) == []
-    )
-    (missing,) = problems_of_serve(served(command=None), "t", env)
-    assert "t has no serve.command" in missing
-    (port,) = problems_of_serve(served(command="vllm serve x"), "t", env)
+
+    def problems(target: dict[str, Any]) -> list[str]:
+        return list(suite_model.problems_of_serve(target, "t", env))
+
+    assert problems(served()) == problems(served(command="x a-word-0123456789", machine_options="--port={port}")) == []
+    assert "t has no serve.command" in problems(served(command=None))[0]
+    (port,) = problems(served(command="vllm serve x"))
     assert port.startswith("t: serve.command says nowhere which port: write {port}")
-    (secret,) = problems_of_serve(served(command=f"{COMMAND} --api-key a-secret-value-0123456"), "t", env)
+    (secret,) = problems(served(command=f"{COMMAND} --api-key a-secret-value-0123456"))
     assert "holds the value of a variable that is a secret" in secret
     assert "a-secret" not in secret
-    with_url = {**served(), "api_endpoint": {"url": "http://127.0.0.1:8000/v1"}}
-    assert list(problems_of_serve(with_url, "t", env)) == [
-        "t has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"
-    ]
 
 
 def test_the_target_gets_a_url() -> None:
-    endpoint = served_target(served(base_path="/api/"), DEFAULTS)["api_endpoint"]
+    endpoint = suite_model.served_target(served(base_path="/api/"), DEFAULTS)["api_endpoint"]
     assert endpoint["url"].startswith("served://vllm-")
     assert endpoint["url"].endswith("/api")
     assert endpoint["model_id"] == "my/model"
     plain = {"name": "a", "api_endpoint": {"url": "http://h/v1"}}
-    assert served_target(plain, DEFAULTS) == plain
+    assert suite_model.served_target(plain, DEFAULTS) == plain
 
 
-def test_words_of_the_command() -> None:
+def test_words_of_the_command_and_variables() -> None:
     serve = with_defaults(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
     assert words_of(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")
     assert words_of({**serve, "machine_options": None})[-1] == "--url=h:{port}"
-    assert health_url(serve) == "http://127.0.0.1:{port}/health"
-    assert health_url({**serve, "health": "http://localhost:{port}/x"}) == "http://localhost:{port}/x"
-
-
-def test_variables_of_a_server_are_named_or_said() -> None:
-    serve = ServeSection.model_validate({"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}).model_dump()
-    assert variables_of(serve) == ["HF_TOKEN"]
-    assert server_variables(serve) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
+    assert suite_model.health_url(serve) == "http://127.0.0.1:{port}/health"
+    assert suite_model.health_url({**serve, "health": "http://localhost:{port}/x"}) == "http://localhost:{port}/x"
+    named = ServeSection.model_validate({"env": ["HF_TOKEN", "CUDA_VISIBLE_DEVICES={replica}", "X="]}).model_dump()
+    assert suite_model.variables_of(named) == ["HF_TOKEN"]
+    assert suite_model.server_variables(named) == {"CUDA_VISIBLE_DEVICES": "{replica}", "X": ""}
 
 
 def test_a_dry_run_shows_it() -> None:
@@ -121,12 +104,8 @@ def identities(**changes: Any) -> set[str]:
 def test_the_identity_of_a_run_is_of_the_command_and_neither_of_the_port_nor_of_how_it_is_started() -> None:
     usual = identities()
     assert len(usual) == 2
-    assert identities() == usual
-    same = {
-        "machine_options": "--gpus 2", "health": "/x", "env": ["A"], "start_time_limit_s": 5, "max_restarts": 9,
-        "replicas": 3,
-    }  # fmt: skip
-    assert identities(**same) == usual
+    how = {"machine_options": "--gpus 2", "health": "/x", "env": ["A"], "start_time_limit_s": 5, "max_restarts": 9}
+    assert identities() == identities(**how, replicas=3) == usual
     assert not identities(command=f"{COMMAND} --revision b") & usual
     assert not identities(base_path="/v2") & usual
 
@@ -144,9 +123,19 @@ def test_a_suite_with_a_served_target() -> None:
     assert SuiteDir(found.folder.root).server_log("small").name == "small.log"
     with_key = suite(targets=[{**served(), "api_endpoint": {"model_id": "m", "api_key": "OPENAI_API_KEY"}}])
     assert {one.plan.model.key_names for one in checked_cells(with_key, {}) if one.plan} == {("OPENAI_API_KEY",)}
-    with pytest.raises(ConfigError, match="small has both `serve`"):
-        suite(targets=[{**served(), "api_endpoint": {"url": "http://h/v1", "model_id": "m"}}])
-    with pytest.raises(ConfigError, match=r"b has no api_endpoint.url"):
-        suite(targets=[{"name": "b", "api_endpoint": {"model_id": "m"}}])
-    with pytest.raises(ConfigError, match=r"small has no api_endpoint.model_id"):
-        suite(targets=[{**served(), "api_endpoint": {}}])
+
+
+URL = {"url": "http://h/v1", "model_id": "m"}
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({**served(), "api_endpoint": URL}, "small has both `serve` and api_endpoint.url; leave the URL out: the server's own is used"),
+        ({"name": "b", "api_endpoint": {"model_id": "m"}}, "b has no api_endpoint.url"),
+        ({**served(), "api_endpoint": {}}, "small has no api_endpoint.model_id"),
+    ],
+)  # fmt: skip
+def test_a_target_has_a_server_or_a_url(target: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        suite(targets=[target])

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from eval_factory.config import suite as suite_module
 from eval_factory.config.evaluation import build_evaluation
-from eval_factory.config.suite import Suite, build_suite
+from eval_factory.config.suite import Combination, Suite, build_suite, combinations, group_of_url, limit_group_of
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError
+from eval_factory.demo.example import write_example
 from eval_factory.plan.run_plan import identity_of
 from eval_factory.tasks.framework import load_framework
-from suites import ENDPOINT, params, suite, target
+from suites import ENDPOINT, params, section, suite, target
 
 
 def problems(**changes: Any) -> list[str]:
@@ -33,52 +35,36 @@ def test_each_evaluation_of_each_target_is_a_run_config() -> None:
     assert build_evaluation(cell.request, load_framework(), {}).run.config.params.limit_samples == 3
 
 
-def test_defaults_stand_in_framework_yml() -> None:
-    found, defaults = suite(), load_framework().defaults.suite
-    assert found.budget == Budget()
-    assert found.max_processes == min(2 * (os.cpu_count() or 1), 8)
-    assert (found.max_attempts, found.max_outage_s) == (defaults["max_attempts"], defaults["max_outage_s"]) == (2, 3600)
-
-
 def test_limits_are_the_users_and_a_null_leaves_the_default() -> None:
-    found = suite(
-        max_cost=2.5, max_requests=10, max_tokens_total=4 * 10**9, max_wall_s=60, max_processes=3, max_attempts=None,
-        max_outage_s=7,
-    )  # fmt: skip
-    assert found.budget == Budget(max_cost=2.5, max_requests=10, max_tokens_total=4 * 10**9, max_wall_s=60)
+    usual, defaults = suite(), load_framework().defaults.suite
+    assert (usual.budget, usual.max_processes) == (Budget(), min(2 * (os.cpu_count() or 1), 8))
+    assert (usual.max_attempts, usual.max_outage_s) == (defaults["max_attempts"], defaults["max_outage_s"]) == (2, 3600)
+    limits: dict[str, Any] = {"max_cost": 2.5, "max_requests": 10, "max_tokens_total": 4 * 10**9, "max_wall_s": 60}
+    found = suite(**limits, max_processes=3, max_attempts=None, max_outage_s=7)
+    assert found.budget == Budget(**limits)
     assert (found.max_processes, found.max_attempts, found.max_outage_s) == (3, 2, 7.0)
 
 
 def test_the_document_is_the_suite_as_it_is_run() -> None:
     found = suite(preset="quick", max_cost=1)
-    assert found.document["suite"]["evaluations"][0] == {"name": "medcalc_bench", "type": "medcalc_bench"}
-    assert found.document["suite"]["params"] == {"limit_samples": 20}
-    assert "preset" not in found.document["suite"]
-    assert found.document["suite"]["max_attempts"] == 2
-    again = build_suite(None, document=found.document, env={})
-    assert again == found
+    document = found.document["suite"]
+    assert document["evaluations"][0] == {"name": "medcalc_bench", "type": "medcalc_bench"}
+    assert (document["params"], document["max_attempts"]) == ({"limit_samples": 20}, 2)
+    assert "preset" not in document
+    assert build_suite(None, document=found.document, env={}) == found
 
 
 def test_flags_beat_the_file_and_overrides_beat_flags() -> None:
-    found = suite(
-        flags={"suite.output_dir": "/flag", "suite.params.limit_samples": 5, "suite.max_attempts": 4},
-        overrides=("suite.max_attempts=6,suite.params.limit_samples=9",),
-        params={"limit_samples": 2},
-    )
-    assert found.folder.root == Path("/flag")
-    assert found.max_attempts == 6
-    assert set(map(str, params(found).values())) == {"{'limit_samples': 9}"}
-
-
-def test_params_of_a_flag_hold_for_every_cell() -> None:
+    """Parameters of a flag or an override hold for every cell, whatever stands nearer to it."""
     found = suite(
         evaluations=[{"type": "medec", "params": {"limit_samples": 7, "extra": {"min_coverage": 0.5}}}],
         targets=[{"name": "t", "api_endpoint": ENDPOINT, "params": {"limit_samples": 8, "parallelism": 2}}],
-        flags={"suite.params.limit_samples": 1},
-        overrides=("suite.params.extra.min_coverage=0.25",),
+        flags={"suite.output_dir": "/flag", "suite.params.limit_samples": 1, "suite.max_attempts": 4},
+        overrides=("suite.max_attempts=6,suite.params.extra.min_coverage=0.25",),
+        params={"limit_samples": 2},
     )
-    (found_params,) = params(found).values()
-    assert found_params == {"limit_samples": 1, "parallelism": 2, "extra": {"min_coverage": 0.25}}
+    assert (found.folder.root, found.max_attempts) == (Path("/flag"), 6)
+    assert [*params(found).values()] == [{"limit_samples": 1, "parallelism": 2, "extra": {"min_coverage": 0.25}}]
     assert build_suite(None, document=found.document, env={}) == found
 
 
@@ -118,22 +104,23 @@ def test_mistakes_of_every_kind_are_said_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_key_written_out_is_refused_and_not_shown() -> None:
-    key = "sk-canary0123456789abcdef"
-    wrong: list[dict[str, Any]] = [
-        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "api_key": key}}]},
-        {"targets": [{"name": key, "api_endpoint": ENDPOINT}]},
-        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "url": f"https://h/v1?key={key}"}}]},
-        {"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, "adapter_config": {"params_to_add": {"token": key}}}}]},
-        {"judges": [{"name": "gpt", "model_id": "x", "api_key": key}]},
-        {"params": {"extra": {"gpt_judge_api_key": key}}},
-        {"preset": key},
-        {"evaluations": [key]},
-        {key: 1},
-        {"params": {key: 1}},
-    ]
-    for changes in wrong:
-        assert "canary" not in "".join(problems(**changes)), changes
+SECRET = "sk-canary0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"targets": [{"name": "a", "api_endpoint": {**ENDPOINT, **wrong}}]} for wrong in (
+            {"api_key": SECRET}, {"url": f"https://h/v1?key={SECRET}"}, {"adapter_config": {"params_to_add": {"token": SECRET}}},
+        )),
+        {"targets": [{"name": SECRET, "api_endpoint": ENDPOINT}]}, {"judges": [{"name": "gpt", "model_id": "x", "api_key": SECRET}]},
+        {"params": {"extra": {"gpt_judge_api_key": SECRET}}}, {"preset": SECRET}, {"evaluations": [SECRET]}, {SECRET: 1}, {"params": {SECRET: 1}},
+        *({"include": [{part: SECRET}]} for part in ("evaluation", "target", "variant")),
+        {"targets": [{"name": "a", "api_endpoint": ENDPOINT, "limit_group": SECRET}]},
+    ],
+)  # fmt: skip
+def test_a_key_written_out_is_refused_and_not_shown(changes: dict[str, Any]) -> None:
+    assert "canary" not in "".join(problems(**changes))
 
 
 def of_preset(name: str, **changes: Any) -> Suite:
@@ -158,10 +145,8 @@ def test_the_public_presets_take_their_tasks_from_framework_yml() -> None:
 
 
 def test_a_preset_takes_more_evaluations_and_targets() -> None:
-    found = build_suite(
-        None, document={"suite": {"preset": "smoke", "evaluations": ["medec"], "targets": [target("own")]}},
-        flags={"suite.output_dir": "/x"}, env={},
-    )  # fmt: skip
+    document = {"suite": {"preset": "smoke", "evaluations": ["medec"], "targets": [target("own")]}}
+    found = build_suite(None, document=document, flags={"suite.output_dir": "/x"}, env={})
     assert types(found) == {"sample_medical_qa", "custom", "medec"}
     assert {cell.target for cell in found.cells} == {"demo_chat", "demo_completions", "own"}
 
@@ -179,17 +164,147 @@ def test_a_cell_stays_what_it_was_when_more_are_added() -> None:
     """So that what is finished is only collected."""
 
     def identities(**changes: Any) -> dict[str, str]:
-        found = suite(params={"limit_samples": 3}, **changes)
-        return {
-            cell.name: identity_of(build_evaluation(cell.request, load_framework(), {})) for cell in found.cells
-        }  # fmt: skip
+        cells = suite(params={"limit_samples": 3}, **changes).cells
+        return {cell.name: identity_of(build_evaluation(cell.request, load_framework(), {})) for cell in cells}
 
     before = identities()
     after = identities(
-        evaluations=["pubmed_qa", "aci_bench", "medec"],
-        targets=[target("new"), target("small"), target("big")],
+        evaluations=["pubmed_qa", "aci_bench", "medec"], targets=[target("new"), target("small"), target("big")],
         variants=[{"name": "default"}, {"name": "hot", "params": {"temperature": 1}}],
         judges=[{"name": "gpt", "model_id": "x"}], max_cost=3, max_processes=1,
     )  # fmt: skip
     assert len(set(before.values())) == 4
     assert {name: after[name] for name in before} == before
+
+
+VARIANTS = [{"name": "default"}, {"name": "hot", "params": {"temperature": 1.0}}]
+
+
+def names(**changes: Any) -> list[str]:
+    return [cell.name for cell in suite(**changes).cells]
+
+
+def test_the_variants_params_beat_the_targets_those_the_evaluations_and_those_the_suites() -> None:
+    found = suite(
+        params={"parallelism": 1, "top_p": 0.1, "request_timeout": 1, "max_retries": 1},
+        evaluations=[{"type": "medec", "params": {"parallelism": 2, "top_p": 0.2, "request_timeout": 2}}],
+        targets=[target("a", params={"parallelism": 3, "top_p": 0.3, "extra": {"on_failure": "zero"}})],
+        variants=[{"name": "v", "params": {"parallelism": 4, "extra": {"min_coverage": 0.5}}}],
+    )
+    assert params(found)["a/medec_v"] == {
+        "parallelism": 4, "top_p": 0.3, "request_timeout": 2, "max_retries": 1,
+        "extra": {"on_failure": "zero", "min_coverage": 0.5},
+    }  # fmt: skip
+
+
+EVERY = {"variants": VARIANTS, "targets": [target("a"), target("b")]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({"variants": VARIANTS, "targets": [target("a")]}, ["a/pubmed_qa", "a/pubmed_qa_hot", "a/medec", "a/medec_hot"]),
+        ({**EVERY, "include": [{"evaluation": "med*", "target": "a"}]}, ["a/medec", "a/medec_hot"]),
+        ({**EVERY, "include": [{"evaluation": "medec_hot"}]}, ["a/medec_hot", "b/medec_hot"]),
+        ({**EVERY, "include": [{"variant": "hot"}], "exclude": [{"evaluation": "pubmed_qa"}]}, ["a/medec_hot", "b/medec_hot"]),
+        ({**EVERY, "exclude": [{"target": "[!a]"}, {"variant": "d*"}]}, ["a/pubmed_qa_hot", "a/medec_hot"]),
+        ({"include": [{"variant": "default", "evaluation": "medec"}, {"target": "small"}]}, ["small/pubmed_qa", "small/medec", "big/medec"]),
+        ({"include": [], "exclude": [{"target": "big"}]}, ["small/pubmed_qa", "small/medec"]),
+    ],
+)  # fmt: skip
+def test_include_and_exclude(changes: dict[str, Any], left: list[str]) -> None:
+    assert names(**changes) == left
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"exclude": [{"evaluation": "medec"}, {"evaluation": "medec", "target": "smal", "variant": "q"}]},
+         "suite.exclude[1]: fits no cell (target 'smal', did you mean 'small'?) (variant 'q'; known: default)"),
+        ({"include": [{"evaluation": "x*"}]}, "suite.include[0]: fits no cell"),
+        ({"exclude": [{"target": "*"}]}, "suite: `include` and `exclude` leave no cell (there are 4 without them)"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_fits_nothing_is_a_mistake(changes: dict[str, Any], said: str) -> None:
+    assert problems(**changes) == [said]
+
+
+def test_two_cells_with_one_folder_are_a_mistake_said_once() -> None:
+    clash = [{"name": "a", "params": {}}, {"name": "default"}]
+    (found,) = problems(evaluations=["medec"], variants=clash)
+    assert found.startswith(
+        "suite: medec with variant a and medec with variant default would have the same folder, 'medec'"
+    )
+    assert names(evaluations=["medec"], variants=clash, exclude=[{"variant": "a"}]) == ["small/medec", "big/medec"]
+
+
+JURY = [{"name": "gpt", "model_id": "x"}, {"name": "mine", "model_id": "y"}]
+
+
+def judges(evaluation: Any, **changes: Any) -> Any:
+    (found,) = params(suite(evaluations=[evaluation], targets=[target("a")], judges=JURY, **changes)).values()
+    return found.get("extra", {}).get("judges")
+
+
+OWN = [{"name": "own", "model_id": "z"}]
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "handed"),
+    [
+        ("pubmed_qa", None), ("aci_bench", JURY), ({"type": "aci_bench", "params": {"extra": {"judges": OWN}}}, OWN),
+        ("helm:mmlu:subject=anatomy", None), ("helm:aci_bench", JURY), ("helm:harm_bench", JURY[:1]),  # the role it prescribes
+    ],
+)  # fmt: skip
+def test_judges_are_handed_to_cells_with_a_jury(evaluation: Any, handed: Any) -> None:
+    assert judges(evaluation) == handed
+
+
+@pytest.mark.parametrize("kind", ["choice", "jury", "unreadable"])
+def test_a_custom_benchmark_has_a_jury_where_it_says_so(tmp_path: Path, kind: str) -> None:
+    """One that cannot be read is left to the check of the cell."""
+    file = tmp_path / "own" / "benchmark.yaml"
+    write_example(file.parent, "jury" if kind == "jury" else "choice")
+    if kind == "unreadable":
+        file.write_text("[")
+    evaluation = {"type": "custom", "params": {"extra": {"benchmark": str(file)}}}
+    assert judges(evaluation) == (JURY if kind == "jury" else None)
+
+
+def test_cells_share_no_part_of_their_run_configs() -> None:
+    found = suite(params={"extra": {"language": "en"}}, judges=JURY, evaluations=["aci_bench"])
+    first, second = (cell.document for cell in found.cells)
+    assert first["config"]["params"]["extra"] is not second["config"]["params"]["extra"]
+    first["target"]["api_endpoint"]["url"] = "changed"
+    assert found.document["suite"]["targets"][0]["api_endpoint"] == {**ENDPOINT, "model_id": "org/small"}
+
+
+@pytest.mark.parametrize(
+    ("url", "group"),
+    [
+        ("https://h.example/v1", "h.example/v1"), ("https://H.example/v1/", "h.example/v1"),
+        ("https://h.example/v1/chat/completions", "h.example/v1"),
+        ("https://h.example/v1/completions/", "h.example/v1"),
+        ("https://h.example:8000/v1?api-version=1", "h.example:8000/v1"), ("http://h.example", "h.example"),
+        ("http://h.example/completions/chat/completions", "h.example/completions"),
+        ("demo://baseline", "demo://baseline"),
+    ],
+)  # fmt: skip
+def test_the_group_of_a_url(url: str, group: str) -> None:
+    assert group_of_url(url) == group
+    assert limit_group_of({"api_endpoint": {"url": url}}) == group
+    assert limit_group_of({"api_endpoint": {"url": url}, "limit_group": "mine"}) == "mine"
+
+
+def test_who_says_a_parameter() -> None:
+    whole = section(
+        params={"parallelism": 1, "top_p": 1, "max_retries": 2},
+        evaluations=[{"type": "medec", "name": "e", "params": {"top_p": 0.5}}],
+        targets=[target("t", params={"max_retries": None, "extra": {"on_failure": "zero"}})],
+        variants=[{"name": "v", "params": {"parallelism": 2}}],
+    )
+    (one,) = combinations(whole, [])
+    assert one == Combination(whole["evaluations"][0], whole["variants"][0], whole["targets"][0])
+    assert suite_module.origins_of(one, whole) == {
+        "parallelism": ("variant v", 2), "top_p": ("evaluation e", 0.5), "extra.on_failure": ("target t", "zero"),
+    }  # fmt: skip

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,10 @@ from eval_factory.core.errors import ConfigError
 
 
 def layers(
-    path: Path | None = None,
-    document: dict[str, Any] | None = None,
-    flags: dict[str, Any] | None = None,
-    overrides: tuple[str, ...] = (),
-    **env: str,
+    given: Path | dict[str, Any], flags: dict[str, Any] | None = None, overrides: tuple[str, ...] = (), **env: str
 ) -> list[SuiteLayer]:
     problems: list[str] = []
-    found = read_layers(document if path is None else path, flags or {}, overrides, env, problems)
+    found = read_layers(given, flags or {}, overrides, env, problems)
     if problems:
         raise ConfigError(problems)
     return found
@@ -39,35 +36,30 @@ def write(folder: Path, **files: str) -> None:
 def test_the_weakest_is_the_preset_and_the_strongest_an_override(tmp_path: Path) -> None:
     write(tmp_path, a="{extends: b.yml}", b="{preset: quick, max_attempts: 3}")
     found = layers(tmp_path / "a.yml", flags={"suite.output_dir": "x"}, overrides=("suite.max_attempts=4",))
-    origins = ["preset quick", str(tmp_path / "b.yml"), str(tmp_path / "a.yml"), "flag", "--overrides"]
-    assert [layer.origin for layer in found] == origins
-    assert [layer.is_preset for layer in found] == [True, False, False, False, False]
-    assert [layer.wins for layer in found] == [False, False, False, True, True]
+    assert [(layer.origin, layer.is_preset, layer.wins) for layer in found] == [
+        ("preset quick", True, False), (str(tmp_path / "b.yml"), False, False), (str(tmp_path / "a.yml"), False, False),
+        ("flag", False, True), ("--overrides", False, True),
+    ]  # fmt: skip
     assert found[1].folder == found[2].folder == tmp_path
-    assert found[3].tree == {"output_dir": "x"}
-    assert found[4].tree == {"max_attempts": 4}
-
-
-def test_the_strongest_preset_is_taken(tmp_path: Path) -> None:
-    write(tmp_path, a="{extends: b.yml, preset: smoke}", b="{preset: quick}")
-    assert layers(tmp_path / "a.yml")[0].origin == "preset smoke"
-    assert layers(tmp_path / "a.yml", flags={"suite.preset": "medhelm_public"})[0].origin == "preset medhelm_public"
+    assert (found[3].tree, found[4].tree) == ({"output_dir": "x"}, {"max_attempts": 4})
 
 
 @pytest.mark.parametrize("nothing", ["null", "none"])
-def test_a_preset_is_taken_back(tmp_path: Path, nothing: str) -> None:
-    write(tmp_path, a=f"{{extends: b.yml, preset: {nothing}}}", b="{preset: quick}")
+def test_the_strongest_preset_is_taken_or_taken_back(tmp_path: Path, nothing: str) -> None:
+    write(
+        tmp_path, a=f"{{extends: b.yml, preset: {nothing}}}", b="{preset: quick}", c="{extends: a.yml, preset: smoke}"
+    )
+    assert layers(tmp_path / "b.yml")[0].origin == "preset quick"
     assert [layer.origin for layer in layers(tmp_path / "a.yml")] == [str(tmp_path / "b.yml"), str(tmp_path / "a.yml")]
-    write(tmp_path, c="{extends: a.yml, preset: smoke}")
     assert layers(tmp_path / "c.yml")[0].origin == "preset smoke"
+    assert layers(tmp_path / "c.yml", flags={"suite.preset": "medhelm_public"})[0].origin == "preset medhelm_public"
     assert not layers(tmp_path / "c.yml", flags={"suite.preset": "none"})[0].is_preset
 
 
 def test_a_file_extends_others_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "more").mkdir()
-    write(tmp_path, a="{extends: more/b.yml}")
+    write(tmp_path, a="{extends: more/b.yml}", c="{max_attempts: 1}")
     write(tmp_path / "more", b="{extends: ../c.yml}")
-    write(tmp_path, c="{max_attempts: 1}")
     monkeypatch.chdir(tmp_path / "more")
     found = layers(Path("../a.yml"))
     assert [Path(layer.origin).name for layer in found] == ["c.yml", "b.yml", "a.yml"]
@@ -93,26 +85,23 @@ def test_a_file_extends_none_outside_of_its_folder(extended: str, tmp_path: Path
     assert [layer.tree.get("max_attempts") for layer in layers(own / "ok.yml")] == [3, None]
 
 
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**40)
+
+
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("make", "said"),
     [
-        ("fifo", "is no regular file"),
-        ("folder", "is a folder"),
-        ("huge", "is larger than"),
-        ("device", "is no regular"),
+        (os.mkfifo, "is no regular file"), (os.mkdir, "is a folder"), (huge, "is larger than"),
+        (lambda path: path.with_name("a.yml").unlink(), "is no regular"),
     ],
-)
-def test_a_file_extends_regular_files_of_moderate_size(kind: str, said: str, tmp_path: Path) -> None:
+    ids=["fifo", "folder", "huge", "device"],
+)  # fmt: skip
+def test_a_file_extends_regular_files_of_moderate_size(make: Callable[[Path], None], said: str, tmp_path: Path) -> None:
     write(tmp_path, a="{extends: b}")
-    if kind == "fifo":
-        os.mkfifo(tmp_path / "b")
-    elif kind == "folder":
-        (tmp_path / "b").mkdir()
-    elif kind == "huge":
-        (tmp_path / "b").touch()
-        os.truncate(tmp_path / "b", 2**40)
-    else:
-        (tmp_path / "a.yml").unlink()
+    make(tmp_path / "b")
+    if not (tmp_path / "a.yml").exists():
         (tmp_path / "a.yml").symlink_to("/dev/zero")  # the user names it
     (problem,) = problems(tmp_path / "a.yml")
     assert said in problem
@@ -123,59 +112,48 @@ def test_a_document_extends_files_of_the_current_folder(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path / "here")
     write(tmp_path, b="{max_attempts: 1}")
     write(tmp_path / "here", b="{max_attempts: 2}")
-    assert layers(None, {"suite": {"extends": "b.yml"}})[0].tree == {"max_attempts": 2}
+    assert layers({"suite": {"extends": "b.yml"}})[0].tree == {"max_attempts": 2}
     with pytest.raises(ConfigError, match="leads out of the folder"):
-        layers(None, {"suite": {"extends": "../b.yml"}})
+        layers({"suite": {"extends": "../b.yml"}})
 
 
-def test_a_file_must_not_extend_itself(tmp_path: Path) -> None:
+def test_a_file_must_not_extend_itself_nor_a_long_chain_of_others(tmp_path: Path) -> None:
     write(tmp_path, a="{extends: b.yml}", b="{extends: a.yml}")
     (problem,) = problems(tmp_path / "a.yml")
     assert problem.startswith(f"{tmp_path / 'a.yml'}: suite.extends: a file must not extend itself: ")
     assert problem.endswith(" extends ".join(str(tmp_path / name) for name in ("a.yml", "b.yml", "a.yml")))
+    most = suite_layers.MAX_EXTENDED
+    chain = {f"f{number}": f"{{extends: f{number + 1}.yml}}" for number in range(most)}
+    write(tmp_path, **chain, **{f"f{most}": "{max_attempts: 1}"})
+    assert len(layers(tmp_path / "f1.yml")) == most
+    assert f"more than {most} files extend one another" in problems(tmp_path / "f0.yml")[0]
 
 
-def test_a_long_chain_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite_layers, "MAX_EXTENDED", 3)
-    write(tmp_path, a="{extends: b.yml}", b="{extends: c.yml}", c="{max_attempts: 1}", z="{extends: a.yml}")
-    assert len(layers(tmp_path / "a.yml")) == 3
-    assert "more than 3 files extend one another" in problems(tmp_path / "z.yml")[0]
-
-
-def test_what_is_wrong_with_an_extended_file_is_said_with_both_names(tmp_path: Path) -> None:
-    write(tmp_path, a="{extends: b.yml}", b="{extends: nowhere.yml}")
+def test_what_is_wrong_is_said_with_file_and_place(tmp_path: Path) -> None:
+    """Of an extended file with both names."""
+    write(tmp_path, a="{extends: b.yml}", b="{extends: nowhere.yml}", c="{params: {top_p: '${NOT_SET}'}}")
     (problem,) = problems(tmp_path / "a.yml")
     assert problem == f"{tmp_path / 'b.yml'}: suite.extends: {tmp_path / 'nowhere.yml'}: there is no such file"
+    (problem,) = problems(tmp_path / "c.yml")
+    assert problem.startswith(f"{tmp_path / 'c.yml'}: suite.params.top_p: the environment variable NOT_SET is not set")
+    found = problems({"suite": {}}, overrides=("params.limit_samples=3",))
+    assert found == ["--overrides: unknown key params; a suite has all its keys under `suite:`"]
 
 
 def test_variables_are_filled_in_but_for_secrets() -> None:
-    document = {"suite": {
-        "output_dir": "${WHERE}", "max_attempts": "${N:-3}",
-        "targets": [{"api_endpoint": {
-            "url": "https://${HOST}/v1?code=${MY_SECRET}",
-            "adapter_config": {"params_to_add": {"user_token": "${WHO}"}},
-        }}],
-        "judges": [{"url": "https://h/v1?api_key=${K}"}],
-        "params": {"extra": {"judges": [{"url": "https://h/v1?api_key=${K}"}]}},
-        "evaluations": [{"params": {"extra": {"judges": [{"url": "https://h/v1?api_key=${K}"}]}}}],
-    }}  # fmt: skip
-    (found,) = layers(None, document, WHERE="here", HOST="h", MY_SECRET="s", WHO="me", K="k")
-    assert (found.tree["output_dir"], found.tree["max_attempts"]) == ("here", 3)
-    endpoint = found.tree["targets"][0]["api_endpoint"]
-    assert endpoint["url"] == "https://h/v1?code=${MY_SECRET}"
-    assert endpoint["adapter_config"]["params_to_add"] == {"user_token": "${WHO}"}
-    for judges in (
-        found.tree["judges"], found.tree["params"]["extra"]["judges"],
-        found.tree["evaluations"][0]["params"]["extra"]["judges"],
-    ):  # fmt: skip
-        assert judges == [{"url": "https://h/v1?api_key=${K}"}]
-    assert document["suite"]["output_dir"] == "${WHERE}"
-
-
-def test_a_variable_that_is_not_set_is_named_with_file_and_place(tmp_path: Path) -> None:
-    write(tmp_path, a="{params: {top_p: '${NOT_SET}'}}")
-    (problem,) = problems(tmp_path / "a.yml")
-    assert problem.startswith(f"{tmp_path / 'a.yml'}: suite.params.top_p: the environment variable NOT_SET is not set")
+    judges = [{"url": "https://h/v1?api_key=${K}"}]
+    endpoint = {
+        "url": "https://${HOST}/v1?code=${MY_SECRET}",
+        "adapter_config": {"params_to_add": {"user_token": "${WHO}"}},
+    }
+    suite = {
+        "output_dir": "${WHERE}", "max_attempts": "${N:-3}", "targets": [{"api_endpoint": endpoint}], "judges": judges,
+        "params": {"extra": {"judges": judges}}, "evaluations": [{"params": {"extra": {"judges": judges}}}],
+    }  # fmt: skip
+    (found,) = layers({"suite": suite}, WHERE="here", HOST="h", MY_SECRET="s", WHO="me", K="k")
+    filled = {**endpoint, "url": "https://h/v1?code=${MY_SECRET}"}
+    assert found.tree == {**suite, "output_dir": "here", "max_attempts": 3, "targets": [{"api_endpoint": filled}]}
+    assert suite["output_dir"] == "${WHERE}"
 
 
 @pytest.mark.parametrize(
@@ -193,9 +171,4 @@ def test_a_variable_that_is_not_set_is_named_with_file_and_place(tmp_path: Path)
     ids=str,
 )  # fmt: skip
 def test_what_is_no_suite(document: dict[str, Any], said: list[str]) -> None:
-    assert problems(None, document) == said
-
-
-def test_an_override_needs_the_whole_path() -> None:
-    found = problems(None, {"suite": {}}, overrides=("params.limit_samples=3",))
-    assert found == ["--overrides: unknown key params; a suite has all its keys under `suite:`"]
+    assert problems(document) == said

@@ -1,3 +1,5 @@
+"""The keys and values of a suite, and what its files make together."""
+
 from __future__ import annotations
 
 import os
@@ -5,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from eval_factory.config.suite_layers import SuiteLayer, merged, normal_form
+from eval_factory.config import suite_layers
+from eval_factory.config.model import LIST_FORMS, NO_SHARDS
+from eval_factory.config.suite_layers import SuiteLayer, merged, name_of_type, name_with_variant, normal_form
 from eval_factory.tasks.framework import load_framework
+from suites import ENDPOINT, section
 
 
 def layer(tree: dict[str, Any], **what_it_is: Any) -> SuiteLayer:
@@ -33,14 +39,9 @@ def whole(*trees: dict[str, Any], wins: tuple[dict[str, Any], ...] = ()) -> dict
 
 
 def test_an_evaluation_has_a_name_and_keeps_its_own() -> None:
-    found = form(
-        {"evaluations": ["helm.medec", {"type": "medec", "name": "hot", "params": {"top_p": 1}}, {"name": "x"}]}
-    )
-    assert found["evaluations"] == [
-        {"name": "medec", "type": "helm.medec"},
-        {"name": "hot", "type": "medec", "params": {"top_p": 1}},
-        {"name": "x"},
-    ]
+    own = {"type": "medec", "name": "hot", "params": {"top_p": 1}}
+    found = form({"evaluations": ["helm.medec", own, {"name": "x"}]})["evaluations"]
+    assert found == [{"name": "medec", "type": "helm.medec"}, own, {"name": "x"}]
     assert form({"evaluations": [{"type": "medec", "name": None}]})["evaluations"][0]["name"] == "medec"
 
 
@@ -55,101 +56,183 @@ def test_a_selection_stands_for_tasks() -> None:
     assert [entry["name"] for entry in both] == ["medcalc_bench"]
 
 
-def test_what_is_wrong_with_a_selection() -> None:
-    assert problems({"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]}) == [
-        "a.yml: suite.evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
-        "a.yml: suite.evaluations[0].select: no task is like that; 'eval-factory ls --json' shows tags and access of each",
-    ]
+BOTH = {"api_key_name": "K", "api_key": "L"}
+TWICE = "the name 'A' is the one of {}[0], too; give each its own `name` (capitals do not count)"
 
 
-def test_an_unknown_task_has_a_hint() -> None:
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"evaluations": [{"select": {"tags": ["zzz"], "without": ["medecc"]}}]},
+         ["evaluations[0].select.without: there is no task 'medecc', did you mean 'medec'?",
+          "evaluations[0].select: no task is like that; 'eval-factory ls --json' shows tags and access of each"]),
+        ({"targets": [{"name": "a", "api_endpoint": BOTH}]},
+         ["targets[0].api_endpoint: api_key and api_key_name are the same setting; give one of them"]),
+        *(({kind: [{"name": "a"}, {"name": "b"}, {"name": "A"}]}, [f"{kind}[2]: {TWICE.format(kind)}"])
+          for kind in ("evaluations", "targets", "variants")),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_entry(tree: dict[str, Any], said: list[str]) -> None:
+    assert problems(tree) == [f"a.yml: suite.{text}" for text in said]
+
+
+def test_an_unknown_task_has_a_hint_and_a_key_one_name() -> None:
     (found,) = problems({"evaluations": ["medec", {"type": "helm:mmul:subject=anatomy"}]})
     assert found.startswith("a.yml: suite.evaluations[1].type: HELM ")
     assert "did you mean 'mmlu'?" in found
-
-
-@pytest.mark.parametrize("kind", ["evaluations", "targets", "variants"])
-def test_a_name_is_given_once_whatever_its_capitals(kind: str) -> None:
-    assert problems({kind: [{"name": "a"}, {"name": "b"}, {"name": "A"}]}) == [
-        f"a.yml: suite.{kind}[2]: the name 'A' is the one of {kind}[0], too; give each its own `name` (capitals do not count)"
-    ]
+    (target,) = form({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K"}}]})["targets"]
+    assert target["api_endpoint"] == {"api_key": "K"}
 
 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the current folder; a benchmark's also from the file's."""
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "b.yml").touch()
-    monkeypatch.chdir(tmp_path / "here")
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    (there / "b.yml").touch()
+    monkeypatch.chdir(here)
     extra = {"data_path": "d", "data_dir": "~/e", "benchmark": "b.yml", "subject": "s"}
-    entries = [{"type": "medec", "params": {"extra": extra}}]
-    found = form(
-        {"output_dir": "o", "params": {"extra": {"data_dir": "x"}}, "evaluations": entries}, folder=tmp_path / "there"
-    )
-    here = str(tmp_path / "here")
-    assert found["output_dir"] == f"{here}/o"
-    assert found["params"]["extra"]["data_dir"] == f"{here}/x"
-    assert found["evaluations"][0]["params"]["extra"] == {
-        "data_path": f"{here}/d", "data_dir": f"{os.path.expanduser('~')}/e",
-        "benchmark": str(tmp_path / "there" / "b.yml"), "subject": "s",
+    entries = [{"type": "medec", "params": {"extra": extra}}, "helm:shc_bmt_med:data_path=x.csv"]
+    found = form({"output_dir": "o", "params": {"extra": {"data_dir": "x"}}, "evaluations": entries}, folder=there)
+    assert (found["output_dir"], found["params"]["extra"]["data_dir"]) == (f"{here}/o", f"{here}/x")
+    own, entry = found["evaluations"]
+    assert own["params"]["extra"] == {
+        "data_path": f"{here}/d", "data_dir": f"{os.path.expanduser('~')}/e", "benchmark": f"{there}/b.yml", "subject": "s",
     }  # fmt: skip
     assert extra["data_path"] == "d"
-
-
-def test_a_presets_benchmark_is_beside_the_preset_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "presets").mkdir()
-    for folder in (tmp_path, tmp_path / "presets"):
-        (folder / "b.yml").touch()
-    monkeypatch.chdir(tmp_path)
+    assert entry == {"name": "helm-shc_bmt_med-data_path-x.csv", "type": f"helm:shc_bmt_med:data_path={here}/x.csv"}
+    (here / "b.yml").touch()
     tree = {"params": {"extra": {"benchmark": "b.yml"}}}
-    found = form(tree, folder=tmp_path / "presets", is_preset=True)
-    assert found["params"]["extra"]["benchmark"] == str(tmp_path / "presets" / "b.yml")
-
-
-def test_a_benchmark_that_is_nowhere() -> None:
-    (found,) = problems({"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]})
-    assert found.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
-
-
-def test_paths_in_a_run_entry_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (entry,) = form({"evaluations": ["helm:shc_bmt_med:data_path=x.csv"]})["evaluations"]
-    assert entry["type"] == f"helm:shc_bmt_med:data_path={tmp_path}/x.csv"
-    assert entry["name"] == "helm-shc_bmt_med-data_path-x.csv"
-
-
-def test_one_name_of_the_key() -> None:
-    (target,) = form({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K"}}]})["targets"]
-    assert target["api_endpoint"] == {"api_key": "K"}
-    assert problems({"targets": [{"name": "a", "api_endpoint": {"api_key_name": "K", "api_key": "L"}}]}) == [
-        "a.yml: suite.targets[0].api_endpoint: api_key and api_key_name are the same setting; give one of them"
-    ]
+    assert form(tree, folder=there, is_preset=True)["params"]["extra"]["benchmark"] == f"{there}/b.yml"
+    (said,) = problems({"targets": [{"name": "a", "params": {"extra": {"benchmark": "nowhere.yml"}}}]})
+    assert said.startswith("a.yml: suite.targets[0].params.extra.benchmark: there is no file ")
 
 
 def test_entries_of_one_name_are_merged_and_new_ones_put_behind() -> None:
     found = whole(
         {"targets": [{"name": "a", "params": {"x": 1, "y": 1}}, {"name": "b"}], "exclude": [{"target": "a"}]},
-        {"targets": [{"name": "c"}, {"name": "A", "params": {"x": 2}}], "exclude": [{"target": "b"}]},
+        {
+            "targets": [{"name": "c"}, {"name": "A", "params": {"x": 2}}],
+            "exclude": [{"target": "b"}],
+            "params": {"x": 3},
+        },
     )
     assert found["targets"] == [{"name": "A", "params": {"x": 2, "y": 1}}, {"name": "b"}, {"name": "c"}]
     assert found["exclude"] == [{"target": "b"}]
-
-
-def test_lists_of_an_override_replace() -> None:
-    found = whole({"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},))
-    assert found["targets"] == [{"name": "b", "x": 1}]
+    of_an_override = whole({"targets": [{"name": "a"}, {"name": "b"}]}, wins=({"targets": [{"name": "b", "x": 1}]},))
+    assert of_an_override["targets"] == [{"name": "b", "x": 1}]
 
 
 def test_params_of_an_override_take_back_what_stands_nearer_to_a_cell() -> None:
+    kinds = ("evaluations", "targets", "variants")
     near = {"limit_samples": 3, "extra": {"min_coverage": 1, "language": "en"}}
-    base = {kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in ("evaluations", "targets", "variants")}
-    found = whole(base, wins=({"params": {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}},))
-    assert found["params"] == {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}
-    for kind in ("evaluations", "targets", "variants"):
-        assert found[kind] == [{"name": "a", "params": {"extra": {"language": "en"}}}, {"name": "b"}]
+    said = {"limit_samples": None, "extra": {"min_coverage": 0.5}, "top_p": 1}
+    found = whole({kind: [{"name": "a", "params": near}, {"name": "b"}] for kind in kinds}, wins=({"params": said},))
+    left = [{"name": "a", "params": {"extra": {"language": "en"}}}, {"name": "b"}]
+    assert found == {"params": said, **dict.fromkeys(kinds, left)}
     assert near["limit_samples"] == 3
 
 
-def test_params_of_a_file_leave_what_stands_nearer() -> None:
-    found = whole({"targets": [{"name": "a", "params": {"top_p": 1}}]}, {"params": {"top_p": 0.5}})
-    assert found["targets"][0]["params"] == {"top_p": 1}
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("pubmed_qa", "pubmed_qa"), ("helm.pubmed_qa", "pubmed_qa"), ("helm:ifeval", "helm-ifeval"),
+        ("helm:mmlu:subject=anatomy", "helm-mmlu-subject-anatomy"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_task(given: str, name: str) -> None:
+    assert name_of_type(given, load_framework()) == name
+
+
+def test_a_long_one_is_cut_and_still_its_own() -> None:
+    names = {name_of_type(f"helm:mmlu:subject={'a' * 80}{end}", load_framework()) for end in "bc"}
+    assert [len(name) for name in names] == [69, 69]
+
+
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        ({"name": "default"}, "medec"), ({"name": "default", "params": {"top_p": 1}}, "medec"), ({"name": "cold"}, "medec"),
+        ({"name": "cold", "params": {}}, "medec"), ({"name": "cold", "params": {"temperature": 0.0}}, "medec_cold"),
+    ],
+)  # fmt: skip
+def test_the_name_with_a_variant(variant: dict[str, object], name: str) -> None:
+    assert name_with_variant("medec", variant) == name
+
+
+def of_shape(**changes: Any) -> list[str]:
+    return list(suite_layers.problems_of_shape(section(**changes)))
+
+
+def of_values(**changes: Any) -> list[str]:
+    return list(suite_layers.problems_of_values(section(**changes), load_framework()))
+
+
+def of_endpoint(**changes: Any) -> list[str]:
+    return of_values(targets=[{"name": "a", "api_endpoint": {**ENDPOINT, **changes}}])
+
+
+def test_unknown_keys_have_a_hint_at_every_depth() -> None:
+    wrong = {
+        "evaluations": [{"type": "medec", "parms": {}}], "exclude": [{"evaluation": "x", "targt": "y"}], "jugdes": [],
+    }  # fmt: skip
+    assert of_shape(**wrong, variants=[{"name": "a", "zzz": 1}]) == [
+        "unknown key suite.evaluations[0].parms, did you mean 'params'?",
+        "unknown key suite.variants[0].zzz; known here: name, params",
+        "unknown key suite.exclude[0].targt, did you mean 'target'?",
+        "unknown key suite.jugdes, did you mean 'judges'?",
+    ]
+    assert of_values(judges=[{"name": "gpt", "model": "x"}]) == [
+        "suite.judges[0].model_id: is missing",
+        "unknown key suite.judges[0].model, did you mean 'model_id'?",
+    ]
+    assert of_endpoint(adapter_config={"use_nvfc": True}) == [
+        "unknown key suite.targets[0].api_endpoint.adapter_config.use_nvfc, did you mean 'use_nvcf'?"
+    ]
+
+
+def test_wrong_values_say_what_is_expected() -> None:
+    assert of_shape(targets=[{"api_endpoint": {}}]) == ["suite.targets[0].name: is missing"]
+    assert of_shape(max_processes="two", params=[1]) == [
+        "suite.params: must be a valid dictionary, got a list", "suite.max_processes: must be a whole number, got 'two'",
+    ]  # fmt: skip
+    assert of_shape(include=[{}]) == ["suite.include[0]: needs `evaluation`, `target` or `variant`"]
+
+
+@pytest.mark.parametrize("name", LIST_FORMS)
+def test_of_a_list_of_mappings_it_is_said_what_one_looks_like(name: str) -> None:
+    """And what is shown is of the right shape itself, once its words in capitals are filled in."""
+    (problem,) = of_shape(**{name: {"model_id": "m"}})
+    assert problem == f"suite.{name}: must be a list such as {LIST_FORMS[name]}, got a mapping"
+    filled = LIST_FORMS[name].replace("DOLLARS", "1.5").replace("URL", '"http://x/v1"').replace("{...}", "{}")
+    example = {name: yaml.safe_load(filled.replace("NAME", "name"))}
+    assert of_shape(**example) == of_values(**example) == []
+
+
+def test_parameters_are_checked_wherever_they_stand() -> None:
+    wrong = {"paralelism": 1}
+    found = of_values(
+        params=wrong,
+        evaluations=["medec", {"type": "medec", "params": wrong}],
+        variants=[{"name": "v", "params": {"extra": {"on_failure": "stop"}}}],
+        targets=[{"name": "a", "params": {"temperature": -1}}],
+    )
+    assert found == [
+        "unknown key suite.params.paralelism, did you mean 'parallelism'?",
+        "unknown key suite.evaluations[1].params.paralelism, did you mean 'parallelism'?",
+        "suite.targets[0].params.temperature: must be greater than or equal to 0, got -1",
+        "suite.variants[0].params.extra.on_failure: must be 'exclude' or 'zero', got 'stop'",
+    ]
+
+
+def test_a_null_is_a_default_and_no_mistake() -> None:
+    """And what another file may say is not missing."""
+    assert of_shape() == of_values() == []
+    assert of_values(params={"parallelism": None, "extra": None}) == []
+    assert of_endpoint(adapter_config=None, api_key=None) == []
+    assert of_values(targets=[{"name": "a"}, {"name": "b", "api_endpoint": {"url": None, "type": None}}]) == []
+
+
+def test_who_says_shards_in_a_suite_is_told_so_too() -> None:
+    assert of_values(params={"extra": {"shards": 4}}) == [f"suite.params.extra: {NO_SHARDS}"]
+    assert of_values(params={"extra": {"shards": None}}) == []

@@ -7,22 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.annotations import (
-    Annotations,
-    AnswerKey,
-    Question,
-    Rating,
-    RatingChoice,
-    Sample,
-    SampledAnswer,
-    digest_of_shown,
-    read_annotations,
-    read_sample,
-)
+from eval_factory.core import annotations as annotated
+from eval_factory.core.annotations import Annotations, Question, Rating, RatingChoice, Sample, digest_of_shown
 from eval_factory.core.errors import PrerequisiteError
 
-KEY = AnswerKey('od"d\ud800', 1)
-ANSWER = SampledAnswer("bcdfg", KEY, "a" * 64, 1, 0.25, (Question("first", 5.0), Question("second", -2.0)))
+KEY = annotated.AnswerKey('od"d\ud800', 1)
+QUESTIONS = (Question("first", 5.0), Question("second", -2.0))
+ANSWER = annotated.SampledAnswer("bcdfg", KEY, "a" * 64, 1, 0.25, QUESTIONS)
 SAMPLE = Sample(
     "sheet", "criteria", ("1", "2"), (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no")), "score", (0.0, 1.0), ("low", "high"),
     {KEY.as_text(): 1}, (ANSWER,),
@@ -37,9 +28,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     kept = Annotations((SAMPLE, replace(SAMPLE, id="other", scale=None)), (rating(), rating(0.0, comment="why")))
     file = tmp_path / "ratings.jsonl"
     file.write_text("".join(kept.as_lines()), "utf-8")
-    assert read_annotations(file) == kept
-    assert AnswerKey.of_text(KEY.as_text()) == KEY
-    assert read_annotations(tmp_path / "none") == Annotations()
+    assert annotated.read_annotations(file) == kept
+    assert annotated.AnswerKey.of_text(KEY.as_text()) == KEY
+    assert annotated.read_annotations(tmp_path / "none") == Annotations()
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"rating": {"sheet": "x"}}', '{"sample": {"sheet": "x"}}', "{}", "1"])
@@ -47,16 +38,16 @@ def test_a_line_that_is_neither_is_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "ratings.jsonl"
     file.write_text("".join(Annotations((SAMPLE,)).as_lines()) + line + "\n", "utf-8")
     with pytest.raises(PrerequisiteError, match=r"ratings.jsonl: line 2 is no sample and no rating"):
-        read_annotations(file)
+        annotated.read_annotations(file)
 
 
 def test_a_sample_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "sample-x.json").write_text('{"sheet": "x"}', "utf-8")
     with pytest.raises(PrerequisiteError, match=r"sample-x\.json: is no sample that annotate export wrote"):
-        read_sample(tmp_path / "sample-x.json")
+        annotated.read_sample(tmp_path / "sample-x.json")
     (tmp_path / "folder").mkdir()
     with pytest.raises(PrerequisiteError, match="cannot be read"):
-        read_annotations(tmp_path / "folder")
+        annotated.read_annotations(tmp_path / "folder")
 
 
 def test_the_same_sheet_again_replaces_its_raters_ratings() -> None:
@@ -66,14 +57,11 @@ def test_the_same_sheet_again_replaces_its_raters_ratings() -> None:
     assert after.ratings == (rating(1.0, sheet="second"), rating(0.0), rating(0.0, rater="2"))
     assert after.samples == (SAMPLE, second)  # the last one that has ratings is the last
     assert after.with_returned({}, [rating(1.0)]).samples == after.samples
-
-
-def test_answers_are_rated_where_somebody_rated() -> None:
     assert Annotations((SAMPLE,), (rating(),)).rated_answers == {KEY}
     assert Annotations((SAMPLE,), (rating(code="other"),)).rated_answers == frozenset()
 
 
 def test_any_part_of_what_is_shown_changes_its_digest() -> None:
-    told = {digest_of_shown(*one) for one in [("q", "a", ["c"]), ("q", "a", []), ("q", "b", ["c"]), ("qa", "", ["c"])]}
-    assert len(told) == 4
+    shown = [("q", "a", ["c"]), ("q", "a", []), ("q", "b", ["c"]), ("qa", "", ["c"])]
+    assert len({digest_of_shown(*one) for one in shown}) == 4
     assert digest_of_shown("\ud800", "a", ()) == digest_of_shown("\ud800", "a", [])

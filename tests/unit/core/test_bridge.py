@@ -52,16 +52,15 @@ def test_so_many_go_on_at_once(at_once: int, items: int, most: int) -> None:
 
 
 def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
-    """Those that are under way are waited for; no other is begun."""
+    """Those that are under way are waited for; no other is begun, not by those either that have done nothing so far."""
     seen, late = [], Future[None]()
 
     def process(number: int) -> None:
         seen.append(f"begins {number}")
+        if number < 2:
+            bridge.wait_for(late)
         if number == 0:
-            bridge.wait_for(late)
             raise KeyError("the first item")
-        if number == 1:
-            bridge.wait_for(late)
         if number == 2:
             threading.Timer(0.05, late.set_result, (None,)).start()
             raise ValueError("failed first")
@@ -70,70 +69,39 @@ def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
     with pytest.raises(KeyError, match="the first item"):
         map_at_once(process, range(10), 3)
     assert seen == ["begins 0", "begins 1", "begins 2", "ends 1"]
-
-
-def test_after_a_failure_nothing_is_begun() -> None:
-    """Not by those either that have done nothing so far."""
     begun = []
 
-    def process(number: int) -> None:
+    def fails(number: int) -> None:
         begun.append(number)
         raise ValueError(number)
 
     with pytest.raises(ValueError, match="0"):
-        map_at_once(process, range(20), 8)
+        map_at_once(fails, range(20), 8)
     assert begun == [0]
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_what_ends_a_program_ends_it_at_once(kind: type[BaseException]) -> None:
+@pytest.mark.parametrize("way", [KeyboardInterrupt, SystemExit, "as by Ctrl-C"])
+def test_what_ends_a_program_ends_it_at_once(way: type[BaseException] | str, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody waits for what the others wait for, and what they hold is given back; the loop goes on."""
-    given_back = []
+    given_back, late = [], Future[None]()
 
     def process(number: int) -> None:
-        if number == 3:
-            raise kind
         try:
-            bridge.wait_for(Future[None]())
+            if number == 3 and isinstance(way, type):
+                raise way
+            if number == 3:  # while the loop's thread works
+                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+            bridge.wait_for(late)
         finally:
             given_back.append(number)
 
-    with pytest.raises(kind):
-        map_at_once(process, range(10), 4)
-    assert sorted(given_back) == [0, 1, 2]
-    assert map_at_once(abs, [-1], 1) == [1]
-
-
-def test_the_main_thread_is_interrupted() -> None:
-    """As by Ctrl-C, while the loop's thread works."""
-    given_back = []
-
-    def process(number: int) -> None:
-        if number == 3:
-            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-        try:
-            bridge.wait_for(Future[None]())
-        finally:
-            given_back.append(number)
-
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(way if isinstance(way, type) else KeyboardInterrupt):
         map_at_once(process, range(10), 4)
     assert sorted(given_back) == [0, 1, 2, 3]
-
-
-def test_what_comes_after_an_interruption_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
-    late: Future[None] = Future()
-
-    def process(number: int) -> None:
-        if number == 1:
-            raise KeyboardInterrupt
-        bridge.wait_for(late)
-
-    with pytest.raises(KeyboardInterrupt):
-        map_at_once(process, range(2), 2)
-    late.set_result(None)
+    late.set_result(None)  # what comes after it is nobody's
     gc.collect()
     assert caplog.text == ""
+    assert map_at_once(abs, [-1], 1) == [1]
 
 
 def test_what_is_called_side_by_side_may_call_others_so() -> None:
@@ -145,15 +113,12 @@ def test_what_is_called_side_by_side_may_call_others_so() -> None:
     assert map_at_once(process, range(2), 2) == [[0, 0], [0, 1]]
 
 
-def test_without_the_loop_it_is_done_here() -> None:
+def test_without_the_loop_it_is_done_here_and_in_the_loop_in_another_thread() -> None:
     assert not bridge.is_inside()
     assert bridge.run_in_thread(threading.current_thread) is threading.current_thread()
     done: Future[str] = Future()
     done.set_result("done")
     assert bridge.wait_for(done) == "done"
-
-
-def test_in_the_loop_it_is_done_in_another_thread() -> None:
     here, is_inside = in_the_loop(lambda: (threading.current_thread(), bridge.is_inside()))
     there, too = in_the_loop(lambda: bridge.run_in_thread(lambda: (threading.current_thread(), bridge.is_inside())))
     assert (is_inside, too) == (True, False)

@@ -1,21 +1,19 @@
-"""One class for each exit code."""
+"""One class for each exit code; what is wrong with a value, in words."""
 
 from __future__ import annotations
 
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
 from eval_factory.core import errors
-from eval_factory.core.errors import ConfigError, EvalFactoryError
+from eval_factory.core.errors import ConfigError, EvalFactoryError, did_you_mean, expectation
 
 CODES = {
-    "NotReportableError": 1,
-    "ConfigError": 2,
-    "PrerequisiteError": 3,
-    "EndpointRefusedError": 3,
-    "EndpointUnreachableError": 3,
-    "HelmError": 4,
-    "BusyError": 5,
-    "EvalFactoryError": 70,
-    "InterruptedRunError": 130,
-}
+    "NotReportableError": 1, "ConfigError": 2, "PrerequisiteError": 3, "EndpointRefusedError": 3,
+    "EndpointUnreachableError": 3, "HelmError": 4, "BusyError": 5, "EvalFactoryError": 70, "InterruptedRunError": 130,
+}  # fmt: skip
 
 
 def test_each_exit_code_has_one_class_and_all_have_one_base() -> None:
@@ -31,3 +29,47 @@ def test_a_config_error_keeps_its_problems_apart() -> None:
     problems.append("added later")
     assert error.problems == ["a: is missing", "b: must be text"]
     assert str(error) == "a: is missing\nb: must be text"
+
+
+KNOWN = ["temperature", "top_p", "parallelism", "max_retries"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "told"),
+    [
+        ("temprature", KNOWN, "temperature"), ("TEMPERATURE", KNOWN, "temperature"), ("max_retry", KNOWN, "max_retries"),
+        ("colour", KNOWN, None), ("", KNOWN, None), ("tempo", KNOWN, None),
+        ("mmul", ["mmul_x", "mmlu"], "mmlu"),  # of two as near as each other, the one whose letters were only mixed up
+        ("openai_api_kex", ["OPENAI_API_KEY"], "OPENAI_API_KEY"),
+    ],
+)  # fmt: skip
+def test_the_nearest_known_name(name: str, known: list[str], told: str | None) -> None:
+    assert did_you_mean(name, known) == (f", did you mean '{told}'?" if told else "")
+    assert did_you_mean("tempo", KNOWN, cutoff=0.4) == ", did you mean 'temperature'?"
+
+
+class _Section(BaseModel):
+    name: str
+
+
+def error_of(kind: Any, value: object) -> Any:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(kind).validate_python(value)
+    (detail,) = caught.value.errors()
+    return detail
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        (Literal["chat", "completions"], "x", "must be 'chat' or 'completions'"),
+        (_Section, "x", "must be a mapping of keys to values"), (list[int], "x", "must be a list"),
+        (str, 1, "must be text (put it in quotes)"),
+        (Annotated[int, Field(strict=True)], "x", "must be a whole number"), (int, "x", "must be a whole number"),
+        (int, 1.5, "must be a whole number"), (float, None, "must be a number"), (float, "x", "must be a number"),
+        (Annotated[bool, Field(strict=True)], "x", "must be true or false"),
+        (Annotated[int, Field(ge=1)], 0, "must be greater than or equal to 1"),
+    ],
+)  # fmt: skip
+def test_an_expectation_is_plain_english(kind: Any, value: object, told: str) -> None:
+    assert expectation(error_of(kind, value)) == told

@@ -8,10 +8,10 @@ from eval_factory.core.failure_causes import _MAX_CAUSES, _OTHERS, _UNKNOWN, MAX
 from eval_factory.core.results import MODEL_ROLE
 
 
-def listed(*errors: str | None, role: str = MODEL_ROLE) -> list[tuple[int, str]]:
+def listed(*errors: str | None) -> list[tuple[int, str]]:
     causes = Causes()
     for error in errors:
-        causes.add(role, error)
+        causes.add(MODEL_ROLE, error)
     return [(cause.count, cause.cause) for cause in causes.listed()]
 
 
@@ -37,13 +37,18 @@ def test_what_varies_is_left_out(errors: list[str | None], cause: str) -> None:
     assert listed(*errors) == [(2, cause)]
 
 
-def test_of_one_error_nothing_is_left_out() -> None:
-    assert listed("HTTP 400: request req_8fA21: 12 'x'") == [(1, "HTTP 400: request req_8fA21: 12 'x'")]
-
-
-def test_a_status_is_never_one_of_the_numbers() -> None:
-    assert listed("HTTP 500: no", "HTTP 502: no") == [(1, "HTTP 500: no"), (1, "HTTP 502: no")]
-    assert listed("code 500", "code 502") == [(2, "code ...")]
+@pytest.mark.parametrize(
+    ("errors", "causes"),
+    [
+        (["HTTP 400: request req_8fA21: 12 'x'"], [(1, "HTTP 400: request req_8fA21: 12 'x'")]),  # of one nothing is left out
+        (["HTTP 500: no", "HTTP 502: no"], [(1, "HTTP 500: no"), (1, "HTTP 502: no")]),  # a status is none of the numbers
+        (["code 500", "code 502"], [(2, "code ...")]),
+        (["x" * 1000], [(1, "x" * MAX_CAUSE)]),
+        (["HTTP 500: b", "HTTP 400: a", "HTTP 422: c"], [(1, "HTTP 400: a"), (1, "HTTP 422: c"), (1, "HTTP 500: b")]),
+    ],
+)  # fmt: skip
+def test_what_is_one_cause(errors: list[str], causes: list[tuple[int, str]]) -> None:
+    assert listed(*errors) == listed(*reversed(errors)) == causes
 
 
 def test_the_most_frequent_comes_first_and_the_rest_is_counted() -> None:
@@ -57,20 +62,13 @@ def test_the_most_frequent_comes_first_and_the_rest_is_counted() -> None:
     assert sum(count for count, _ in found) == len(errors)
 
 
-def test_equally_frequent_causes_do_not_depend_on_the_order_of_answers() -> None:
-    assert listed("HTTP 500: b", "HTTP 400: a", "HTTP 422: c") == listed("HTTP 422: c", "HTTP 500: b", "HTTP 400: a")
-
-
-def test_a_cause_has_an_end() -> None:
-    assert listed("x" * 1000) == [(1, "x" * MAX_CAUSE)]
-
-
 def test_the_model_comes_before_its_judges() -> None:
     causes = Causes()
-    for role, error in (("b", "no"), ("a", "no"), ("b", "no"), (MODEL_ROLE, "no")):
-        causes.add(role, error)
-    assert [(cause.role, cause.count) for cause in causes.listed()] == [(MODEL_ROLE, 1), ("a", 1), ("b", 2)]
-    assert [cause.is_of_the_model for cause in causes.listed()] == [True, False, False]
+    for role in ("b", "a", "b", MODEL_ROLE):
+        causes.add(role, "no")
+    assert [(one.role, one.count, one.is_of_the_model) for one in causes.listed()] == [
+        (MODEL_ROLE, 1, True), ("a", 1, False), ("b", 2, False),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.foreign_text import (
-    MAX_FOREIGN_TEXT,
-    NO_MESSAGE,
-    QUOTED_PROMPT,
-    SHORTEST_QUOTE,
-    one_line,
-    own_lines,
-    plain,
-    printable,
-    said_in,
-    texts_in,
-)
+from eval_factory.core import foreign_text
+from eval_factory.core.foreign_text import NO_MESSAGE, QUOTED_PROMPT, one_line, own_lines, plain, texts_in
 
 PROMPT = "A 54-year-old man has had chest pain\nsince this morning. What is the next step?"
 
@@ -25,32 +15,24 @@ PROMPT = "A 54-year-old man has had chest pain\nsince this morning. What is the 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("plain Ärztin 漢字 🙂", "plain Ärztin 漢字 🙂"),
-        ("\x1b[2J", "\\x1b[2J"),
-        ("\x07\x08\x7f\x00", "\\x07\\x08\\x7f\\x00"),
-        ("\x9b31m", "\\x9b31m"),
-        ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"),
-        ("a\u200bb\ufeffc", "a\\u200bb\\ufeffc"),
-        ("\U000e0041", "\\U000e0041"),
-        ("\ud800", "\\ud800"),
-        ("a\nb\u2028c\x85d", "a\\nb\\u2028c\\x85d"),
+        ("plain Ärztin 漢字 🙂", "plain Ärztin 漢字 🙂"), ("\x1b[2J", "\\x1b[2J"),
+        ("\x07\x08\x7f\x00", "\\x07\\x08\\x7f\\x00"), ("\x9b31m", "\\x9b31m"),
+        ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"), ("a\u200bb\ufeffc", "a\\u200bb\\ufeffc"),
+        ("\U000e0041", "\\U000e0041"), ("\ud800", "\\ud800"), ("a\nb\u2028c\x85d", "a\\nb\\u2028c\\x85d"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
-    assert printable(text) == shown
-    assert printable(printable(text)) == shown
+    assert foreign_text.printable(text) == shown
+    assert foreign_text.printable(foreign_text.printable(text)) == shown
 
 
 def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
     assert one_line(" no\r\n\teval-factory stops: \u2028wrong\x0bkey\x1b ") == "no eval-factory stops: wrong key\\x1b"
-    assert one_line("x" * (MAX_FOREIGN_TEXT + 1)) == "x" * MAX_FOREIGN_TEXT
+    assert one_line("x" * (foreign_text.MAX_FOREIGN_TEXT + 1)) == "x" * foreign_text.MAX_FOREIGN_TEXT
     assert one_line("x" * 11, 10) == "x" * 10
     assert one_line("\x1b" * 10, 10) == "\\x1b\\x1b\\x"
     assert one_line(" " * 100 + "far", 10) == "far"
     assert one_line(" " * 160 + "too far", 10) == ""
-
-
-def test_own_lines_stay_lines() -> None:
     assert own_lines("first\n  second \x1b[0m\r\n\nthird\u2029") == "first\n  second \\x1b[0m\\r\n\nthird\\u2029"
 
 
@@ -70,11 +52,14 @@ def test_own_lines_stay_lines() -> None:
         ({"input": PROMPT}, NO_MESSAGE),
         ("said", "said"),
         (None, NO_MESSAGE),
-        ({"error": {"error": {"error": {"error": {"error": {"error": {"message": "deep"}}}}}}}, NO_MESSAGE),
+        (
+            {"error": {"error": {"error": {"error": {"error": {"error": {"message": "deep"}}}}}}},
+            NO_MESSAGE,
+        ),
     ],
 )
 def test_of_an_error_object_the_message_alone_is_shown(document: Any, message: str) -> None:
-    assert said_in(document) == message
+    assert foreign_text.said_in(document) == message
 
 
 def test_what_an_error_quotes_of_the_prompt_is_left_out() -> None:
@@ -96,7 +81,7 @@ def test_what_an_error_quotes_of_the_prompt_is_left_out() -> None:
 @pytest.mark.parametrize("more", [-1, 0, 5])
 def test_how_much_is_a_quote(start: int, more: int) -> None:
     words = "".join(chr(ord("A") + number % 26) + str(number) for number in range(60))
-    quote = words[20 : 20 + SHORTEST_QUOTE + more]
+    quote = words[20 : 20 + foreign_text.SHORTEST_QUOTE + more]
     text = "~" * start + quote + "~"
     shown = one_line(text, prompt=[words])
     assert shown == (text if more < 0 else "~" * start + QUOTED_PROMPT + "~")
@@ -105,10 +90,8 @@ def test_how_much_is_a_quote(start: int, more: int) -> None:
 def test_a_short_prompt_is_known_whole() -> None:
     assert one_line("no: what is a dose?", prompt=texts_in(["what is a dose?"])) == f"no: {QUOTED_PROMPT}"
     assert one_line("no: yes", prompt=["yes"]) == "no: yes"
-    assert list(texts_in({"stop": "\n", "prompt": "x" * 12, "n": 1, "parts": ({"text": "y" * 11}, "z" * 12)})) == [
-        "x" * 12,
-        "z" * 12,
-    ]
+    sent = {"stop": "\n", "prompt": "x" * 12, "n": 1, "parts": ({"text": "y" * 11}, "z" * 12)}
+    assert list(texts_in(sent)) == ["x" * 12, "z" * 12]
 
 
 def test_a_page_is_shown_without_its_tags() -> None:
@@ -118,4 +101,4 @@ def test_a_page_is_shown_without_its_tags() -> None:
 
 @pytest.mark.parametrize("text", ["<" * 1_000_000, "\x1b" * 1_000_000, " " * 1_000_000, "ab" * 500_000])
 def test_a_huge_text_is_cut_before_it_is_looked_at(text: str) -> None:
-    assert len(one_line(plain(text), prompt=["ab" * 200_000])) <= MAX_FOREIGN_TEXT
+    assert len(one_line(plain(text), prompt=["ab" * 200_000])) <= foreign_text.MAX_FOREIGN_TEXT

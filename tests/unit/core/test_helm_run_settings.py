@@ -9,17 +9,12 @@ from hypothesis import strategies as st
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SharedLimitsSettings, read_file
 
 EVERYTHING = HelmRunSettings(
-    run_id="r1",
-    parent=17,
-    probed=frozenset({"model", "a_judge"}),
-    allowed=(("host.example", 443), ("::1", 8000)),
+    run_id="r1", parent=17, probed=frozenset({"model", "a_judge"}), allowed=(("host.example", 443), ("::1", 8000)),
     proxies={"https://host.example": "http://user:secret@proxy.example:3128"},
-    pins=Pins({"https://a/main/x": "https://a/0123/x"}, {"org/data": "abc"}),
-    file_lists="/lists",
-    all_files=False,
+    pins=Pins({"https://a/main/x": "https://a/0123/x"}, {"org/data": "abc"}), file_lists="/lists", all_files=False,
     without=frozenset({"read_yaml_with_the_c_parser", "all"}),
     limits=SharedLimitsSettings("/run/x/s", {"model": "https://host.example/v1"}),
-)
+)  # fmt: skip
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0,"), min_size=1, max_size=9)
 
 
@@ -27,30 +22,23 @@ def test_nothing_allowed_and_nobody_probed_are_said() -> None:
     nothing = HelmRunSettings(allowed=(), probed=frozenset(), proxies={})
     assert HelmRunSettings.from_environment(nothing.environment()) == nothing
     assert (nothing.offline, HelmRunSettings().offline) == (True, False)
+    for text in ("1", "0", "", "yes"):
+        assert HelmRunSettings.from_environment({"MEDICAL_DATA_ALL_FILES": text}).all_files is (text == "1")
 
 
 @given(
     st.builds(
-        HelmRunSettings,
-        run_id=st.none() | TEXTS,
-        parent=st.none() | st.integers(0, 9999),
+        HelmRunSettings, run_id=st.none() | TEXTS, parent=st.none() | st.integers(0, 9999),
         probed=st.none() | st.frozensets(TEXTS),
         allowed=st.none() | st.lists(st.tuples(TEXTS, st.integers(0, 65535))).map(tuple),
         proxies=st.none() | st.dictionaries(TEXTS, TEXTS),
         pins=st.none() | st.builds(Pins, st.dictionaries(TEXTS, TEXTS), st.dictionaries(TEXTS, TEXTS)),
-        file_lists=st.none() | TEXTS,
-        all_files=st.none() | st.booleans(),
-        without=st.frozensets(TEXTS),
+        file_lists=st.none() | TEXTS, all_files=st.none() | st.booleans(), without=st.frozensets(TEXTS),
         limits=st.none() | st.builds(SharedLimitsSettings, TEXTS, st.dictionaries(TEXTS, TEXTS)),
     )
-)
+)  # fmt: skip
 def test_the_environment_says_it_all(settings: HelmRunSettings) -> None:
     assert HelmRunSettings.from_environment(settings.environment()) == settings
-
-
-@pytest.mark.parametrize("text", ["1", "0", "", "yes"])
-def test_all_files_is_asked_for_with_a_1(text: str) -> None:
-    assert HelmRunSettings.from_environment({"MEDICAL_DATA_ALL_FILES": text}).all_files is (text == "1")
 
 
 def test_the_file_says_all_but_where_proxies_are_and_what_ends_with_other_runs() -> None:

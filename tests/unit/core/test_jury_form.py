@@ -58,19 +58,15 @@ def test_how_ratings_are_named() -> None:
 def test_the_judges_prompt_is_filled() -> None:
     assert (HELMS_FORM.places, WORDS.places, TEN.places) == ((), ("SCALE",), ("SCALE", "CRITERIA"))
     assert HELMS_FORM.filled("{SCALE} {CRITERIA} {RESPONSE}") == "{SCALE} {CRITERIA} {RESPONSE}"
-    assert (
-        WORDS.filled("{SCALE}, {CRITERIA}") == 'one of "poor", "fair", "good" (from the worst to the best), {CRITERIA}'
-    )
+    worst_to_best = "(from the worst to the best)"
+    assert WORDS.filled("{SCALE}, {CRITERIA}") == f'one of "poor", "fair", "good" {worst_to_best}, {{CRITERIA}}'
     text = TEN.filled("Rate {RESPONSE} by {SCALE}:\n{CRITERIA}")
     assert text.startswith(
-        "Rate {RESPONSE} by a whole number from 0 to 10 (from the worst to the best):\n- right: it is true\n- kind\n\n"
+        f"Rate {{RESPONSE}} by a whole number from 0 to 10 {worst_to_best}:\n- right: it is true\n- kind\n\n"
     )
     block = text.partition("<rubric_criteria>\n")[2].partition("\n</rubric_criteria>")[0]
     assert json.loads(block) == {"right": ["score", "explanation"], "kind": ["score", "explanation"]}
     example = json.loads(text.rpartition("\n\n")[2])
     assert {name: rating["score"] for name, rating in example.items()} == {"right": 5, "kind": 5}
-
-
-def test_the_example_of_an_answer_has_a_label() -> None:
-    form = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, {"a": ""}, own_scale=True)
-    assert form.filled("{CRITERIA}").endswith('{"a": {"score": "fair", "explanation": "why this score"}}')
+    labels = JuryForm((0, 1, 2), {"poor": 0, "fair": 1, "good": 2}, {"a": ""}, own_scale=True)
+    assert labels.filled("{CRITERIA}").endswith('{"a": {"score": "fair", "explanation": "why this score"}}')

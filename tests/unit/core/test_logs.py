@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.logs import open_log
+from eval_factory.core.helm_run_settings import RUN_ID
+from eval_factory.core.logs import last_message, last_message_in, open_log
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
 
@@ -38,3 +39,27 @@ def test_two_runs_at_once_write_each_into_its_own_folder(tmp_path: Path, capsys:
     assert written[0].endswith(" INFO of the first\n")
     assert written[1].endswith(" WARNING of the second\n")
     assert capsys.readouterr().err == ""
+
+
+RUN = "3c0ffee0"
+MESSAGE = 'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'
+LINE = last_message(MESSAGE, {RUN_ID: RUN})
+
+
+def test_a_message_of_several_lines_comes_through_among_others() -> None:
+    assert "\n" not in LINE
+    assert last_message_in(1, ["model: HTTP 429", LINE, "model: more"], RUN) == MESSAGE
+    assert last_message_in(-9, [LINE], RUN) == MESSAGE
+    assert last_message(MESSAGE, {}) == f"eval-factory stops: {MESSAGE}"  # by hand it is to be read
+
+
+@pytest.mark.parametrize(
+    ("returncode", "tail"),
+    [
+        (0, [LINE]), (1, []), (1, [last_message(MESSAGE, {RUN_ID: "another"})]), (1, [last_message(MESSAGE, {})]),
+        (1, [f"model: {LINE}"]), (1, [LINE[:-3]]),
+    ],
+    ids=["it did not fail", "nothing was said", "another run's", "no run's", "inside a line", "cut"],
+)  # fmt: skip
+def test_what_is_not_its_own_is_not_believed(returncode: int, tail: list[str]) -> None:
+    assert last_message_in(returncode, tail, RUN) is None

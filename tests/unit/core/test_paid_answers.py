@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
+from eval_factory.core import paid_answers
 from eval_factory.core.budget import Price, Spending
-from eval_factory.core.paid_answers import (
-    cost_of,
-    limit_cost,
-    limit_tokens,
-    read_paid,
-    read_prices,
-    spent_so_far,
-    tokens_from_cache,
-    told_cost,
-    write_prices,
-)
+from eval_factory.core.paid_answers import cost_of, limit_cost, read_paid, spent_so_far, write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 
 PRICE = Price(1.0, 10.0, 0.5)
@@ -51,7 +42,7 @@ def save(cache: ResponseCache, key: str, usage: Any, *, role: str = "model", sta
     ],
 )  # fmt: skip
 def test_an_answer_may_say_what_it_cost(usage: Any, told: float | None) -> None:
-    assert told_cost(usage) == told
+    assert paid_answers.told_cost(usage) == told
 
 
 @pytest.mark.parametrize(
@@ -62,20 +53,20 @@ def test_an_answer_may_say_what_it_cost(usage: Any, told: float | None) -> None:
     ],
 )  # fmt: skip
 def test_an_answer_may_say_what_of_its_prompt_was_cached(usage: Any, cached: int) -> None:
-    assert tokens_from_cache(usage) == cached
+    assert paid_answers.tokens_from_cache(usage) == cached
 
 
-def test_what_the_answer_says_goes_before_any_price() -> None:
-    assert cost_of({"cost": 0.25}, (1000, 100), PRICE) == (0.25, "endpoint")
-    assert cost_of({"cost": 0.25}, (None, None), None) == (0.25, "endpoint")
-    assert cost_of({}, (1000, 100), PRICE) == (0.002, "table")
-    of_cache = {"prompt_tokens_details": {"cached_tokens": 1000}}
-    assert cost_of(of_cache, (1000, 0), PRICE) == (0.0005, "table")
-
-
-@pytest.mark.parametrize(("tokens", "price"), [((1, 1), None), ((None, 1), PRICE), ((1, None), PRICE)])
-def test_what_nobody_knows_is_not_0(tokens: tuple[int | None, int | None], price: Price | None) -> None:
-    assert cost_of({}, tokens, price) is None
+@pytest.mark.parametrize(
+    ("usage", "tokens", "price", "cost"),
+    [
+        ({"cost": 0.25}, (1000, 100), PRICE, (0.25, "endpoint")), ({"cost": 0.25}, (None, None), None, (0.25, "endpoint")),
+        ({}, (1000, 100), PRICE, (0.002, "table")),
+        ({"prompt_tokens_details": {"cached_tokens": 1000}}, (1000, 0), PRICE, (0.0005, "table")),
+        ({}, (1, 1), None, None), ({}, (None, 1), PRICE, None), ({}, (1, None), PRICE, None),  # what nobody knows is not 0
+    ],
+)  # fmt: skip
+def test_what_the_answer_says_goes_before_any_price(usage: Any, tokens: Any, price: Price | None, cost: Any) -> None:
+    assert cost_of(usage, tokens, price) == cost
 
 
 @pytest.mark.parametrize(
@@ -88,29 +79,27 @@ def test_what_nobody_knows_is_not_0(tokens: tuple[int | None, int | None], price
 def test_a_limit_counts_an_estimate_where_tokens_are_missing_or_too_few(
     counted: tuple[int | None, int | None], sizes: tuple[int, int], tokens: tuple[int, int]
 ) -> None:
-    assert limit_tokens(counted, sizes) == tokens
+    assert paid_answers.limit_tokens(counted, sizes) == tokens
 
 
-def test_a_limit_counts_the_larger_of_what_is_said_and_the_price() -> None:
-    by_price = 0.002
-    assert limit_cost({"cost": 0}, (1000, 100), PRICE) == by_price
-    assert limit_cost({"cost": 1e-300}, (1000, 100), PRICE) == by_price
-    assert limit_cost({"cost": 0.25}, (1000, 100), PRICE) == 0.25
-    assert limit_cost(None, (1000, 100), PRICE) == by_price
-    assert limit_cost({"cost": 0.25}, (1000, 100), None) == 0.25
-    assert limit_cost({}, (1000, 100), None) is None
+@pytest.mark.parametrize(
+    ("usage", "price", "cost"),
+    [
+        ({"cost": 0}, PRICE, 0.002), ({"cost": 1e-300}, PRICE, 0.002), ({"cost": 0.25}, PRICE, 0.25), (None, PRICE, 0.002),
+        ({"cost": 0.25}, None, 0.25), ({}, None, None),
+    ],
+)  # fmt: skip
+def test_a_limit_counts_the_larger_of_what_is_said_and_the_price(usage: Any, price: Price | None, cost: Any) -> None:
+    assert limit_cost(usage, (1000, 100), price) == cost
 
 
 def test_what_was_kept_is_counted_as_it_was_when_it_came(cache: ResponseCache) -> None:
-    for number, choices in enumerate(
-        ([{"message": {"content": "é" * 200, "reasoning_content": "a" * 40}}], [{"text": "b" * 440}])
-    ):
-        request = {"messages": ["a" * 396]} if number else {"prompt": "a" * 400}
+    thought = {"message": {"content": "é" * 200, "reasoning_content": "a" * 40}}
+    kept: list[Any] = [({"prompt": "a" * 400}, [thought]), ({"messages": ["a" * 396]}, [{"text": "b" * 440}])]
+    for number, (request, choices) in enumerate(kept):
         reply = {"choices": choices, "usage": {"cost": 0, "prompt_tokens": 0}}
-        cache.save(
-            Answer(str(number), "model", "m", request, reply, float(number), 0.1),
-            Attempt(str(number), "model", 1, "answered", 200, None, float(number), 0.1, 0, None),
-        )
+        answer = Answer(str(number), "model", "m", request, reply, float(number), 0.1)
+        cache.save(answer, Attempt(str(number), "model", 1, "answered", 200, None, float(number), 0.1, 0, None))
     assert [one.sizes for one in read_paid(cache.path)] == [(400, 440), (400, 440)]
     spent = spent_so_far(cache.path, {"model": PRICE})
     assert spent.tokens == 420
@@ -124,20 +113,19 @@ def test_an_answer_that_was_set_aside_was_paid_for_too(cache: ResponseCache) -> 
     save(cache, "b", "no usage", role="gpt")
     cache.journal(Attempt("b", "gpt", 0, "cached", None, None, 4.0, 0.0, 3, 4))
     paid = list(read_paid(cache.path))
-    assert [(one.role, told_cost(one.usage), one.tokens) for one in paid] == [
+    assert [(one.role, paid_answers.told_cost(one.usage), one.tokens) for one in paid] == [
         ("model", 0.5, 7), ("model", 0.75, 8), ("gpt", None, None),
     ]  # fmt: skip
 
 
 def test_prices_are_kept_with_the_run_that_paid_them(cache: ResponseCache) -> None:
-    assert read_prices(cache.path) == {}
+    assert paid_answers.read_prices(cache.path) == {}
     write_prices(cache.path, "one", {})
-    assert read_prices(cache.path) == {}
+    assert paid_answers.read_prices(cache.path) == {}
+    other = Price(3.0, 4.0, source="genai-prices 9")
     write_prices(cache.path, "one", {"model": PRICE})
-    write_prices(cache.path, "two", {"model": Price(3.0, 4.0, source="genai-prices 9")})
-    assert read_prices(cache.path) == {
-        ("one", "model"): PRICE, ("two", "model"): Price(3.0, 4.0, source="genai-prices 9")
-    }  # fmt: skip
+    write_prices(cache.path, "two", {"model": other})
+    assert paid_answers.read_prices(cache.path) == {("one", "model"): PRICE, ("two", "model"): other}
 
 
 def test_a_folder_has_spent_what_all_its_runs_did(cache: ResponseCache) -> None:
@@ -153,13 +141,8 @@ def test_a_folder_has_spent_what_all_its_runs_did(cache: ResponseCache) -> None:
     write_prices(cache.path, "run", {"model": dear})  # what held when it was asked
     assert spent_so_far(cache.path, {"model": of_library}).cost == pytest.approx(0.502)
     assert spent_so_far(cache.path, {}).cost == pytest.approx(0.502)
-
-
-def test_the_users_table_of_now_holds_for_answers_that_are_there(cache: ResponseCache) -> None:
-    """As in the result: a limit and the cost that is shown are of the same money."""
-    save(cache, "a", {"prompt_tokens": 100, "completion_tokens": 10})
-    write_prices(cache.path, "run", {"model": Price(10.0, 100.0)})
-    assert spent_so_far(cache.path, {"model": PRICE}).cost == pytest.approx(0.0002)
+    # but for the user's own table of now, as in the result: a limit and the cost that is shown are of the same money
+    assert spent_so_far(cache.path, {"model": PRICE}).cost == pytest.approx(0.5002)
 
 
 def test_a_folder_without_answers_has_spent_nothing(tmp_path: Path) -> None:

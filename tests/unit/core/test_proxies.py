@@ -19,13 +19,11 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_proxies_and_certificates(monkeypatch)
 
 
-def test_the_first_variable_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_are_of_the_first_variable_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in reversed(CERTIFICATE_VARIABLES):
         monkeypatch.setenv(name, str(tmp_path))
         assert certificates() == (str(tmp_path), name)
-
-
-def test_certificates_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_proxies_and_certificates(monkeypatch)
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexist.pem")
     for made in (lambda: Transport("https://host/v1", timeout_s=5), Fetcher):
         with pytest.raises(PrerequisiteError, match=r"SSL_CERT_FILE: there is no file /nonexist\.pem"):

@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.annotations import (
-    HOW_GOOD,
-    IS_CORRECT,
-    YES_NO,
-    AnswerKey,
-    Asked,
-    Question,
-    RatingChoice,
-    asked_of,
-    ratings_on_scale,
-)
+from eval_factory.core import annotations as annotated
+from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import InstanceRecord, JuryReport, TaskResult
 from stored_results import instance, result
@@ -50,16 +41,17 @@ def scored(record: InstanceRecord, label: str, scale: tuple[float, float] | None
     return replace(made, scores={label: score}, validity=replace(made.validity, **validity))
 
 
-def asked(record: InstanceRecord, label: str, scale: tuple[float, float] | None, **more: Any) -> Asked:
+def asked(record: InstanceRecord, label: str, scale: tuple[float, float] | None, **more: Any) -> annotated.Asked:
     kind = more.pop("kind", None)
-    return asked_of(scored(record, label, scale, **more), [record], kind, frozenset(["You are GPT."]))
+    return annotated.asked_of(scored(record, label, scale, **more), [record], kind, frozenset(["You are GPT."]))
 
 
 def test_answers_that_are_right_or_wrong_are_rated_yes_or_no() -> None:
     found = asked(instance("q", 1.0), "exact_match", (0, 1))
     shown = found.shown(instance("q", 1.0, trial=2))
-    assert (shown.key, shown.turns, shown.answer) == (AnswerKey("q", 2), (("user", "What is q?"),), "answer to q")
-    assert (shown.references, shown.questions) == (("yes",), (Question(IS_CORRECT),))
+    assert (shown.key, shown.turns) == (AnswerKey("q", 2), (("user", "What is q?"),))
+    assert shown.answer == "answer to q"
+    assert (shown.references, shown.questions) == (("yes",), (Question(annotated.IS_CORRECT),))
     assert found.choices == YES_NO
     assert found.marks_of(instance("q", 1.0)) == {"exact_match": {0: 1.0}}
     assert found.scores_of(instance("q", 0.0)) == {"exact_match": 0.0}
@@ -94,7 +86,7 @@ def test_each_criterion_of_a_rubric_is_met_or_not() -> None:
     assert found.score_by(found.questions(CASE), [1.0, 1.0]) == pytest.approx(2 / 5)
     whole = asked(CASE, "rubric_score", (0, 1), kind="ratings")
     assert [one.label for one in whole.choices] == ["0", "0.25", "0.5", "0.75", "1"]
-    assert whole.questions(CASE) == (Question(HOW_GOOD),)
+    assert whole.questions(CASE) == (Question(annotated.HOW_GOOD),)
     assert whole.sha256_of(CASE) != found.sha256_of(CASE)
 
 
@@ -128,7 +120,7 @@ def test_what_the_main_score_is_not_made_of_is_not_rated(record: InstanceRecord)
     ],
 )  # fmt: skip
 def test_a_scale_gives_its_ratings(scale: tuple[float, float] | None, values: list[float], labels: list[str]) -> None:
-    assert [one.label for one in ratings_on_scale(scale, values)] == labels
+    assert [one.label for one in annotated.ratings_on_scale(scale, values)] == labels
 
 
 @pytest.mark.parametrize(
@@ -142,8 +134,5 @@ def test_a_scale_gives_its_ratings(scale: tuple[float, float] | None, values: li
 def test_what_nobody_can_rate_is_refused(record: InstanceRecord, scale: Any, kind: str | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         asked(record, "exact_match", scale, kind=kind)
-
-
-def test_a_result_without_its_main_score_is_refused() -> None:
     with pytest.raises(ConfigError, match="exact_match could not be computed"):
-        asked_of(replace(result([]), scores={}), [], None, frozenset())
+        annotated.asked_of(replace(result([]), scores={}), [], None, frozenset())

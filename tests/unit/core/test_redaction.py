@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from eval_factory.core import secrets
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED, Redactor, is_placeholder
 
@@ -22,25 +21,24 @@ KEY = "plain-looking-value-77"
 @pytest.mark.parametrize(
     "text",
     [
-        "sk-0123456789abcdef",
-        "sk-01234567",
-        "a://b:c@d",
-        "nvapi-abcdefgh12345678",
-        "hf_abcdefghijklmnop",
-        "Authorization: Bearer abc.def-123",
-        "http://user:pass@proxy:8080",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
-        '{"authorization": "Bearer x"}',
-        "authorization=basic dTpwYXNz",
-        "Bearer 9bQzCANARY7Kd0PLx2Mn",
+        "sk-0123456789abcdef", "sk-01234567", "a://b:c@d", "nvapi-abcdefgh12345678", "hf_abcdefghijklmnop",
+        "Authorization: Bearer abc.def-123", "http://user:pass@proxy:8080", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+        '{"authorization": "Bearer x"}', "authorization=basic dTpwYXNz", "Bearer 9bQzCANARY7Kd0PLx2Mn",
         "got Basic dXNlcjpwYXNzd29yZA==",
     ],
-)
+)  # fmt: skip
 def test_shapes_are_redacted(text: str) -> None:
     assert REDACTED in Redactor().text(f"before {text} after")
 
 
 ODD_KEY = 'sk/Canary+5f&3a9c"1e7b2?d48~'
+
+
+def of_letters(form: str) -> Callable[[str], str]:
+    """Every letter by its number."""
+    return lambda key: "".join(form.format(ord(letter)) for letter in key)
+
+
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64": lambda key: base64.b64encode(key.encode()).decode(),
     "base64, one before": lambda key: base64.b64encode(f"u{key}".encode()).decode(),
@@ -48,27 +46,19 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64, something behind": lambda key: base64.b64encode(f"u:{key}@host".encode()).decode(),
     "base64 for URLs": lambda key: base64.urlsafe_b64encode(f"\xff\xfe{key}".encode("latin-1")).decode(),
     "hexadecimal": lambda key: key.encode().hex(),
-    "hexadecimal, large": lambda key: key.encode().hex().upper(),
-    "for a URL": lambda key: quote(key),
+    "hexadecimal, large": lambda key: key.encode().hex().upper(), "for a URL": quote,
     "for a URL, all": lambda key: quote(key, safe=""),
     "for a URL, small": lambda key: re.sub("%..", lambda match: match[0].lower(), quote(key, safe="")),
-    "for a URL, plus": lambda key: quote_plus(key),
+    "for a URL, plus": quote_plus,
     "for a URL, twice": lambda key: quote(quote(key, safe=""), safe=""),
-    "for a URL, every character": lambda key: "".join(f"%{ord(letter):02X}" for letter in key),
-    "for a URL, every character, small": lambda key: "".join(f"%{ord(letter):02x}" for letter in key),
-    "for a URL, every other character": lambda key: "".join(
-        f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)
-    ),
-    "JSON": lambda key: json.dumps(key),
-    "JSON, every character": lambda key: "".join(f"\\u{ord(letter):04x}" for letter in key),
-    "JSON, every character, large": lambda key: "".join(f"\\u{ord(letter):04X}" for letter in key),
-    "JSON in JSON": lambda key: json.dumps("".join(f"\\u{ord(letter):04x}" for letter in key)),
-    "JavaScript": lambda key: "".join(f"\\u{{{ord(letter):x}}}" for letter in key),
-    "bytes": lambda key: "".join(f"\\x{ord(letter):02x}" for letter in key),
-    "HTML": lambda key: html.escape(key),
-    "HTML, numbers": lambda key: "".join(f"&#{ord(letter)};" for letter in key),
-    "HTML, hexadecimal numbers": lambda key: "".join(f"&#x{ord(letter):X};" for letter in key),
-}
+    "for a URL, every character": of_letters("%{:02X}"), "for a URL, every character, small": of_letters("%{:02x}"),
+    "for a URL, every other": lambda key: "".join(f"%{ord(c):02X}" if n % 2 else c for n, c in enumerate(key)),
+    "JSON": json.dumps, "JSON, every character": of_letters("\\u{:04x}"),
+    "JSON, every character, large": of_letters("\\u{:04X}"),
+    "JSON in JSON": lambda key: json.dumps(of_letters("\\u{:04x}")(key)), "JavaScript": of_letters("\\u{{{:x}}}"),
+    "bytes": of_letters("\\x{:02x}"), "HTML": html.escape, "HTML, numbers": of_letters("&#{};"),
+    "HTML, hexadecimal numbers": of_letters("&#x{:X};"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", [KEY, ODD_KEY, "0123456789ab"])
@@ -94,24 +84,16 @@ def test_only_the_key_is_taken_out_of_base64() -> None:
     assert base64.b64decode(after[-(len(after) // 4 * 4) :]).endswith(b"host.example")
 
 
-def test_ordinary_text_is_left_alone() -> None:
-    text = "The risk-benefit ratio; see https://host/v1 and a@b.c; task-force; sk-1"
-    assert Redactor([KEY]).text(text) == text
-
-
 @pytest.mark.parametrize(
     "text",
     [
-        "Basic metabolic panel reveals sodium 133",
-        "Basic Conditioning Factors",
-        "the Basic Otorhinolaryngological exam",
-        "Bearer of the BRCA1 mutation",
-        "Bearer of otorhinolaryngological news",
-        "Prior authorization: Basic metabolic panel",
+        "The risk-benefit ratio; see https://host/v1 and a@b.c; task-force; sk-1", "Basic metabolic panel reveals sodium 133",
+        "Basic Conditioning Factors", "the Basic Otorhinolaryngological exam", "Bearer of the BRCA1 mutation",
+        "Bearer of otorhinolaryngological news", "Prior authorization: Basic metabolic panel",
     ],
-)
-def test_clinical_text_is_left_alone(text: str) -> None:
-    assert Redactor().text(text) == text
+)  # fmt: skip
+def test_ordinary_and_clinical_text_is_left_alone(text: str) -> None:
+    assert Redactor().text(text) == Redactor([KEY]).text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -129,19 +111,13 @@ def test_a_real_key_is_redacted_wherever_it_stands() -> None:
         assert Redactor([f"{key}\r\n"]).text(f"x{key}y %20{key}\\n") == f"x{REDACTED}y %20{REDACTED}\\n"
 
 
-def test_what_only_looks_like_a_key_is_not_known() -> None:
-    said = {"content": ["sk-0123456789abcdef", f"<{KEY}>"]}
-    assert Redactor([KEY]).tree(said, known_only=True) == {"content": ["sk-0123456789abcdef", f"<{REDACTED}>"]}
-
-
-def test_redacted_json_is_still_json() -> None:
+def test_tree() -> None:
+    tree = {"a": [KEY, 1, {"b": f"x{KEY}"}], KEY: None, 2: True, "c": "sk-0123456789abcdef"}
+    clean = {"a": [REDACTED, 1, {"b": f"x{REDACTED}"}], REDACTED: None, 2: True}
+    assert Redactor([KEY]).tree(tree) == {**clean, "c": REDACTED}
+    assert Redactor([KEY]).tree(tree, known_only=True) == {**clean, "c": "sk-0123456789abcdef"}
     line = json.dumps({"a": 'Bearer abc"x', "b": f"{KEY}\n", "c": "http://u:p@h/\nBearer x\\y"})
     assert json.loads(Redactor([KEY]).text(line))
-
-
-def test_tree() -> None:
-    tree = {"a": [KEY, 1, {"b": f"x{KEY}"}], KEY: None, 2: True}
-    assert Redactor([KEY]).tree(tree) == {"a": [REDACTED, 1, {"b": f"x{REDACTED}"}], REDACTED: None, 2: True}
 
 
 def test_proxy_passwords_are_known() -> None:
@@ -151,35 +127,27 @@ def test_proxy_passwords_are_known() -> None:
     assert KEY not in redactor.text(KEY)
 
 
-def test_a_variable_that_holds_a_path_blinds_no_message(tmp_path: Path) -> None:
+def test_a_variable_that_holds_a_path_blinds_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret that has the name of a file stays hidden."""
     folder, gone = tmp_path / "a-long-folder", "/no/such/folder-0123456789"
     folder.mkdir()
+    (tmp_path / KEY).touch()
+    monkeypatch.chdir(tmp_path)
     env = {"SERVICE_CREDENTIALS": str(folder), "STORE_KEY": gone, "DB_PWD": KEY}
     redactor = Redactor.from_environment(env, env)
     assert redactor.text(f"log: {folder}/x; {gone}; {KEY}") == f"log: {folder}/x; {REDACTED}; {REDACTED}"
 
 
-def test_a_secret_that_has_the_name_of_a_file_stays_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / KEY).touch()
-    assert Redactor.from_environment({"K": KEY}, ["K"]).text(KEY) == REDACTED
-
-
 def test_a_known_secret_is_found_as_it_is_or_encoded() -> None:
-    secret = "a-secret-of-some-length-1"
-    known = Redactor([secret])
-    assert known.finds(f"x{secret}y")
-    assert known.finds(secret.encode().hex())
-    assert not known.finds(secret[:-1])
-    assert not Redactor().finds(secret)
-
-
-def test_a_secret_is_found_in_a_text_that_held_none_before() -> None:
-    redactor = Redactor()
-    text = f"it holds {KEY} and more"
+    secret, redactor = "a-secret-of-some-length-1", Redactor()
+    text = f"it holds {secret} and more"
+    assert not redactor.finds(secret)
     assert redactor.text(text) == redactor.text(text) == text
-    redactor.learn(KEY)
+    redactor.learn(secret)
     assert redactor.text(text) == redactor.text(text) == f"it holds {REDACTED} and more"
+    assert redactor.finds(f"x{secret}y")
+    assert redactor.finds(secret.encode().hex())
+    assert not redactor.finds(secret[:-1])
 
 
 SPREAD: dict[str, Callable[[str], str]] = {
@@ -187,18 +155,14 @@ SPREAD: dict[str, Callable[[str], str]] = {
     "a line break and an indent": lambda key: f"{key[:9]}\r\n    {key[9:]}",
     "a line break in JSON": lambda key: json.dumps(f"{key[:9]}\n{key[9:]}")[1:-1],
     "a line break in JSON in JSON": lambda key: json.dumps(json.dumps(f"{key[:9]}\n\t{key[9:]}"))[3:-3],
-    "a line break in a URL": lambda key: f"{key[:9]}%0A{key[9:]}",
-    "blanks": " ".join,
-    "wide blanks": "\u3000\u200b".join,
-    "separators": "_-_".join,
-    "backslashes": "\\".join,
-    "quotes and commas": lambda key: str(list(key)),
-    "backwards": lambda key: key[::-1],
+    "a line break in a URL": lambda key: f"{key[:9]}%0A{key[9:]}", "blanks": " ".join,
+    "wide blanks": "\u3000\u200b".join, "separators": "_-_".join, "backslashes": "\\".join,
+    "quotes and commas": lambda key: str(list(key)), "backwards": lambda key: key[::-1],
     "backwards, with blanks": lambda key: " ".join(key[::-1]),
     "base64 in lines": lambda key: "\n".join(re.findall(".{1,7}", base64.b64encode(key.encode()).decode())),
     "hexadecimal digits in pairs": lambda key: key.encode().hex(" "),
     "without its separators": lambda key: re.sub("[^A-Za-z0-9]", "", key),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", [KEY, "0123456789ab", "nvapi-tnrb0123456789"])
@@ -215,21 +179,18 @@ def test_a_known_key_is_redacted_however_it_is_spread(way: str, key: str) -> Non
 
 
 @given(
-    st.text("aB1-_./+", min_size=12, max_size=40),
-    st.lists(st.text(" \n\t-_.,;:'\"\\/\u00e9", max_size=5), min_size=40),
-    st.booleans(),
-    st.text(max_size=20),
-    st.text(max_size=20),
-)
+    st.lists(st.tuples(st.sampled_from("aB1"), st.text("-_./+", max_size=2)), min_size=12, max_size=24),
+    st.lists(st.text(" \n\t-_.,;:'\"\\/\u00e9", max_size=5), min_size=24),
+    st.booleans(), st.text(max_size=20), st.text(max_size=20),
+)  # fmt: skip
 def test_no_way_to_spread_a_key_leaves_two_of_its_letters_together(
-    key: str, between: list[str], backwards: bool, before: str, after: str
+    parts: list[tuple[str, str]], between: list[str], backwards: bool, before: str, after: str
 ) -> None:
-    letters = re.sub("[^A-Za-z0-9]", "", key)
-    assume(len(letters) >= secrets.SHORTEST_SECRET and not is_placeholder(key.strip()))
+    key, letters = ("".join(map("".join, parts)), "".join(letter for letter, _ in parts))
+    assume(not is_placeholder(key))
     way = letters[::-1] if backwards else letters
     spread = "".join(map("".join, zip(way, between, strict=False)))
-    redactor = Redactor([key])
-    said = redactor.known(f"{before} {spread} {after}")
+    said = Redactor([key]).known(f"{before} {spread} {after}")
     assert REDACTED in said
     assert letters not in re.sub("[^A-Za-z0-9]", "", said.replace(REDACTED, "|"))
 
@@ -239,17 +200,14 @@ def test_a_text_without_the_key_is_left_as_it_is(text: str) -> None:
     assert Redactor([KEY, ODD_KEY]).known(text) == text
 
 
-def test_words_between_which_a_key_of_few_letters_stands_are_left_alone() -> None:
+def test_several_spread_keys_are_found_and_words_of_one_of_few_letters_left_alone() -> None:
     """A key whose letters and digits alone are too short is found as it is only."""
+    other = "another-secret-of-mine-9"
+    spread = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
+    assert Redactor([KEY, other]).known(spread) == f"{REDACTED} and {REDACTED} and {REDACTED}"
     text = "a 1, b 2, c 3: a1b2c3"
     assert Redactor(["a-1-b-2-c-3-!!"]).known(text) == text
     assert Redactor(["a-1-b-2-c-3-!!"]).known("x a-1-b-2-c-3-!! y") == f"x {REDACTED} y"
-
-
-def test_several_spread_keys_in_one_text() -> None:
-    other = "another-secret-of-mine-9"
-    text = f"{' '.join(KEY)} and {other[::-1]} and {KEY[:5]}\n{KEY[5:]}"
-    assert Redactor([KEY, other]).known(text) == f"{REDACTED} and {REDACTED} and {REDACTED}"
 
 
 ODD_LETTERS = 'sk/Can\u00e9"\\ry\u2028+5f&3a9c1e7b\n%d48'

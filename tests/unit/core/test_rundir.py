@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.core import rundir
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 
 
@@ -59,21 +59,13 @@ def test_a_holder_on_another_machine_is_not_taken_for_gone(tmp_path: Path) -> No
         assert os.listdir("/dev/fd") == open_before  # noqa: PTH208
 
 
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO, errno.ENOSYS])
-def test_a_file_system_without_locks(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def flock(descriptor: int, operation: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(PrerequisiteError) as told, RunDir(tmp_path).locked():
-        pass
-    assert os.strerror(number) in str(told.value)
-    assert "a network folder?" in str(told.value)
-    assert "--output_dir" in str(told.value)
+WITHOUT_LOCKS = [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO, errno.ENOSYS]
 
 
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES])
-def test_each_way_to_say_that_a_lock_is_held(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [*WITHOUT_LOCKS, errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES])
+def test_a_lock_is_held_or_the_file_system_has_none(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     def flock(descriptor: int, operation: int) -> None:
@@ -82,22 +74,26 @@ def test_each_way_to_say_that_a_lock_is_held(number: int, tmp_path: Path, monkey
 
     monkeypatch.setattr(fcntl, "flock", flock)
     monkeypatch.setattr(rundir, "ORPHAN_WAIT_S", 0.0)
-    with pytest.raises(BusyError, match="an unknown process"), RunDir(tmp_path).locked():
+    with pytest.raises((PrerequisiteError, BusyError)) as told, RunDir(tmp_path).locked():
         pass
     assert asked == [fcntl.LOCK_EX | fcntl.LOCK_NB]
+    assert isinstance(told.value, PrerequisiteError) is (number in WITHOUT_LOCKS)
+    parts = (
+        (os.strerror(number), "a network folder?", "--output_dir")
+        if number in WITHOUT_LOCKS
+        else ("an unknown process",)
+    )
+    assert all(part in str(told.value) for part in parts)
 
 
-def test_a_lock_file_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_and_a_lock_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
+        RunDir(tmp_path / "file" / "out").create()
     (tmp_path / ".lock").mkdir()
     told = r"cannot open .*\.lock: Is a directory\n.*--output_dir"
     with pytest.raises(PrerequisiteError, match=told), RunDir(tmp_path).locked():
         pass
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PrerequisiteError, match="cannot write to the output folder"):
-        RunDir(tmp_path / "file" / "out").create()
 
 
 def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
@@ -113,23 +109,48 @@ def test_only_the_owner_sees_helms_files_and_the_logs(tmp_path: Path) -> None:
     ("umask", "mode", "found"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o022, 0o600, 0o600)]
 )
 def test_the_users_umask_holds(umask: int, mode: int, found: int, tmp_path: Path) -> None:
+    """A lock is its user's alone: whoever can open its file could keep everybody out of the folder."""
+    (tmp_path / ".lock").touch(mode=0o644)
+    (tmp_path / "new").mkdir()
     before = os.umask(umask)
     try:
         write_atomic(tmp_path / "a", "x", mode=mode)
-        with RunDir(tmp_path).locked():
-            modes = [(tmp_path / name).stat().st_mode & 0o777 for name in (".lock", ".lock.holder.json")]
+        with RunDir(tmp_path).locked(), RunDir(tmp_path / "new").locked():
+            names = ("a", ".lock", "new/.lock", ".lock.holder.json")
+            modes = [(tmp_path / name).stat().st_mode & 0o777 for name in names]
     finally:
         os.umask(before)
-    assert (tmp_path / "a").stat().st_mode & 0o777 == found
-    assert modes == [0o600, 0o644 & ~umask]
+    assert modes == [found, 0o600, 0o600, 0o644 & ~umask]
 
 
-def test_a_lock_is_its_users_alone(tmp_path: Path) -> None:
-    """Whoever can open a lock's file could keep everybody out of the folder."""
-    folders = [RunDir(tmp_path / name) for name in ("new", "old")]
-    for folder in folders:
-        folder.root.mkdir()
-    folders[1].lock_file.touch(mode=0o644)
-    for folder in folders:
-        with folder.locked():
-            assert folder.lock_file.stat().st_mode & 0o777 == 0o600
+def test_a_run_that_is_a_suite_lies_in_its_own_output_folder() -> None:
+    found = suite_dir(Path("out/.slurm"))
+    assert isinstance(found, RunSuiteDir)
+    assert found.cell("model", "medec") == found.named == Path("out")
+    assert found.run_config == Path("out/.slurm/run_config.yml")
+    assert found.cell_config("model", "medec") == Path("out/.slurm/.suite/cells/model/medec.yml")
+
+
+def test_what_is_read_of_a_suite_are_its_files_and_those_of_its_runs(tmp_path: Path) -> None:
+    for folder, mark in (("a/x", ".eval-factory"), ("a/y", "evaluation_config.yaml"), ("a/no_run", "x")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / mark).touch()
+    own = SuiteDir(tmp_path).own
+    assert {path.parent.relative_to(tmp_path).as_posix() for path in own} == {".", "a/x", "a/y"}
+    assert {tmp_path / "suite_config.yml", tmp_path / ".suite", *SuiteDir(tmp_path).table} < {*own}
+    assert tmp_path / "a" / "x" / "results.jsonl" in own
+    assert tmp_path / "a" / "x" / "logs" in RunSuiteDir(tmp_path / "a" / "x" / ".slurm").own
+
+
+def test_logs_of_servers_are_those_here_and_of_the_last_job_of_each_target(tmp_path: Path) -> None:
+    suite = SuiteDir(tmp_path)
+    assert suite.server_logs == ()
+    logs = [suite.server_log("a"), suite.server_log("a@1")]
+    for number, start in enumerate(("b/w1-x", "b/w2-x", "c/w1-x")):
+        logs.append(SuiteDir(suite.state / "slurm/served" / start).server_log("x"))
+        logs[-1].parent.mkdir(parents=True)
+        os.utime(suite.state / "slurm/served" / start, (number, number))
+    logs[0].parent.mkdir()
+    for log in logs:
+        log.touch()
+    assert {*suite.server_logs} == {*logs} - {logs[2]}

@@ -12,24 +12,9 @@ import pytest
 from filelock import FileLock
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.data.bundle import (
-    COMMIT,
-    LOCK,
-    MANIFEST,
-    FileEntry,
-    HubEntry,
-    Manifest,
-    compare_files,
-    complete_tasks,
-    interrupted,
-    needs_of,
-    read_file_list,
-    read_manifest,
-    refuse_inside,
-    settle,
-    staging,
-)
-from eval_factory.data.sources import load_sources
+from eval_factory.data import bundle as bundles
+from eval_factory.data.bundle import COMMIT, LOCK, MANIFEST, compare_files, read_manifest, settle, staging
+from eval_factory.data.sources import load_sources, relative_path
 from invented_bundle import QUESTIONS, sources
 
 
@@ -65,7 +50,8 @@ def change(root: Path, revision: str) -> None:
     with staging(root, sources()) as stage:
         for name in ("scenarios/questions/data/set.json", f"scenarios/{revision}.txt", f"{folder}/x.arrow"):
             stage.path(name, "s").write_text(revision)
-        stage.hub.append(HubEntry(id="org/Some-Calc", config=None, revision=revision, folder=folder, source="s"))
+        one = {"id": "org/Some-Calc", "config": None, "revision": revision, "folder": folder, "source": "s"}
+        stage.hub.append(bundles.HubEntry.model_validate(one))
         stage.commit()
 
 
@@ -86,7 +72,7 @@ def test_a_change_may_die_at_any_step(tmp_path: Path, monkeypatch: pytest.Monkey
             pass
         else:
             break
-        half = interrupted(root)
+        half = bundles.interrupted(root)
         settle(root)
         assert content_of(root) in ((after,) if half else (before, after))
         ended.append(content_of(root) == after)
@@ -143,14 +129,11 @@ def test_what_a_killed_command_left_is_no_part_of_the_bundle_and_is_swept(bundle
         assert left.exists()  # somebody is at work in it
     settle(bundle)
     assert not left.parent.exists()
-
-
-def test_where_files_are_being_moved_one_waits(bundle: Path) -> None:
     (bundle / COMMIT).mkdir()
     shutil.copy(bundle / MANIFEST, bundle / COMMIT / MANIFEST)
     assert (bundle / LOCK).stat().st_mode & 0o777 == 0o600
     with FileLock(bundle / LOCK), pytest.raises(BusyError, match="another process is changing"):
-        settle(bundle)
+        settle(bundle)  # files are being moved: one waits
     settle(bundle)
     assert not (bundle / COMMIT).exists()
 
@@ -185,16 +168,16 @@ def test_inside_a_bundle(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(bundle)
     for path in (bundle, bundle / "results" / "x", tmp_path / "link" / "x"):
         with pytest.raises(ConfigError, match="an output folder cannot be inside the data bundle"):
-            refuse_inside(bundle, path, "an output folder")
-    refuse_inside(bundle, tmp_path / "results", "an output folder")
-    refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
+            bundles.refuse_inside(bundle, path, "an output folder")
+    bundles.refuse_inside(bundle, tmp_path / "results", "an output folder")
+    bundles.refuse_inside(bundle, bundle.with_name("bundle-2"), "an output folder")
 
 
 @pytest.mark.parametrize("name", ["../a.txt", "a/b.txt", "\x1b[31m.txt", 7])
 def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps({"names": [name]}))
     with pytest.raises(PrerequisiteError, match="is no list of files"):
-        read_file_list(tmp_path / "list.json")
+        bundles.read_file_list(tmp_path / "list.json")
 
 
 PATH = "scenarios/medbullets/medbullets_op5.csv"
@@ -206,8 +189,54 @@ PATH = "scenarios/medbullets/medbullets_op5.csv"
 def test_a_file_serves_every_task_that_reads_it(altered: bool, complete: list[str], tmp_path: Path) -> None:
     (file,) = load_sources().tasks["medbullets"].files
     digest = "0" * 64 if altered else str(file.sha256)
-    entry = FileEntry(path=PATH, size=1, sha256=digest, source="x", date="2026-01-01")
-    manifest = Manifest(files=[entry])
-    assert complete_tasks(manifest, tmp_path, load_sources()) == complete
-    (need,) = needs_of(load_sources().tasks["medbullets_freetext"], manifest, tmp_path, load_sources())
+    entry = bundles.FileEntry(path=PATH, size=1, sha256=digest, source="x", date="2026-01-01")
+    manifest = bundles.Manifest(files=[entry])
+    assert bundles.complete_tasks(manifest, tmp_path, load_sources()) == complete
+    (need,) = bundles.needs_of(load_sources().tasks["medbullets_freetext"], manifest, tmp_path, load_sources())
     assert need.placed == ({} if altered else {PATH: "scenarios/medbullets-freetext/medbullets_op5.csv"})
+
+
+SET = "scenarios/questions/data/set.json"
+
+
+def test_a_bundle_is_as_its_manifest_says_or_what_is_not_is_named(bundle: Path) -> None:
+    manifest = read_manifest(bundle)
+    assert not compare_files(bundle, manifest)
+    assert manifest.tasks == ["notes", "questions"]
+    entry = manifest.paths()[SET]
+    assert (entry.size, entry.source) == (16, "import:given")
+    assert manifest.text() == (bundle / MANIFEST).read_text("utf-8")
+    assert len(bundles.manifest_sha256(bundle)) == 64
+    (bundle / SET).write_bytes(b'{"1": "Is it!"}\n')  # of the same size
+    (bundle / "scenarios/notes/a 1.txt").unlink()
+    (bundle / "scenarios/notes/new.txt").write_text("x")
+    assert compare_files(bundle, manifest).lines() == [
+        "missing: scenarios/notes/a 1.txt", f"altered: {SET}", "extra: scenarios/notes/new.txt",
+    ]  # fmt: skip
+    assert compare_files(bundle, manifest, only=[SET]).lines() == [f"altered: {SET}"]
+
+
+def test_a_link_is_no_file_of_a_bundle(bundle: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (bundle / "scenarios/questions").rename(elsewhere)
+    (bundle / "scenarios/questions").symlink_to(elsewhere)
+    lines = compare_files(bundle, read_manifest(bundle)).lines()
+    assert lines == [f"altered: {SET}", "extra: scenarios/questions"]
+
+
+@pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../b", "a//b", "./a", "", "a\\b", "C:/x", "a/\nb", "a/"])
+def test_paths_that_lead_elsewhere_are_refused(path: str, bundle: Path) -> None:
+    with pytest.raises(ValueError, match=r"path|drive"):
+        relative_path(path)
+    document = json.loads((bundle / MANIFEST).read_text("utf-8"))
+    document["files"][0]["path"] = path
+    with pytest.raises(PrerequisiteError, match="is no manifest"):
+        bundles.parse_manifest(json.dumps(document), "m")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 2}', '{"format": 1, "surprise": 1}'])
+def test_what_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="is no manifest of a data bundle"):
+        bundles.parse_manifest(text, "m")
+    with pytest.raises(PrerequisiteError, match="eval-factory data pull"):
+        read_manifest(tmp_path)

@@ -7,12 +7,11 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.importing import import_folder
-from invented_bundle import digest, folder_to_import, scripted, sources
-
-
-def no_line(_line: str) -> None:
-    pass
+from eval_factory.data.importing import import_folder, look_through_folder, looked_through
+from eval_factory.data.pull import pull
+from eval_factory.data.sources import Sources, load_sources
+from invented_bundle import Origin, digest, folder_to_import, scripted, sources
+from published_rows import afrimed_row, careqa_row, medxpertqa_row, write_csv, write_json, write_json_lines
 
 
 def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
@@ -30,7 +29,9 @@ def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
     assert "org/Some-Calc: prepared; its revision is not known" in said
 
 
-@pytest.mark.parametrize("kind", ["altered", "missing", "not in SHA256SUMS", "is a link"])
+@pytest.mark.parametrize(
+    "kind", ["altered", "missing", "not in SHA256SUMS", "is a link", "'scenarios/pipe' is no plain file"]
+)
 def test_what_the_sums_do_not_vouch_for_is_not_imported(kind: str, tmp_path: Path) -> None:
     given = folder_to_import(tmp_path / "given")
     note = given / "scenarios/notes/a 1.txt"
@@ -38,22 +39,17 @@ def test_what_the_sums_do_not_vouch_for_is_not_imported(kind: str, tmp_path: Pat
         note.write_text("PLAN: rune")
     elif kind == "missing":
         note.unlink()
+    elif "pipe" in kind:  # not waited for
+        os.mkfifo(given / "scenarios/pipe")
+        (given / "SHA256SUMS").unlink()
     elif kind == "is a link":
         note.rename(tmp_path / "note")
         note.symlink_to(tmp_path / "note")
     else:
         (given / "scenarios/notes/z.txt").write_text("x")
     with pytest.raises(PrerequisiteError, match=kind):
-        import_folder(given, tmp_path / "bundle", sources(), no_line)
+        import_folder(given, tmp_path / "bundle", sources(), print)
     assert not (tmp_path / "bundle").exists()
-
-
-def test_a_sums_file_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
-    given = folder_to_import(tmp_path / "given")
-    with (given / "SHA256SUMS").open("a") as file:
-        file.write(f"{digest(b'')}  ../../etc/passwd\n")
-    with pytest.raises(PrerequisiteError, match="line 7"):
-        import_folder(given, tmp_path / "bundle", sources(), no_line)
 
 
 ODD_NAMES = {
@@ -62,6 +58,7 @@ ODD_NAMES = {
     "newline": ("a\nb.txt", r"'scenarios/odd/a\\nb\.txt' is no plain relative path"),
     "backslash": ("a\\b.txt", "is no plain relative path"),
     "too long": ("n" * 250, "too long"),
+    "clash": ("scenarios/notes/A 1.txt", "cannot hold this: '.*' and '.*' differ in case only"),
 }
 
 
@@ -70,57 +67,50 @@ ODD_NAMES = {
 def test_a_name_that_a_bundle_cannot_hold_is_said_and_nothing_is_left(kind: str, over: bool, tmp_path: Path) -> None:
     given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
     if over:
-        import_folder(given, root, sources(), no_line)
+        import_folder(given, root, sources(), print)
     (given / "SHA256SUMS").unlink()
-    (given / "scenarios/odd").mkdir()
     name, message = ODD_NAMES[kind]
-    for file in ("k.txt", name):
-        (given / "scenarios/odd" / file).write_text("x")
+    if kind == "clash":  # with what the bundle holds
+        (given / "scenarios/notes/a 1.txt").rename(given / name)
+    else:
+        (given / "scenarios/odd").mkdir()
+        for file in ("k.txt", name):
+            (given / "scenarios/odd" / file).write_text("x")
+    if kind == "clash" and not over:
+        import_folder(given, root, sources(), print)
+        return
     with pytest.raises(PrerequisiteError, match=message):
-        import_folder(given, root, sources(), no_line)
+        import_folder(given, root, sources(), print)
     assert root.exists() == over
     assert not over or not compare_files(root, read_manifest(root))
 
 
-def test_a_name_that_clashes_with_what_the_bundle_holds(tmp_path: Path) -> None:
-    given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
-    import_folder(given, root, sources(), no_line)
-    (given / "SHA256SUMS").unlink()
-    (given / "scenarios/notes/a 1.txt").rename(given / "scenarios/notes/A 1.txt")
-    with pytest.raises(PrerequisiteError, match=r"cannot hold this: '.*' and '.*' differ in case only"):
-        import_folder(given, root, sources(), no_line)
-    assert not compare_files(root, read_manifest(root))
-
-
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
-    given = folder_to_import(tmp_path / "given")
-    (given / "SHA256SUMS").unlink()
-    os.mkfifo(given / "scenarios/pipe")
-    with pytest.raises(PrerequisiteError, match="'scenarios/pipe' is no plain file"):
-        import_folder(given, tmp_path / "bundle", sources(), no_line)
-
-
-@pytest.mark.parametrize(("encoding", "taken"), [("utf-8-sig", True), ("utf-16", False)])
-def test_a_sums_file_that_powershell_wrote(encoding: str, taken: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "more", "said"),
+    [("utf-8-sig", "", None), ("utf-16", "", "SHA256SUMS: is no UTF-8 text"), ("utf-8", f"{digest(b'')}  ../../etc/passwd\n", "line 7")],
+)  # fmt: skip
+def test_a_sums_file_of_powershell_is_read_and_one_that_leads_elsewhere_is_not(
+    encoding: str, more: str, said: str | None, tmp_path: Path
+) -> None:
     given = folder_to_import(tmp_path / "given")
     sums = given / "SHA256SUMS"
-    sums.write_bytes(sums.read_text().replace("\n", "\r\n").encode(encoding))
-    if taken:
-        import_folder(given, tmp_path / "bundle", sources(), no_line)
+    sums.write_bytes((sums.read_text() + more).replace("\n", "\r\n").encode(encoding))
+    if said is None:
+        import_folder(given, tmp_path / "bundle", sources(), print)
         return
-    with pytest.raises(PrerequisiteError, match="SHA256SUMS: is no UTF-8 text"):
-        import_folder(given, tmp_path / "bundle", sources(), no_line)
+    with pytest.raises(PrerequisiteError, match=said):
+        import_folder(given, tmp_path / "bundle", sources(), print)
     assert not (tmp_path / "bundle").exists()
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     with pytest.raises(ConfigError, match="nothing to import"):
-        import_folder(tmp_path / "given", tmp_path / "bundle", sources(), no_line)
+        import_folder(tmp_path / "given", tmp_path / "bundle", sources(), print)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
     with pytest.raises(ConfigError, match=r"thesis\.txt"):
-        import_folder(folder_to_import(tmp_path / "given"), tmp_path / "mine", sources(), no_line)
+        import_folder(folder_to_import(tmp_path / "given"), tmp_path / "mine", sources(), print)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
@@ -135,7 +125,7 @@ def test_a_program_among_the_data_is_not_executed(tmp_path: Path) -> None:
         hub = tuple(dataset.model_copy(update={"script": expected}) for dataset in calc.hub)
         table = table.model_copy(update={"tasks": {**table.tasks, "calc": calc.model_copy(update={"hub": hub})}})
         root = tmp_path / f"bundle{expected}"
-        manifest = import_folder(given, root, table, no_line)
+        manifest = import_folder(given, root, table, print)
         assert not trace.exists()
         assert "calc" in manifest.tasks
         assert not list(root.rglob("*.py"))
@@ -148,6 +138,53 @@ def test_a_program_without_data_is_refused(tmp_path: Path) -> None:
         (given / "hub/org/Some-Calc" / name).unlink()
     (given / "hub/org/Some-Calc/Some-Calc.py").write_text(scripted(trace))
     with pytest.raises(PrerequisiteError, match=r"Some-Calc\.py is a program and is not executed; put .* as Parquet"):
-        import_folder(given, tmp_path / "bundle", sources(), no_line)
+        import_folder(given, tmp_path / "bundle", sources(), print)
     assert not trace.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
+
+
+def test_what_is_found_in_a_file_or_a_folder(tmp_path: Path) -> None:
+    rows = [afrimed_row(2), afrimed_row(3), afrimed_row(4, question_type="saq")]
+    file = write_csv(tmp_path / "a.csv", rows)
+    assert looked_through(file, "afrimed_qa", "x") == "2 questions in a.csv (1 rows that are none are left out)"
+    assert looked_through(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x") == "2 questions in b.csv"
+    write_json(tmp_path / "careqa" / "CareQA_es.json", [careqa_row(1)])
+    assert list(look_through_folder(tmp_path, load_sources())) == ["careqa: 1 questions in CareQA_es.json"]
+
+
+def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
+    file = write_json_lines(tmp_path / "a.jsonl", [{**medxpertqa_row(number), "label": "?"} for number in range(12)])
+    with pytest.raises(PrerequisiteError) as raised:
+        looked_through(file, "medxpertqa", "https://x/a.jsonl")
+    first, second, *_, last = str(raised.value).splitlines()
+    assert first == "https://x/a.jsonl: is not of the form medxpertqa"
+    assert second == "  line 1, column label: must be one of A, B, C, D, E, F, G, H, I, J"
+    assert last == "  2 more mistakes in it"
+
+
+def test_an_import_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "given" / "scenarios" / "careqa" / "CareQA_en.json", [{**careqa_row(1), "cop": 7}])
+    told = r"CareQA_en.json: is not of the form careqa\n  row 1, column cop: must be"
+    with pytest.raises(PrerequisiteError, match=told):
+        import_folder(tmp_path / "given", tmp_path / "bundle", load_sources(), print)
+    assert not (tmp_path / "bundle").exists()
+
+
+def of_one_file(origin: Origin, content: bytes) -> Sources:
+    origin.altered["/q/a.json"] = (200, content, {})
+    task = {"scenario": "one", "files": [{"path": "a.json", "url": "{raw}/q/a.json", "form": "careqa"}]}
+    table = {"format": 1, "origins": {"raw": "https://x"}, "tasks": {"one": task}, "tiktoken": {}, "nltk": {}}
+    return Sources.model_validate(table).with_origins({"raw": origin.url})
+
+
+def test_a_pull_says_how_many_questions_came(tmp_path: Path, origin: Origin) -> None:
+    said: list[str] = []
+    content = write_json(tmp_path / "a.json", [careqa_row(1), careqa_row(2)]).read_bytes()
+    pull(["one"], tmp_path / "b", of_one_file(origin, content), said.append)
+    assert "one: pulled; 2 questions in a.json; 1 file" in said
+
+
+def test_a_pull_of_another_form_is_refused(tmp_path: Path, origin: Origin) -> None:
+    with pytest.raises(PrerequisiteError, match=r"one: not pulled, nothing was written: .*is not of the form careqa"):
+        pull(["one"], tmp_path / "b", of_one_file(origin, b'[{"question": "x"}]'), print)
+    assert not (tmp_path / "b").exists()

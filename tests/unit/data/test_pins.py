@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,34 +20,26 @@ from unit.builders import plan
 PINNED, OTHER = "1" * 40, "2" * 40
 
 
+def _file(name: str, revision: str, **known: Any) -> SourceFile:
+    return SourceFile(path=f"{name}.json", url=f"{{raw}}/{revision}/{name}.json", **known)
+
+
 @pytest.fixture(autouse=True)
 def _invented_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    moving = SourceFile(path="a.json", url="{raw}/v1/a.json", upstream="{raw}/main/a.json")
-    fixed = SourceFile(path="b.json", url="{raw}/v1/b.json")
+    fixed = _file("b", "v1")
+    of_aci = (_file("known", PINNED, sha256="a" * 64), _file("any", OTHER), _file("longer", f"{PINNED}0"))
+    of_hub = (
+        HubDataset(id="org/pinned", config=None, revision=PINNED), HubDataset(id="org/newest", config=None, revision=None),
+        HubDataset(id="org/script", config=None, revision=PINNED, script=True),
+    )  # fmt: skip
+    listings = {"medbullets": f"{{raw}}/{PINNED}/notes/", "medication_qa": "{raw}/main/"}
     tasks = {
-        "medec": TaskSources(scenario="medec", files=(moving, fixed)),
+        "medec": TaskSources(scenario="medec", files=(_file("a", "v1", upstream="{raw}/main/a.json"), fixed)),
         "head_qa": TaskSources(scenario="head_qa", files=(fixed,)),
-        "aci_bench": TaskSources(
-            scenario="aci_bench",
-            files=(
-                SourceFile(path="known.json", url=f"{{raw}}/{PINNED}/known.json", sha256="a" * 64),
-                SourceFile(path="any.json", url=f"{{raw}}/{OTHER}/any.json"),
-                SourceFile(path="longer.json", url=f"{{raw}}/{PINNED}0/longer.json"),
-            ),
-        ),
-        "medbullets": TaskSources(
-            scenario="notes", listing=Listing(url="{raw}", files=f"{{raw}}/{PINNED}/notes/", count=1)
-        ),
-        "medication_qa": TaskSources(scenario="notes", listing=Listing(url="{raw}", files="{raw}/main/", count=1)),
-        "pubmed_qa": TaskSources(
-            scenario="pubmed_qa",
-            hub=(
-                HubDataset(id="org/pinned", config=None, revision=PINNED),
-                HubDataset(id="org/script", config=None, revision=PINNED, script=True),
-                HubDataset(id="org/newest", config=None, revision=None),
-            ),
-        ),
-    }
+        "aci_bench": TaskSources(scenario="aci_bench", files=of_aci),
+        "pubmed_qa": TaskSources(scenario="pubmed_qa", hub=of_hub),
+        **{name: TaskSources(scenario="notes", listing=Listing(url="{raw}", files=files, count=1)) for name, files in listings.items()},
+    }  # fmt: skip
     table: Sources = load_sources().model_copy(update={"tasks": tasks, "origins": {"raw": "https://raw.example"}})
     monkeypatch.setattr(run_data, "load_sources", lambda: table)
 
@@ -60,27 +53,19 @@ DATASETS = {"org/pinned": PINNED, "org/script": PINNED}
 
 
 def test_files_of_a_branch_and_data_sets_with_a_revision_are_pinned(tmp_path: Path) -> None:
-    assert pins_of(task("medec", tmp_path)) == Pins(FILES, {})
-    assert pins_of(task("pubmed_qa", tmp_path)) == Pins({}, DATASETS)
-
-
-def test_the_pins_of_several_plans_are_one(tmp_path: Path) -> None:
-    assert pins_of(task("medec", tmp_path), task("pubmed_qa", tmp_path)) == Pins(FILES, DATASETS)
-
-
-def test_where_nothing_moves_nothing_is_pinned(tmp_path: Path) -> None:
-    assert pins_of(task("head_qa", tmp_path)) is None
-    assert pins_of(task("aci_bench", tmp_path)) is None  # the table does not know it
+    medec, pubmed_qa = task("medec", tmp_path), task("pubmed_qa", tmp_path)
+    assert (pins_of(medec), pins_of(pubmed_qa)) == (Pins(FILES, {}), Pins({}, DATASETS))
+    assert pins_of(medec, pubmed_qa) == Pins(FILES, DATASETS)
+    for nothing_moves in ("head_qa", "aci_bench"):
+        assert pins_of(task(nothing_moves, tmp_path)) is None
     assert pins_of() is None
 
 
 def loaded(here: Plan, **revisions: str) -> Plan:
     """A plan of which a run read these data sets."""
     here.rundir.helm.mkdir(parents=True)
-    rows = [
-        {"id": f"org/{name}", "config": "default", "revision": revision, "folder": "/x"}
-        for name, revision in revisions.items()
-    ]
+    usual = {"config": "default", "folder": "/x"}
+    rows = [{**usual, "id": f"org/{name}", "revision": revision} for name, revision in revisions.items()]
     (here.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps(rows))
     return here
 
@@ -100,14 +85,11 @@ def test_nothing_is_said_of_what_is_pinned_or_has_no_pin(tmp_path: Path) -> None
     """A data set with a loading script is run at its revision, but its cache does not say at which."""
     here = task("pubmed_qa", tmp_path)
     assert notes_on_revisions(here) == []
+    other = loaded(task("pubmed_qa", tmp_path / "x"), pinned=OTHER, script=PINNED, newest=UNKNOWN_REVISION)
+    assert revisions_of(other, {}) == {"hub:org/pinned": OTHER, "hub:org/script": PINNED}
+    assert list(unlike_pinned(other, {})) == [("org/pinned", PINNED, OTHER)]
     here = loaded(here, pinned=PINNED, script=OTHER, newest=OTHER, unknown=OTHER)
     assert notes_on_revisions(here) == []
-
-
-def test_the_revisions_of_data_sets_that_were_read(tmp_path: Path) -> None:
-    here = loaded(task("pubmed_qa", tmp_path), pinned=OTHER, script=PINNED, newest=UNKNOWN_REVISION)
-    assert revisions_of(here, {}) == {"hub:org/pinned": OTHER, "hub:org/script": PINNED}
-    assert list(unlike_pinned(here, {})) == [("org/pinned", PINNED, OTHER)]
 
 
 def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
@@ -122,9 +104,13 @@ def test_the_revisions_of_files_that_were_read(tmp_path: Path) -> None:
     assert list(unlike_pinned(here, {})) == []
 
 
-def test_the_revision_of_a_folder_whose_files_are_listed(tmp_path: Path) -> None:
-    assert revisions_of(task("medbullets", tmp_path), {"scenarios/notes/1.txt": "a" * 64}) == {
-        "scenarios/notes": PINNED
-    }
-    assert revisions_of(task("medbullets", tmp_path), {"scenarios/notes2/1.txt": "a" * 64}) == {}
-    assert revisions_of(task("medication_qa", tmp_path), {"scenarios/notes/1.txt": "a" * 64}) == {}
+@pytest.mark.parametrize(
+    ("name", "folder", "known"),
+    [
+        ("medbullets", "notes", {"scenarios/notes": PINNED}),
+        ("medbullets", "notes2", {}),
+        ("medication_qa", "notes", {}),
+    ],
+)
+def test_the_revision_of_a_folder_whose_files_are_listed(name: str, folder: str, known: Any, tmp_path: Path) -> None:
+    assert revisions_of(task(name, tmp_path), {f"scenarios/{folder}/1.txt": "a" * 64}) == known

@@ -10,7 +10,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data import run_data as placing
-from eval_factory.data.bundle import Manifest, compare_files
+from eval_factory.data.bundle import Manifest
 from eval_factory.data.importing import import_folder
 from eval_factory.data.run_data import BundleInUse, check_data, place, takes_all_files, with_bundle
 from eval_factory.data.sources import Sources, load_sources
@@ -38,6 +38,11 @@ def plan_of(task: str, tmp_path: Path, bundle: Path | None, **extra: Any) -> Pla
     if bundle is not None:
         flags["config.params.extra.data_dir"] = str(bundle)
     return plan({"config.type": task, "config.output_dir": str(tmp_path / "out"), **flags})
+
+
+def refused(said: str, this: Plan, env: dict[str, str] | None = None) -> None:
+    with pytest.raises(PrerequisiteError, match=said):
+        check_data(this, env or {})
 
 
 def looked_for(this: Plan) -> BundleInUse:
@@ -96,16 +101,6 @@ def test_nothing_is_deleted_or_written_through_a_link(linked: str, bundle: Path,
     assert (tmp_path / "out/helm/scenarios/questions/data/set.json").read_bytes() == QUESTIONS
 
 
-def test_a_link_into_the_bundle_does_not_make_it_the_runs(bundle: Path, tmp_path: Path) -> None:
-    this = plan_of("pubmed_qa", tmp_path, bundle)
-    (tmp_path / "out/helm/scenarios").mkdir(parents=True)
-    (tmp_path / "out/helm/scenarios/questions").symlink_to(bundle / "scenarios/questions")
-    found = placed(this)
-    assert not compare_files(bundle, found.manifest)
-    copy = tmp_path / "out/helm/scenarios/questions/data/set.json"
-    assert copy.stat().st_ino != (bundle / "scenarios/questions/data/set.json").stat().st_ino
-
-
 def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> None:
     this = plan_of("pubmed_qa", tmp_path, bundle)
     (tmp_path / "disk/scenarios/questions").mkdir(parents=True)
@@ -119,15 +114,13 @@ def test_helms_whole_folder_is_not_unlinked(bundle: Path, tmp_path: Path) -> Non
 
 
 def test_the_variables_name_copies(bundle: Path, tmp_path: Path) -> None:
-    """The bundle may go away while the model is asked."""
+    """The bundle may go away while the model is asked. A limit on prompts needs its vocabulary."""
     this = plan_of("mtsamples_procedures", tmp_path, bundle, max_length=9)
-    found = placed(this)
-    settings = with_bundle(HelmRunSettings(libraries={"A": "b"}), found, this)
+    settings = with_bundle(HelmRunSettings(libraries={"A": "b"}), placed(this), this)
     helm = tmp_path / "out/helm"
+    # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
     libraries = {"A": "b", "TIKTOKEN_CACHE_DIR": str(helm / "tiktoken")}
-    assert settings == HelmRunSettings(
-        file_lists=str(helm / "file_lists"), libraries=libraries
-    )  # no NLTK_DATA, for the bundle has none, and nothing of the Hub: a user's own goes on being found
+    assert settings == HelmRunSettings(file_lists=str(helm / "file_lists"), libraries=libraries)
     for copy in ("file_lists/notes.json", "tiktoken/0123", "scenarios/notes/a 1.txt"):
         assert (helm / copy).read_bytes() == (bundle / copy).read_bytes()
 
@@ -142,25 +135,13 @@ def test_a_bundle_that_changes_before_it_is_copied(bundle: Path, tmp_path: Path)
 
 
 def test_what_is_missing_or_altered_is_named_with_the_command(bundle: Path, tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match=r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to"):
-        check_data(plan_of("medcalc_bench", tmp_path, bundle), {})
+    calc, questions = (plan_of(task, tmp_path, bundle) for task in ("medcalc_bench", "pubmed_qa"))
+    refused(r"missing: hf: org/Some-Calc\n.*data pull medcalc_bench --to", calc)
     (bundle / "scenarios/questions/data/set.json").write_text("x")
-    with pytest.raises(
-        PrerequisiteError, match=r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa"
-    ):
-        check_data(plan_of("pubmed_qa", tmp_path, bundle), {})
+    refused(r"altered: scenarios/questions/data/set\.json\n.*\n.*data pull pubmed_qa", questions)
     check_data(plan_of("mtsamples_procedures", tmp_path, bundle), {})  # another task's files are its own
-
-
-def test_a_bundle_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="is no data bundle"):
-        check_data(plan_of("pubmed_qa", tmp_path, tmp_path / "none"), {})
-
-
-def test_a_limit_on_prompts_needs_its_vocabulary(bundle: Path, tmp_path: Path) -> None:
-    found = check_data(plan_of("pubmed_qa", tmp_path, bundle, max_length=100), {})
-    assert found is not None
-    assert "tiktoken/0123" in [path for need in found.needs for path in need.paths]
+    refused("is no data bundle", plan_of("pubmed_qa", tmp_path, tmp_path / "none"))
+    assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None, "without a bundle nothing is looked for"
 
 
 def test_the_record_names_revision_and_hash_of_what_was_read(tmp_path: Path) -> None:
@@ -195,8 +176,7 @@ def test_a_run_entry_reads_what_the_task_reads(
     monkeypatch.setattr(placing, "load_sources", load_sources)
     (tmp_path / "b").mkdir()
     (tmp_path / "b/manifest.json").write_text(Manifest().text())
-    with pytest.raises(PrerequisiteError, match=f"data pull {known} --to {tmp_path}/b$"):
-        check_data(plan_of(f"helm:{entry}", tmp_path, tmp_path / "b"), {})
+    refused(f"data pull {known} --to {tmp_path}/b$", plan_of(f"helm:{entry}", tmp_path, tmp_path / "b"))
     task = load_sources().asked(known)
     assert task is not None
     found = placing.task_sources(plan_of(f"helm:{entry}", tmp_path, None), load_sources())
@@ -207,34 +187,25 @@ def test_a_run_entry_reads_what_the_task_reads(
 def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_path: Path) -> None:
     this = plan_of(f"helm:{entry}", tmp_path, bundle)
     found = looked_for(this)
-    assert (
-        with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
-    )  # the user's own HF_HOME, and the network, are left alone
+    # the user's own HF_HOME, and the network, are left alone
+    assert with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
     told = placing.how_to_get(this, "--to DIR")
     assert f"'eval-factory data pull' does not know what helm:{entry} reads" in told
     assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME" in told
 
 
-@pytest.mark.parametrize(
-    ("task", "extra", "whose"),
-    [
-        ("clear", {"condition": "chronic_pain", "data_path": "/data"}, "are your own files"),
+def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placing, "load_sources", load_sources)
+    own = {"condition": "chronic_pain", "data_path": "/data"}
+    for task, extra, whose in (
+        ("clear", own, "are your own files"),
         ("sample_medical_qa", {}, "come with eval-factory"),
-    ],
-)
-def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(
-    task: str, extra: Any, whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    monkeypatch.setattr(placing, "load_sources", load_sources)
-    told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
-    assert told.startswith(f"  the data of {task} {whose}, so 'eval-factory data pull' has nothing for it: ")
-    assert "--to DIR" not in told
-
-
-def test_of_own_data_what_else_is_read_can_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "load_sources", load_sources)
+    ):
+        told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
+        assert told.startswith(f"  the data of {task} {whose}, so 'eval-factory data pull' has nothing for it: ")
+        assert "--to DIR" not in told
     this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
-    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")
+    assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")  # the vocabulary
 
 
 def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Path, tmp_path: Path) -> None:
@@ -247,13 +218,13 @@ def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Pa
 
 
 def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:
-    this = plan_of("pubmed_qa", tmp_path, None, offline=True)
-    with pytest.raises(
-        PrerequisiteError, match=r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR"
-    ):
-        check_data(this, {})
-    (tmp_path / "out/helm/scenarios/questions/data").mkdir(parents=True)
-    (tmp_path / "out/helm/scenarios/questions/data/set.json").write_bytes(QUESTIONS)
+    this, file = (
+        plan_of("pubmed_qa", tmp_path, None, offline=True),
+        tmp_path / "out/helm/scenarios/questions/data/set.json",
+    )
+    refused(r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR", this)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(QUESTIONS)
     assert check_data(this, {}) is None
 
 
@@ -262,21 +233,11 @@ def test_offline_without_a_bundle_counts_files_and_looks_into_caches(tmp_path: P
     folder = tmp_path / "out/helm/scenarios/notes"
     folder.mkdir(parents=True)
     (folder / "a 1.txt").write_bytes(NOTES["a 1.txt"])
-    with pytest.raises(PrerequisiteError, match="1 of 2 text files"):
-        check_data(notes, {})
+    refused("1 of 2 text files", notes)
     (folder / "B - 2.txt").write_bytes(NOTES["B - 2.txt"])
     check_data(notes, {})
-
     calc = plan_of("medcalc_bench", tmp_path, None, offline=True)
-    with pytest.raises(PrerequisiteError, match=r"org/Some-Calc in .*/home/datasets"):
-        check_data(calc, {"HF_HOME": str(tmp_path / "home")})
+    refused(r"org/Some-Calc in .*/home/datasets", calc, {"HF_HOME": str(tmp_path / "home")})
     import_folder(folder_to_import(tmp_path / "given"), tmp_path / "b", sources(), lambda _line: None)
     check_data(calc, {"HF_HOME": str(tmp_path / "b/hf")})
-
-    limited = plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9)
-    with pytest.raises(PrerequisiteError, match="TIKTOKEN_CACHE_DIR"):
-        check_data(limited, {})
-
-
-def test_without_either_nothing_is_looked_for(tmp_path: Path) -> None:
-    assert check_data(plan_of("pubmed_qa", tmp_path, None), {}) is None
+    refused("TIKTOKEN_CACHE_DIR", plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9))

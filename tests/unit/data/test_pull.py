@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import io
 import json
-import random
 import sqlite3
 import zipfile
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.pull import RETRIES, pull
+from eval_factory.data.pull import RETRIES, Blob, is_page, problem_of, pull
 from eval_factory.data.sources import Sources
 from invented_bundle import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
 
@@ -24,8 +25,11 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval_factory.data.pull.RETRIES", RETRIES.new(backoff_factor=0))
 
 
-def no_line(_line: str) -> None:
-    pass
+def not_pulled(said: str, task: str, table: Sources, folder: Path) -> None:
+    """It is refused, and nothing is left."""
+    with pytest.raises(PrerequisiteError, match=said):
+        pull([task], folder, table, print)
+    assert not folder.exists()
 
 
 def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
@@ -50,7 +54,7 @@ def test_everything_a_task_needs(tmp_path: Path, origin: Origin) -> None:
 def test_without_a_network_each_task_says_so_and_nothing_is_left(tmp_path: Path) -> None:
     nowhere = sources().with_origins({"raw": "http://127.0.0.1:9", "hub": "http://127.0.0.1:9"})
     with pytest.raises(PrerequisiteError) as raised:
-        pull(["questions", "notes", "calc"], tmp_path / "new" / "b", nowhere, no_line)
+        pull(["questions", "notes", "calc"], tmp_path / "new" / "b", nowhere, print)
     lines = str(raised.value).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["questions", "notes", "calc"]
     assert all("cannot be reached" in line and "is there a network here?" in line for line in lines)
@@ -60,122 +64,99 @@ def test_without_a_network_each_task_says_so_and_nothing_is_left(tmp_path: Path)
 def test_what_one_task_lacks_does_not_keep_another_back(tmp_path: Path, origin: Origin) -> None:
     origin.altered["/notes/a 1.txt"] = (404, b"", {})
     with pytest.raises(PrerequisiteError, match=r"^notes: not pulled, nothing was written: .*HTTP 404$"):
-        pull(["notes", "questions"], tmp_path / "b", origin.sources(), no_line)
+        pull(["notes", "questions"], tmp_path / "b", origin.sources(), print)
     manifest = read_manifest(tmp_path / "b")
     assert manifest.tasks == ["questions"]
     assert not compare_files(tmp_path / "b", manifest)
 
 
-BAD_ANSWERS = {
-    "other content": (200, b'{"1": "Was it?"}', {}),
-    "cut off": (200, QUESTIONS, {"Content-Length": "400"}),
-    "an error": (500, b"", {"Retry-After": "0"}),
-}
-
-
 PORTAL = b"\n<!DOCTYPE html>\n<html>Please log in</html>\n"
 
 
-@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/html; charset=utf-8"}])
-@pytest.mark.parametrize("name", ["a.docx", "a.sqlite", "a.json", "a.csv", "a.conf"])
-def test_a_page_to_log_in_is_no_data(name: str, headers: dict[str, str], tmp_path: Path, origin: Origin) -> None:
-    origin.altered[f"/q/{name}"] = (200, PORTAL, headers)
-    with pytest.raises(PrerequisiteError, match="a web page came, not the file"):
-        pull(["one"], tmp_path / "b", with_file(name, origin), no_line)
-    assert not (tmp_path / "b").exists()
+@pytest.mark.parametrize(
+    ("name", "page", "headers"),
+    [
+        *((name, PORTAL, {}) for name in ("a.docx", "a.sqlite", "a.json", "a.csv", "a.conf")),
+        ("a.json", PORTAL, {"Content-Type": "text/html; charset=utf-8"}),
+        ("a.csv", b"<!-- hello --><p>Please log in", {"Content-Type": "text/html"}),  # known by its type alone
+    ],
+)  # fmt: skip
+def test_a_page_to_log_in_is_no_data(
+    name: str, page: bytes, headers: dict[str, str], tmp_path: Path, origin: Origin
+) -> None:
+    origin.altered[f"/q/{name}"] = (200, page, headers)
+    not_pulled("a web page came, not the file", "one", with_file(name, origin), tmp_path / "b")
 
 
-def test_a_page_without_a_pages_beginning_is_known_by_its_type(tmp_path: Path, origin: Origin) -> None:
-    origin.altered["/q/a.csv"] = (200, b"<!-- hello --><p>Please log in", {"Content-Type": "text/html"})
-    with pytest.raises(PrerequisiteError, match="a web page came"):
-        pull(["one"], tmp_path / "b", with_file("a.csv", origin), no_line)
+def table_of(files: list[dict[str, str]], **more: Any) -> dict[str, Any]:
+    """The table of one task, exam."""
+    origins = {"raw": "http://raw.invalid", "hub": "http://hub.invalid"}
+    task = {"scenario": "exam", "files": files}
+    return {"format": 1, "origins": origins, "tasks": {"exam": task}, "tiktoken": {}, "nltk": {}, **more}
 
 
 def with_file(name: str, origin: Origin) -> Sources:
     """A table of one task with one file, of which no hash is known."""
-    task = {"scenario": "one", "files": [{"path": name, "url": f"{{raw}}/q/{name}"}]}
-    table = {**ARCHIVED, "tasks": {"one": task}}
+    table = table_of([])
+    table["tasks"] = {"one": {"scenario": "one", "files": [{"path": name, "url": f"{{raw}}/q/{name}"}]}}
     return Sources.model_validate(table).with_origins({"raw": origin.url})
 
 
-def _docx() -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", random.Random(1).randbytes(20_000))  # noqa: S311
-    return held.getvalue()
+ARCHIVED = table_of(
+    [{"path": f"data/{name}", "url": "{raw}/exam.zip", "member": name} for name in ("dev.json", "train.json")]
+)
 
 
-def _sqlite(folder: Path) -> bytes:
-    with contextlib.closing(sqlite3.connect(folder / "made.sqlite")) as database:
-        database.execute("CREATE TABLE patient (name TEXT)")
-        database.executemany("INSERT INTO patient VALUES (?)", [("n" * 100,)] * 1000)
-        database.commit()
-    return (folder / "made.sqlite").read_bytes()
+def test_half_a_file_is_not_taken_where_the_server_does_not_say_how_long_it_is(tmp_path: Path, origin: Origin) -> None:
+    """How each kind of file is known to be whole is shown below."""
+    whole = json.dumps({"data": ["x"] * 1000}).encode()
+    for cut, said in ((whole[: len(whole) // 2], "is no JSON, or not all of it came"), (b"", "it is empty")):
+        origin.files["/q/a.json"] = cut
+        not_pulled(said, "one", with_file("a.json", origin), tmp_path / "b")
+    origin.files["/q/a.json"] = whole
+    pull(["one"], tmp_path / "b", with_file("a.json", origin), print)
+    assert (tmp_path / "b/scenarios/one/a.json").read_bytes() == whole
 
 
-@pytest.mark.parametrize("name", ["a.docx", "a.sqlite", "a.json"])
-def test_half_a_file_is_not_taken_where_the_server_does_not_say_how_long_it_is(
-    name: str, tmp_path: Path, origin: Origin
+@pytest.mark.parametrize(
+    ("task", "path", "answer", "message"),
+    [
+        ("questions", "/q/set.json", (200, b'{"1": "Was it?"}', {}), "questions: not pulled"),
+        ("questions", "/q/set.json", (200, QUESTIONS, {"Content-Length": "400"}), "questions: not pulled"),
+        ("questions", "/q/set.json", (500, b"", {"Retry-After": "0"}), "questions: not pulled"),
+        ("notes", "/notes/a 1.txt", (200, PORTAL, {}), "a web page came"),
+        ("notes", "/notes/a 1.txt", (200, b"PLAN: wal", {}), "9 of 10 bytes came"),
+        ("notes", "/notes/a 1.txt", (200, b"PLAN: wall", {}), "is not what is listed"),
+        ("notes", "/list", (200, b'["../x.txt"]', {}), "is no list of files"),
+        (
+            "notes",
+            "/list",
+            (200, b'[{"name": "../x.txt", "size": 1, "sha": "a"}, {"name": "y.txt", "size": 1, "sha": "a"}]', {}),
+            "is no list of files",
+        ),
+        ("notes", "/list", (200, b'[{"name": "a.txt", "size": 1, "sha": "a"}]', {}), "lists 1 files, 2 are known"),
+    ],
+)
+def test_a_file_is_whole_and_as_known_or_not_there(
+    task: str, path: str, answer: tuple[int, bytes, dict[str, str]], message: str, tmp_path: Path, origin: Origin
 ) -> None:
-    whole = {"a.docx": _docx(), "a.sqlite": _sqlite(tmp_path), "a.json": json.dumps({"data": ["x"] * 1000}).encode()}[
-        name
-    ]
-    for cut in (whole[: len(whole) // 2], b""):
-        origin.files[f"/q/{name}"] = cut
-        with pytest.raises(PrerequisiteError, match=r"is no zip|SQLite database|is no JSON|it is empty"):
-            pull(["one"], tmp_path / "b", with_file(name, origin), no_line)
-        assert not (tmp_path / "b").exists()
-    origin.files[f"/q/{name}"] = whole
-    pull(["one"], tmp_path / "b", with_file(name, origin), no_line)
-    assert (tmp_path / "b/scenarios/one" / name).read_bytes() == whole
-
-
-def test_a_damaged_member_of_a_document_is_found(tmp_path: Path, origin: Origin) -> None:
-    whole = _docx()
-    origin.files["/q/a.docx"] = whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:]
-    with pytest.raises(PrerequisiteError, match="is no zip file that can be used"):
-        pull(["one"], tmp_path / "b", with_file("a.docx", origin), no_line)
-
-
-@pytest.mark.parametrize(("came", "message"), [
-    (PORTAL, "a web page came"), (b"PLAN: wal", "9 of 10 bytes came"), (b"PLAN: wall", "is not what is listed"),
-])  # fmt: skip
-def test_a_text_is_the_one_that_is_listed(came: bytes, message: str, tmp_path: Path, origin: Origin) -> None:
-    origin.altered["/notes/a 1.txt"] = (200, came, {})
-    with pytest.raises(PrerequisiteError, match=message):
-        pull(["notes"], tmp_path / "b", origin.sources(), no_line)
-    assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.parametrize("kind", BAD_ANSWERS)
-def test_a_file_is_whole_and_as_known_or_not_there(kind: str, tmp_path: Path, origin: Origin) -> None:
-    origin.altered["/q/set.json"] = BAD_ANSWERS[kind]
-    with pytest.raises(PrerequisiteError, match="questions: not pulled"):
-        pull(["questions"], tmp_path / "b", origin.sources(), no_line)
-    assert not (tmp_path / "b").exists()
+    origin.altered[path] = answer
+    not_pulled(message, task, origin.sources(), tmp_path / "b")
 
 
 def test_a_busy_server_is_asked_again(tmp_path: Path, origin: Origin) -> None:
     origin.fail_first["/q/set.json"] = 2
-    pull(["questions"], tmp_path / "b", origin.sources(), no_line)
+    pull(["questions"], tmp_path / "b", origin.sources(), print)
     assert origin.asked["/q/set.json"] == 3
 
 
-@pytest.mark.parametrize("names", ['["../x.txt"]', '[{"name": "../x.txt"}, {"name": "y.txt"}]', '[{"name": "a.txt"}]'])
-def test_a_list_of_files_that_is_none_is_refused(names: str, tmp_path: Path, origin: Origin) -> None:
-    origin.altered["/list"] = (200, names.encode(), {})
-    with pytest.raises(PrerequisiteError, match=r"is no list of files|lists 1 files, 2 are known"):
-        pull(["notes"], tmp_path / "b", origin.sources(), no_line)
-    assert not (tmp_path / "b").exists()
-
-
 def test_a_new_revision_takes_the_place_of_the_old_one(tmp_path: Path, origin: Origin) -> None:
-    pull(["calc"], tmp_path / "b", origin.sources(), no_line)
+    pull(["calc"], tmp_path / "b", origin.sources(), print)
     for path in list(origin.files):
         if REVISION in path or path.startswith("/api/"):
             content = origin.files[path].replace(REVISION.encode(), b"cd" * 20)
             origin.files[path.replace(REVISION, "cd" * 20)] = content
-    pull(["calc"], tmp_path / "b", origin.sources(), no_line)
+    pull(["calc"], tmp_path / "b", origin.sources(), print)
     manifest = read_manifest(tmp_path / "b")
     assert [entry.revision for entry in manifest.hub] == ["cd" * 20]
     assert not compare_files(tmp_path / "b", manifest)
@@ -191,28 +172,12 @@ def test_what_no_benchmark_reads_may_be_missing(tmp_path: Path, origin: Origin) 
 
 def test_mistakes_are_said_before_anything_is_asked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no task pubmed"):
-        pull(["pubmed"], tmp_path / "b", sources(), no_line)
+        pull(["pubmed"], tmp_path / "b", sources(), print)
     with pytest.raises(ConfigError, match="no origin 'rww'"):
         sources().with_origins({"rww": "http://x"})
     with pytest.raises(ConfigError, match="without a user name") as raised:
         sources().with_origins({"raw": "http://user:canary@x"})
     assert "canary" not in str(raised.value)
-
-
-ARCHIVED = {
-    "format": 1,
-    "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid"},
-    "tasks": {
-        "exam": {
-            "scenario": "exam",
-            "files": [
-                {"path": f"data/{name}", "url": "{raw}/exam.zip", "member": name} for name in ("dev.json", "train.json")
-            ],
-        }
-    },
-    "tiktoken": {},
-    "nltk": {},
-}
 
 
 def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
@@ -223,7 +188,7 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
         archive.writestr("../outside", "3")
     origin.files["/exam.zip"] = held.getvalue()
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
-    pull(["exam"], tmp_path / "b", table, no_line)
+    pull(["exam"], tmp_path / "b", table, print)
     assert origin.asked["/exam.zip"] == 1
     assert set(read_manifest(tmp_path / "b").paths()) == {
         "scenarios/exam/data/dev.json", "scenarios/exam/data/train.json"
@@ -235,32 +200,22 @@ def test_files_of_one_archive(tmp_path: Path, origin: Origin) -> None:
 def test_an_archive_that_is_none_or_holds_something_else(content: bytes, tmp_path: Path, origin: Origin) -> None:
     origin.files["/exam.zip"] = content
     table = Sources.model_validate(ARCHIVED).with_origins({"raw": origin.url})
-    with pytest.raises(PrerequisiteError, match=r"a web page came|the archive holds no"):
-        pull(["exam"], tmp_path / "b", table, no_line)
+    not_pulled(r"a web page came|the archive holds no", "exam", table, tmp_path / "b")
 
 
 def test_the_leaderboards_confs(tmp_path: Path, origin: Origin) -> None:
     conf = b"entries: []"
     origin.files["/confs/run_entries_a.conf"] = conf
-    table = Sources.model_validate(
-        {**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": {"run_entries_a.conf": digest(conf)}}}
-    ).with_origins({"raw": origin.url})
-    pull(["leaderboards"], tmp_path / "b", table, no_line)
-    assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == b"entries: []"
+    files = {"run_entries_a.conf": digest(conf)}
+    table = Sources.model_validate({**ARCHIVED, "presentation": {"url": "{raw}/confs/", "files": files}})
+    pull(["leaderboards"], tmp_path / "b", table.with_origins({"raw": origin.url}), print)
+    assert (tmp_path / "b" / "presentation" / "run_entries_a.conf").read_bytes() == conf
     assert not compare_files(tmp_path / "b", read_manifest(tmp_path / "b"))
 
 
 def scripted(revision: str | None) -> Sources:
-    exam = {"id": "org/exam_qa", "config": "en", "revision": revision}
-    return Sources.model_validate(
-        {
-            "format": 1,
-            "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid"},
-            "tasks": {"exam": {"scenario": "exam", "hub": [exam]}},
-            "tiktoken": {},
-            "nltk": {},
-        }
-    )
+    exam = {"scenario": "exam", "hub": [{"id": "org/exam_qa", "config": "en", "revision": revision}]}
+    return Sources.model_validate(table_of([], tasks={"exam": exam}))
 
 
 @pytest.mark.parametrize("pinned", [None, REVISION, "cd" * 20])
@@ -268,20 +223,19 @@ def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(
     pinned: str | None, tmp_path: Path, origin: Origin
 ) -> None:
     """As `load_dataset` does where it may not run the script, which is what HELM's head_qa does."""
-    names = ["exam_qa.py", "README.md"]
-    info = {"id": "org/exam_qa", "sha": REVISION, "siblings": [{"rfilename": name} for name in names]}
-    converted = "ef" * 20
-    table = {"type": "file", "path": "en/test/0000.parquet", "size": len(TABLE), "oid": "0" * 40}
-    other = {"type": "file", "path": "es/test/0000.parquet", "size": len(TABLE), "oid": "0" * 40}
-    origin.files |= {
-        "/api/datasets/org/exam_qa": json.dumps(info).encode(),
-        f"/api/datasets/org/exam_qa/revision/{pinned}": json.dumps(info | {"sha": pinned}).encode(),
-        "/api/datasets/org/exam_qa/revision/refs/convert/parquet": json.dumps(
-            {"id": "org/exam_qa", "sha": converted, "siblings": [{"rfilename": "en/test/0000.parquet"}]}
-        ).encode(),
-        f"/api/datasets/org/exam_qa/tree/{converted}": json.dumps([table, other]).encode(),
-        f"/datasets/org/exam_qa/resolve/{converted}/en/test/0000.parquet": TABLE,
-    }
+    api, name, converted = "/api/datasets/org/exam_qa", "en/test/0000.parquet", "ef" * 20
+
+    def info(revision: str | None, *names: str) -> dict[str, Any]:
+        return {"id": "org/exam_qa", "sha": revision, "siblings": [{"rfilename": name} for name in names]}
+
+    table = {"type": "file", "path": name, "size": len(TABLE), "oid": "0" * 40}
+    answers = {
+        api: info(REVISION, "exam_qa.py", "README.md"), f"{api}/revision/{pinned}": info(pinned, "exam_qa.py", "README.md"),
+        f"{api}/revision/refs/convert/parquet": info(converted, name),
+        f"{api}/tree/{converted}": [table, {**table, "path": "es/test/0000.parquet"}],
+    }  # fmt: skip
+    origin.files |= {path: json.dumps(answer).encode() for path, answer in answers.items()}
+    origin.files[f"/datasets/org/exam_qa/resolve/{converted}/{name}"] = TABLE
     said: list[str] = []
     pull(["exam"], tmp_path / "b", scripted(pinned).with_origins({"hub": origin.url}), said.append)
     (entry,) = read_manifest(tmp_path / "b").hub
@@ -292,16 +246,86 @@ def test_a_data_set_with_a_script_is_taken_as_the_hub_converted_it(
 
 
 def test_where_the_hub_has_the_pinned_revision_no_more_the_newest_is_taken(tmp_path: Path, origin: Origin) -> None:
-    gone = "cd" * 20
-    origin.altered[f"/api/datasets/org/Some-Calc/revision/{gone}"] = (
-        404, b'{"error": "Invalid rev id"}', {"X-Error-Code": "RevisionNotFound"}
-    )  # fmt: skip
-    table = origin.sources()
-    (dataset,) = table.tasks["calc"].hub
-    table.tasks["calc"] = table.tasks["calc"].model_copy(
-        update={"hub": (dataset.model_copy(update={"revision": gone}),)}
-    )
+    gone, table = "cd" * 20, origin.sources()
+    answer = (404, b'{"error": "Invalid rev id"}', {"X-Error-Code": "RevisionNotFound"})
+    origin.altered[f"/api/datasets/org/Some-Calc/revision/{gone}"] = answer
+    calc = table.tasks["calc"]
+    hub = tuple(dataset.model_copy(update={"revision": gone}) for dataset in calc.hub)
+    table.tasks["calc"] = calc.model_copy(update={"hub": hub})
     said: list[str] = []
     pull(["calc"], tmp_path / "b", table, said.append)
     assert [entry.revision for entry in read_manifest(tmp_path / "b").hub] == [REVISION]
     assert any(f"not the pinned {gone}" in line for line in said)
+
+
+TEXT = b"id,answer\n1,yes\n"
+SHA1_OF_HELLO = "ce013625030ba8dba906f756967f9e9ca394464a"
+"""What `git hash-object` says of 'hello' and a newline."""
+
+
+def put(folder: Path, content: bytes, name: str = "download.part") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def test_a_blob_is_known_by_size_and_hash_as_git_counts_them(tmp_path: Path) -> None:
+    blob = Blob(6, SHA1_OF_HELLO)
+    assert blob.problem_of(put(tmp_path, b"hello\n")) is None
+    assert blob.problem_of(put(tmp_path, b"hell")) == "4 of 6 bytes came"
+    other = hashlib.sha1(b"blob 6\0hullo\n", usedforsecurity=False).hexdigest()
+    assert blob.problem_of(put(tmp_path, b"hullo\n")) == (
+        f"its content is not what is listed (git {other}, listed is {SHA1_OF_HELLO})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "page"),
+    [
+        (b"<!DOCTYPE html><title>Sign in</title>", True), (b"\xef\xbb\xbf\n  <HTML lang=en>", True),
+        (b"id,text\n1,<html>\n", False), (b" " * 1024 + b"<html>", False), (b"", False),
+    ],
+)  # fmt: skip
+def test_a_web_page_is_known_by_its_beginning(content: bytes, page: bool, tmp_path: Path) -> None:
+    assert is_page(put(tmp_path, content)) is page
+
+
+@pytest.mark.parametrize("name", ["a.zip", "A.DOCX", "folder/a.xlsx"])
+def test_every_member_of_a_zip_file_is_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "packed"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", TEXT * 100)
+    whole = path.read_bytes()
+    assert problem_of(path, name) is None
+    path.write_bytes(whole.replace(TEXT, TEXT.upper(), 1))
+    assert problem_of(path, name) == "is no zip file that can be used: 'word/document.xml' in it is damaged"
+    path.write_bytes(whole[: len(whole) // 2])
+    assert str(problem_of(path, name)).startswith("is no zip file that can be used: ")
+    assert problem_of(put(tmp_path, b""), name) == problem_of(put(tmp_path, b""), "a.csv") == "it is empty"
+
+
+@pytest.mark.parametrize("content", [b'{"a": [1, 2', b"<html>", b"\xff\xfe", b"[" * 200_000])
+def test_json_that_did_not_come_whole(content: bytes, tmp_path: Path) -> None:
+    problem = problem_of(put(tmp_path, content), "a.json")
+    assert str(problem).startswith("is no JSON, or not all of it came: ")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "a % b.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE patients (name TEXT)")
+        connection.executemany("INSERT INTO patients VALUES (?)", [("x" * 1000,)] * 50)
+    return path
+
+
+def test_a_whole_and_a_damaged_database(database: Path, tmp_path: Path) -> None:
+    whole = database.read_bytes()
+    assert problem_of(database, "eicu.sqlite") is None
+    assert database.read_bytes() == whole
+    assert [path.name for path in database.parent.iterdir()] == [database.name], "nothing is left beside it"
+    assert problem_of(put(tmp_path, TEXT), "eicu.sqlite") == "is no SQLite database"
+    for content in (whole[: len(whole) // 2], whole[:8192] + b"\xff" * (len(whole) - 8192)):
+        database.write_bytes(content)
+        told = str(problem_of(database, "eicu.sqlite"))
+        assert told.startswith("is a damaged SQLite database, or not all of it came: ")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from eval_factory.data.sources import load_sources
 from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.leaderboard.registry import helm_version, load_catalogue
 
 
 def test_every_task_is_in_the_table_and_no_other() -> None:
@@ -18,31 +21,17 @@ def test_every_task_is_in_the_table_and_no_other() -> None:
         assert set(entry.tiktoken) <= set(table.tiktoken)
 
 
-def test_the_vocabulary_is_tiktokens() -> None:
-    import hashlib
-
+def test_the_vocabulary_is_tiktokens_and_the_confs_are_the_leaderboards() -> None:
     table = load_sources()
     for entry in table.tiktoken.values():
         assert hashlib.sha1(table.url(entry.url).encode()).hexdigest() == entry.path  # noqa: S324 - tiktoken's own
-
-
-def test_subsets() -> None:
-    both = load_sources().tasks["med_dialog"]
-    assert [file.path for file in both.of_subset("icliniq").files] == ["icliniq/test.json"]
-    assert len(both.of_subset(None).files) == 2
-
-
-def test_the_confs_are_those_of_the_leaderboards() -> None:
-    from eval_factory.workflows.leaderboard.registry import helm_version, load_catalogue
-
-    found = load_sources().presentation
+    found = table.presentation
     assert found is not None
-    named = {row.conf.format(organization="stanford") for row in load_catalogue().leaderboards}
-    assert set(found.files) == named
+    assert set(found.files) == {row.conf.format(organization="stanford") for row in load_catalogue().leaderboards}
     assert f"/v{helm_version()}/" in found.url
 
 
-def test_variants() -> None:
+def test_subsets_and_variants() -> None:
     table = load_sources()
     medcalc = table.tasks["medcalc_bench"]
     assert [hub.id for hub in medcalc.with_values({"version": None}).hub] == ["ncbi/MedCalc-Bench"]
@@ -51,23 +40,22 @@ def test_variants() -> None:
     assert table.asked("medcalc_bench:version=v1.2") == newest
     assert table.asked("medcalc_bench:version=v9") is None
     assert table.asked("nothing") is None
+    both = table.tasks["med_dialog"]
+    assert [file.path for file in both.of_subset("icliniq").files] == ["icliniq/test.json"]
+    assert len(both.of_subset(None).files) == 2
 
 
 def test_every_variant_is_a_value_that_the_task_takes() -> None:
-    framework = load_framework()
-    for name, entry in load_sources().tasks.items():
-        for variant in entry.variants:
-            for parameter, value in variant.when.items():
-                task = framework.task(name)
-                assert task is not None
-                assert value in task.helm.parameters[parameter].allowed
+    for task in load_framework().evaluations:
+        for variant in load_sources().tasks[task.name].variants:
+            assert all(value in task.helm.parameters[name].allowed for name, value in variant.when.items()), task.name
 
 
 def test_every_data_set_of_the_hub_is_pinned() -> None:
     """But version 1.1 of MedCalc-Bench and HealthQA-BR, of which nothing on the Hub is known."""
     tasks = load_sources().tasks.values()
     datasets = [
-        hub for task in tasks for hub in (*task.hub, *(hub for variant in task.variants for hub in variant.hub))
+        hub for task in tasks for hub in (*task.hub, *(one for variant in task.variants for one in variant.hub))
     ]
     assert len(datasets) > len(tasks) / 10
     assert {hub.id for hub in datasets if hub.revision is None} == {"ncbi/MedCalc-Bench-v1.1", "Larxel/healthqa-br"}

@@ -16,11 +16,12 @@ from unit.builders import evaluation
 HUMANEVAL = "helm:code:dataset=humaneval"
 
 
-def test_our_own_tasks_need_no_permission() -> None:
+def test_our_own_tasks_and_what_executes_nothing_need_no_permission() -> None:
     for task in load_framework().evaluations:
         assert not executed_by(task.helm.run_spec, {}) or task.helm.run_spec in NEEDS_NO_PERMISSION, task.name
-    assert evaluation({"config.type": "ehr_sql"})
-    assert evaluation({"config.type": "helm:ehr_sql"})
+    nothing = ("cleva:task=paraphrase_identification,version=v1", "codeinsights_edge_case", "mmlu:subject=anatomy")
+    for type_ in ("ehr_sql", "helm:ehr_sql", *(f"helm:{entry}" for entry in nothing)):
+        assert evaluation({"config.type": type_}).run.config.params.extra.allow_code_execution is False
 
 
 @pytest.mark.parametrize(
@@ -31,58 +32,43 @@ def test_our_own_tasks_need_no_permission() -> None:
     ],
 )  # fmt: skip
 def test_refused_without_permission(entry: str) -> None:
-    with pytest.raises(
-        ConfigError, match=r"executes what a model answers .*; it is refused unless you allow it:"
-    ) as raised:
+    told = r"config\.type: .*executes what a model answers .*; it is refused unless you allow it:"
+    with pytest.raises(ConfigError, match=told) as raised:
         evaluation({"config.type": f"helm:{entry}"})
     assert f"--allow_code_execution, or {KEY}: true" in str(raised.value)
     allowed = evaluation({"config.type": f"helm:{entry}", KEY: True})
     assert allowed.run.config.params.extra.allow_code_execution is True
 
 
-def test_what_executes_nothing_is_not_refused() -> None:
-    for entry in ("cleva:task=paraphrase_identification,version=v1", "codeinsights_edge_case", "mmlu:subject=anatomy"):
-        assert evaluation({"config.type": f"helm:{entry}"}).run.config.params.extra.allow_code_execution is False
-
-
 LEADERBOARD = [
-    "leaderboard",
-    "run",
-    "lite",
-    "--conf",
-    "own.conf",
-    "--model",
-    "m",
-    "--model_url",
-    "https://h.example/v1",
+    "leaderboard", "run", "lite", "--conf", "own.conf", "--model", "m", "--model_url", "https://h.example/v1",
     "--dry_run",
-]
+]  # fmt: skip
+RUN = f"run_eval --eval_type {HUMANEVAL} --output_dir out --model_url demo://baseline --model_id m --dry_run".split()
+
+
+def invoked(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(cli, arguments)
 
 
 @pytest.mark.parametrize("flag", ["--allow_code_execution", "--allow-code-execution"])
-def test_the_flag_in_both_spellings(flag: str, tmp_path: Path) -> None:
-    arguments = [
-        "run_eval", "--eval_type", HUMANEVAL, "--output_dir", str(tmp_path), "--model_url", "demo://baseline",
-        "--model_id", "m", "--dry_run",
-    ]  # fmt: skip
-    result = click.testing.CliRunner().invoke(cli, [*arguments, flag])
-    assert result.exit_code == 0, result.output
-    assert "allow_code_execution: true" in result.output
-    refused = click.testing.CliRunner().invoke(cli, arguments)
-    assert isinstance(refused.exception, ConfigError)
-
-
-@pytest.mark.parametrize("flag", ["--allow_code_execution", "--allow-code-execution"])
-def test_a_leaderboards_entries_too(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flag_in_both_spellings(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a leaderboard's entries, too."""
     monkeypatch.chdir(tmp_path)
-    Path("own.conf").write_text(
-        'entries: [{description: "code:dataset=humaneval,model=code", priority: 1}, {description: "boolq:model=text", priority: 1}]'
+    assert isinstance(invoked(*RUN).exception, ConfigError)
+    allowed = invoked(*RUN, flag)
+    assert allowed.exit_code == 0, allowed.output
+    assert "allow_code_execution: true" in allowed.output
+    code, text = (
+        '{description: "code:dataset=humaneval,model=code", priority: 1}',
+        '{description: "boolq:model=text", priority: 1}',
     )
-    refused = click.testing.CliRunner().invoke(cli, LEADERBOARD)
+    Path("own.conf").write_text(f"entries: [{code}, {text}]")
+    refused = invoked(*LEADERBOARD)
     assert isinstance(refused.exception, ConfigError)
     assert "own.conf: code executes what a model answers" in str(refused.exception)
     assert "--allow_code_execution" in str(refused.exception)
-    assert click.testing.CliRunner().invoke(cli, [*LEADERBOARD, flag]).exit_code == 0
+    assert invoked(*LEADERBOARD, flag).exit_code == 0
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -95,5 +81,5 @@ def test_a_function_that_is_called_with_the_answers_is_one_of_helms(
         evaluation({"config.type": "helm:boolq:process_output=os.system", KEY: allowed})
     monkeypatch.chdir(tmp_path)
     Path("own.conf").write_text('entries: [{description: "boolq:model=text,process_output=os.system", priority: 1}]')
-    refused = click.testing.CliRunner().invoke(cli, [*LEADERBOARD, *(["--allow_code_execution"] if allowed else [])])
+    refused = invoked(*LEADERBOARD, *(["--allow_code_execution"] if allowed else []))
     assert "process_output names a function" in str(refused.exception)

@@ -14,29 +14,19 @@ from pydantic import TypeAdapter
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks import framework
-from eval_factory.tasks.framework import (
-    ClusterRule,
-    FileLayout,
-    Framework,
-    NumbersOf,
-    file_layout,
-    framework_path,
-    load_framework,
-)
+from eval_factory.tasks.framework import ClusterRule, FileLayout, Framework, file_layout, framework_path, load_framework
 
 
 @pytest.mark.parametrize(
     ("when", "values", "applies"),
     [
-        ({}, {"subject": "lab_anemia"}, True),
-        ({"subject": "lab_*"}, {"subject": "lab_anemia"}, True),
-        ({"subject": "lab_*"}, {"subject": "new_lupus"}, False),
-        ({"subject": "lab_*"}, {"subject": None}, True),
+        ({}, {"subject": "lab_anemia"}, True), ({"subject": "lab_*"}, {"subject": "lab_anemia"}, True),
+        ({"subject": "lab_*"}, {"subject": "new_lupus"}, False), ({"subject": "lab_*"}, {"subject": None}, True),
         ({"subject": "lab_*"}, {}, True),
         ({"subject": "lab_*", "condition": "a"}, {"subject": "lab_x", "condition": "b"}, False),
         ({"subject": "lab_*", "condition": "a"}, {"condition": "a"}, True),
     ],
-)
+)  # fmt: skip
 def test_an_entry_of_the_layout_is_about_some_values(
     when: dict[str, str], values: Mapping[str, str | None], applies: bool
 ) -> None:
@@ -56,17 +46,15 @@ def test_a_task_is_found_by_both_of_its_names() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        {"file": "a"},
-        {"columns": ("a", "b"), "at_least": 2, "numbered": True},
+        {"file": "a"}, {"columns": ("a", "b"), "at_least": 2, "numbered": True}, {"one_per": {"file": "a.csv", "column": "id"}},
         {"when": {"subject": "lab_*"}, "elements": {"a": {"met": ("yes", "no")}}},
-        {"one_per": {"file": "a.csv", "column": "id"}},
     ],
-)
+)  # fmt: skip
 def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str, Any]) -> None:
     layout = file_layout(json.loads(json.dumps(told)))
     assert layout.given() == told
     assert file_layout(layout.given()) == layout
-    assert isinstance(layout.one_per, NumbersOf) is ("one_per" in told)
+    assert isinstance(layout.one_per, framework.NumbersOf) is ("one_per" in told)
 
 
 TEXT = framework_path().read_text("utf-8")
@@ -85,6 +73,13 @@ def test_the_file_has_the_types_and_values_that_its_records_say() -> None:
     checked = TypeAdapter(Framework).validate_python(parse_own(TEXT))
     assert checked == load_framework()
     assert repr(checked) == repr(load_framework())
+
+
+def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> None:
+    checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
+    assert framework_path() == framework_path(tmp_path) == checkout
+    (tmp_path / "framework.yml").touch()
+    assert framework_path(tmp_path) == tmp_path / "framework.yml"
 
 
 def test_a_file_of_ones_own_is_what_counts(own: Path) -> None:
@@ -112,27 +107,18 @@ def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Pa
         load_framework.__wrapped__()
 
 
-def test_the_file_in_a_wheel_is_before_that_of_a_checkout(tmp_path: Path) -> None:
-    checkout = Path(framework.__file__).resolve().parents[3] / "framework.yml"
-    assert framework_path() == framework_path(tmp_path) == checkout
-    (tmp_path / "framework.yml").touch()
-    assert framework_path(tmp_path) == tmp_path / "framework.yml"
-
-
 @pytest.mark.parametrize(
     ("rule", "problem"),
     [
-        ({}, "by `field` or by `text`: give one"),
-        ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
-        ({"text": "(b"}, "is no regular expression: missing"),
-        ({"text": "b"}, "must have one group, it has 0"),
+        ({}, "by `field` or by `text`: give one"), ({"field": "a", "text": "(b)"}, "by `field` or by `text`: give one"),
+        ({"text": "(b"}, "is no regular expression: missing"), ({"text": "b"}, "must have one group, it has 0"),
         ({"text": "(b)(c)"}, "must have one group, it has 2"),
         ({"field": "a", "records": ("r",), "key": "k", "labels": ("l",)}, "belong together, and to `text`"),
         ({"text": "(b)", "records": ("r",)}, "belong together"),
         ({"text": "(b)", "records": ("r",), "key": "k"}, "belong together"),
         ({"text": "(b)", "key": "k", "labels": ("l",)}, "belong together"),
     ],
-)
+)  # fmt: skip
 def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ClusterRule(what="note", **rule).check()

@@ -14,20 +14,12 @@ from eval_factory.tasks.known_floors import KnownFloors, KnownSet, known_floors
 FLOOR = Floor(best="always A", value=0.5, instances=4, answers={"always A": 0.5})
 
 
-@pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, KnownFloors]:
-    held: dict[str, KnownFloors] = {}
-    monkeypatch.setattr(module, "_table", lambda: held["table"])
-    return held
-
-
-def test_floors_are_known_by_the_hash_as_long_as_the_rules_are_the_same(table: dict[str, KnownFloors]) -> None:
+def test_floors_are_known_by_the_hash_as_long_as_the_rules_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     one = KnownSet(task="t", floors={"m": FLOOR})
-    table["table"] = KnownFloors(errata_version=load_errata().version, sets={"a" * 64: one})
-    assert known_floors("a" * 64) == one
-    assert known_floors("b" * 64) is None
-    table["table"] = KnownFloors(errata_version=load_errata().version + 1, sets={"a" * 64: one})
-    assert known_floors("a" * 64) is None
+    for newer, known in ((0, one), (1, None)):
+        table = KnownFloors(errata_version=load_errata().version + newer, sets={"a" * 64: one})
+        monkeypatch.setattr(module, "_table", lambda table=table: table)
+        assert (known_floors("a" * 64), known_floors("b" * 64)) == (known, None)
 
 
 def test_the_table_says_of_public_sets_what_is_known_of_them() -> None:

@@ -8,34 +8,26 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.framework import Task, load_framework
 from eval_factory.tasks.task_info import ParameterInfo, list_tasks, task_info, tasks_with
 
 FRAMEWORK = load_framework()
 TASKS = {task.name: task for task in list_tasks()}
 
 
-def test_all_tasks_in_their_order() -> None:
-    assert list(TASKS) == FRAMEWORK.names()
-    assert [task.name for task in tasks_with(None, FRAMEWORK)] == FRAMEWORK.names()
-
-
-def test_only_those_with_a_tag() -> None:
+def test_tasks_are_listed_in_their_order() -> None:
+    assert list(TASKS) == [task.name for task in tasks_with(None, FRAMEWORK)] == FRAMEWORK.names()
     found = list_tasks("jury")
     assert 0 < len(found) < len(TASKS)
     assert [task.name for task in found] == [name for name, task in TASKS.items() if "jury" in task.tags]
     with pytest.raises(ConfigError, match=r"^no task has the tag 'jurx'; tags: .*jury"):
         list_tasks("jurx")
-
-
-def test_only_those_of_another_framework() -> None:
     one = replace(FRAMEWORK, evaluations=FRAMEWORK.evaluations[:1])
     assert list_tasks(framework=one) == (task_info(FRAMEWORK.evaluations[0]),)
 
 
-@pytest.mark.parametrize("task", FRAMEWORK.evaluations, ids=FRAMEWORK.names())
-def test_a_record_says_what_the_framework_says(task: object) -> None:
-    given = next(one for one in FRAMEWORK.evaluations if one is task)
+@pytest.mark.parametrize("given", FRAMEWORK.evaluations, ids=FRAMEWORK.names())
+def test_a_record_says_what_the_framework_says(given: Task) -> None:
     found, helm, about = task_info(given), given.helm, given.about
     assert (found.name, found.type, found.description) == (given.name, f"helm.{given.name}", given.description)
     assert (found.endpoint_types, found.judges) == (given.endpoint_types, helm.judges)

@@ -1,10 +1,13 @@
+"""A question with choices: its options, their orders, and the questions whose choices stay where they are."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
-from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, chosen_options, lettered, options_shown
+from eval_factory.tasks import choice_question
+from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, chosen_options, orders_of, why_kept
 
 
 def test_what_is_kept_beside_the_instance() -> None:
@@ -19,29 +22,17 @@ AB = {"A": "fever", "B": "cough"}
 @pytest.mark.parametrize(
     ("prompt", "options"),
     [
-        ("What?\nA. fever\nB. cough\nAnswer:", AB),
-        ("What?\n(A) fever\n (B)  cough ", AB),
-        ("A: fever\r\nB: cough\r\n", AB),
-        ("What? A) fever B) cough", AB),
-        ("What? (A) fever (B) cough", AB),
+        ("What?\nA. fever\nB. cough\nAnswer:", AB), ("What?\n(A) fever\n (B)  cough ", AB), ("A: fever\r\nB: cough\r\n", AB),
+        ("What? A) fever B) cough", AB), ("What? (A) fever (B) cough", AB), ("A. fever\nB. cough\nD. rash", AB),
         ("A. fever\nB. cough\nC. \nD.", AB),  # no text, no option
-        ("A. fever\nB. cough\nD. rash", AB),
-        ("B. x\nA. fever\nB. cough", AB),
-        ("A. Notes\nB. Labs\n\nA. fever\nB. cough", AB),  # of equals the last
+        ("B. x\nA. fever\nB. cough", AB), ("A. Notes\nB. Labs\n\nA. fever\nB. cough", AB),  # of equals the last
         ("A. fever\nB. cough\nC. rash\n\nA. Be brief.\nB. Say the letter.", AB | {"C": "rash"}),
-        ("A. fever\nB. cough\n\nA. The end", AB),
-        ("He has group A. She has group B. What?", {}),
-        ("A. fever", {}),
-        ("B. cough\nC. rash", {}),
-        ("", {}),
+        ("A. fever\nB. cough\n\nA. The end", AB), ("He has group A. She has group B. What?", {}), ("A. fever", {}),
+        ("B. cough\nC. rash", {}), ("", {}),
     ],
-)
+)  # fmt: skip
 def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -> None:
-    assert options_shown(prompt) == options
-
-
-def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> None:
-    assert chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options") == (["a", "d"], 1)
+    assert choice_question.options_shown(prompt) == options
 
 
 @pytest.mark.parametrize(
@@ -55,6 +46,8 @@ def test_choices_without_text_are_none_and_the_right_one_keeps_its_place() -> No
     ],
 )
 def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
+    kept = chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options")
+    assert kept == (["a", "d"], 1), "without text they are none, and the right one keeps its place"
     with pytest.raises(RowFaultError, match=f"^{message}$"):
         chosen_options(choices, right, "label", "options")
 
@@ -62,6 +55,78 @@ def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str
 @pytest.mark.parametrize("value", ["text", ["A"], {"AB": "x"}, {"a": "x"}, {"": "x"}])
 def test_what_is_no_mapping_from_letters(value: Any) -> None:
     with pytest.raises(RowFaultError, match=r"^column options: must be an object such as"):
-        lettered({"options": value}, "options")
+        choice_question.lettered({"options": value}, "options")
     with pytest.raises(RowFaultError, match=r"^column options: is missing"):
-        lettered({"options": None}, "options")
+        choice_question.lettered({"options": None}, "options")
+
+
+FOUR = ["Aspirin", "Insulin", "Heparin", "Warfarin"]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "None of the above", "All of the above.", "all the above", "Any of these", "None of these", "None", "Both",
+        "Either of the above", "More than one of the above", "None of the other answers is correct", "All are correct",
+        "Both A and B", "both a) and c)", "Neither A nor B", "Only A and C", "Only B", "All except B", "A and C",
+        "A, B, and C are correct", "B and C only", "1, 2 and 3", "2 and 3 are true", "I and III only", "a & b",
+        "Option A", "Options 1 and 2", "Statement II is false, as mentioned above",
+        "Todas las anteriores", "Ninguna de las anteriores", "Ninguna de las respuestas anteriores",
+        "Las dos anteriores", "Son correctas 1 y 2", "1 y 3 son correctas.", "Las respuestas 1 y 2 son correctas",
+        "Todas son falsas", "Solo 1", "A y B son ciertas",
+    ],
+)  # fmt: skip
+def test_what_refers_to_other_choices(choice: str) -> None:
+    assert choice_question.refers_to_others(choice)
+    assert why_kept([*FOUR, choice]) == choice_question.REFERS
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "Vitamin A and D", "Vitamin A", "Hepatitis A and B", "Factor V and VIII", "Type I and II pneumocytes",
+        "Protein C and S deficiency", "5 and 10 mg", "1 or 2 tablets", "Both kidneys", "One of the ribs", "E. coli",
+        "A lesion of all of the cranial nerves", "Either arm or leg", "None needed", "Both eyes and ears", "C5-C6",
+        "Only a tibial fracture", "both A-band and I-band shorten", "Stage I or II", "HLA-A and B", "All patients",
+        "Todas las mañanas", "Ninguna medicación", "Yes", "Above the knee",
+    ],
+)  # fmt: skip
+def test_what_does_not(choice: str) -> None:
+    assert not choice_question.refers_to_others(choice)
+    assert why_kept([*FOUR, choice]) is None
+
+
+def test_choices_that_are_letters_or_alone_are_kept() -> None:
+    assert why_kept(["A", "B", "C"]) == choice_question.LABELS
+    assert why_kept(["(a)", "b."]) == choice_question.LABELS
+    assert why_kept(["A", "Both lungs"]) is None
+    assert why_kept(["yes"]) == why_kept([]) == why_kept(["same", "same"]) == choice_question.ALONE
+
+
+def test_orders_are_different_and_the_original_is_first() -> None:
+    orders = orders_of("id7", FOUR, 5)
+    assert orders[0] == (0, 1, 2, 3)
+    assert len(orders) == len(set(orders)) == 5
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert orders_of("q", ["yes", "no"], 5) == [(0, 1), (1, 0)], "no more than there can be"
+    assert len(set(orders_of("q", ["yes", "no", "maybe"], 24))) == 6
+    assert orders_of("q", [*FOUR, "None of the above"], 4) == [(0, 1, 2, 3, 4)]
+
+
+def test_they_depend_on_the_question_alone() -> None:
+    """Fixed: what was asked before is found again after a new version."""
+    assert orders_of("id7", FOUR, 3) == orders_of("id7", ["one", "two", "three", "four"], 5)[:3]
+    assert orders_of("id7", FOUR, 3) == [(0, 1, 2, 3), (3, 1, 2, 0), (1, 2, 3, 0)]
+    assert len({tuple(orders_of(f"id{number}", FOUR, 2)) for number in range(40)}) > 15
+
+
+def test_the_name_of_an_order_is_read_again() -> None:
+    assert choice_question.name_of(3) == f"{choice_question._NAME}3"
+    assert [
+        choice_question.number_of_order(name)
+        for name in (None, choice_question.name_of(2), choice_question.name_of(12))
+    ] == [1, 2, 12]
+    assert [
+        choice_question.number_of_order(name)
+        for name in ("robustness", f"{choice_question._NAME}2.worst", choice_question._NAME, "3")
+    ] == [None] * 4

@@ -1,3 +1,5 @@
+"""Published files, and each converter on invented rows of its form."""
+
 from __future__ import annotations
 
 import json
@@ -7,8 +9,10 @@ from typing import Any
 import pytest
 
 from eval_factory.data.sources import load_sources
+from eval_factory.tasks import published_choices
+from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, PUBLISHED, read_choice_file
+from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, afrimed_question, medxpertqa, read_choice_file
 from published_rows import (
     afrimed_row,
     careqa_row,
@@ -24,14 +28,12 @@ from published_rows import (
 
 def test_a_run_downloads_what_data_pull_pulls() -> None:
     sources = load_sources()
-    pulled = {
-        (file.form, file.path, sources.url(file.url))
-        for task in sources.tasks.values()
-        for file in task.files
-        if file.form
+    files = [file for task in sources.tasks.values() for file in task.files if file.form]
+    pulled = {(file.form, file.path, sources.url(file.url)) for file in files}
+    assert pulled == {
+        (name.partition(":")[0], path, f"{where}{path}") for name, (path, where) in published_choices.PUBLISHED.items()
     }
-    assert pulled == {(name.partition(":")[0], path, f"{where}{path}") for name, (path, where) in PUBLISHED.items()}
-    assert {form for form, _, _ in pulled} == set(FORMS)
+    assert {file.form for file in files} == set(FORMS)
 
 
 def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
@@ -46,24 +48,16 @@ def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
     assert told == {name: FORMS[name].columns for name in told}
 
 
-def test_json_lines_and_a_list_are_read_alike(tmp_path: Path) -> None:
+def test_json_lines_a_list_and_parquet_are_read_alike(tmp_path: Path) -> None:
     rows = [careqa_row(number) for number in range(3)]
     lines = read_choice_file(write_json_lines(tmp_path / "a.json", rows), "careqa")
     listed = read_choice_file(write_json(tmp_path / "b.json", rows), "careqa")
     marked = tmp_path / "c.json"
     marked.write_text("\ufeff\n" + json.dumps(rows), "utf-8")
     assert lines.questions == listed.questions == read_choice_file(marked, "careqa").questions
-    assert [one.letter for one in lines.questions] == ["A", "B", "C"]
-    assert not lines.problems
-
-
-def test_parquet(tmp_path: Path) -> None:
+    assert ([one.letter for one in lines.questions], lines.problems) == (["A", "B", "C"], [])
     found = read_choice_file(write_parquet(tmp_path / "a.parquet", [metamedqa_row(n) for n in (4, 5)]), "metamedqa")
     assert [(one.id, one.letter) for one in found.questions] == [("row-1", "E"), ("row-2", "F")]
-    (tmp_path / "b.parquet").write_text("no")
-    assert (
-        read_choice_file(tmp_path / "b.parquet", "metamedqa").problems[0].startswith("is not of the published form: ")
-    )
 
 
 def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
@@ -106,38 +100,145 @@ def test_each_mistake_is_told_with_its_row_and_column(tmp_path: Path) -> None:
     assert "secret" not in problem
 
 
+OTHER = "is not of the published form"
+
+
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("form", "content", "problem"),
     [
-        ('{"id": "1", "question": "q"}\n{', "line 1: has no column options, label; it has id, question"),
-        ("{}", "line 1: has no column id, question, options, label; it has none"),
-        ("[3]", "is not of the published form: row 1 must be a JSON object"),
-        ("{", "is not of the published form: line 1 is not JSON"),
-        ("[{", "is not of the published form: it is not JSON"),
-        ("", "has no question"),
-        ("[" * 100_000, "is not of the published form"),
+        ("medxpertqa", '{"id": "1", "question": "q"}\n{', "line 1: has no column options, label; it has id, question"),
+        ("medxpertqa", "{}", "line 1: has no column id, question, options, label; it has none"),
+        ("medxpertqa", "[3]", f"{OTHER}: row 1 must be a JSON object"),
+        ("medxpertqa", "{", f"{OTHER}: line 1 is not JSON"), ("medxpertqa", "[{", f"{OTHER}: it is not JSON"),
+        ("medxpertqa", "", "has no question"), ("medxpertqa", "[" * 100_000, OTHER), ("metamedqa", "no", f"{OTHER}: "),
+        ("longhealth", "[]", f"{OTHER}: it must be a JSON object"),
+        ("longhealth", '{"patient_01": {"texts": {}}}', f"{OTHER}: patient_01: questions must be a list"),
+        ("longhealth", '{"patient_01": {"texts": {}, "questions": [1]}}', f"{OTHER}: patient_01 question 1 must be a JSON object"),
+        ("afrimed_qa", b"sample_id\n\xe9\n", "line 2: is not UTF-8"),
     ],
-)
-def test_files_of_another_form(text: str, problem: str, tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(text)
-    (found,) = read_choice_file(tmp_path / "a.jsonl", "medxpertqa").problems
+)  # fmt: skip
+def test_files_of_another_form(form: str, content: str | bytes, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (found,) = read_choice_file(tmp_path / "a", form).problems
     assert found.startswith(problem)
 
 
+def test_medxpertqa() -> None:
+    found = medxpertqa(medxpertqa_row(9))
+    assert (found.id, found.question, found.letter) == ("Text-9", "What is right in case 9?", "J")
+    assert found.choices == tuple(f"Choice {letter}9" for letter in "ABCDEFGHIJ")
+    assert found.groups == {"medical_task": "Diagnosis", "body_system": "Nervous", "question_type": "Reasoning"}
+    assert found.cluster is None
+    question = "Which?\n\nAnswer Choices:\n(A) a  x\n(B) b "  # known however they are spaced
+    row = {"id": "1", "question": question, "options": {"A": "a x", "B": "b"}, "label": "A"}
+    assert medxpertqa(row).question == "Which?"
+
+
 @pytest.mark.parametrize(
-    ("document", "problem"),
+    "question",
     [
-        ([], "it must be a JSON object"),
-        ({"patient_01": {"texts": {}}}, "patient_01: questions must be a list"),
-        ({"patient_01": {"texts": {}, "questions": [1]}}, "patient_01 question 1 must be a JSON object"),
+        "Which? Answer Choices: (A) other (B) ones", "Which of the Answer Choices: none repeated",
+        "Answer Choices: (A) a (B) b", "Which? Answer Choices: (A) a (B) b (C) c",
     ],
-)
-def test_patients_of_another_form(document: Any, problem: str, tmp_path: Path) -> None:
-    (found,) = read_choice_file(write_json(tmp_path / "a.json", document), "longhealth").problems
-    assert found == f"is not of the published form: {problem}"
+)  # fmt: skip
+def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
+    row = {**medxpertqa_row(0), "question": question, "options": {"A": "a", "B": "b"}, "label": "B"}
+    assert medxpertqa(row).question == question
 
 
-def test_a_file_that_is_no_utf_8(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"sample_id\n\xe9\n")
-    (problem,) = read_choice_file(tmp_path / "a.csv", "afrimed_qa").problems
-    assert problem.startswith("line 2: is not UTF-8")
+def test_careqa() -> None:
+    found = published_choices.careqa_question(careqa_row(2))
+    assert (found.id, found.question, found.letter) == ("id-2", "What is right in case 2?", "C")
+    assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
+    assert found.groups == {"category": "Nursing", "year": "2024"}
+    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).letter == "D"
+    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None}).id == ""
+
+
+def test_afrimed_qa() -> None:
+    whole, two = afrimed_question(afrimed_row(4)), afrimed_question(afrimed_row(3))
+    assert whole is not None
+    assert two is not None
+    assert (whole.id, whole.question, whole.letter, len(whole.choices)) == ("s4", "What is right in case 4?", "E", 5)
+    assert (two.choices, two.letter) == (("Choice 1 of 3", "Choice 2 of 3"), "B")
+    assert whole.groups == {"specialty": "Pediatrics", "country": "NG", "tier": "expert"}
+    uncleaned = afrimed_question(afrimed_row(4, question_clean=""))
+    assert uncleaned is not None
+    assert uncleaned.question == "What is right in case  4?"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"question_type": "saq", "correct_answer": ""}, {"question_type": "consumer_queries", "answer_options": ""},
+        {"correct_answer": "option1,option2"},
+    ],
+)  # fmt: skip
+def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str]) -> None:
+    assert afrimed_question(afrimed_row(4, **changed)) is None
+    assert afrimed_question(afrimed_row(4, correct_answer="option1, option1", question_type=" MCQ ")) is not None
+
+
+def test_metamedqa() -> None:
+    found = published_choices.metamedqa_question(metamedqa_row(5))
+    assert (found.id, found.letter) == ("", "F")
+    assert found.choices[4:] == ("None of the above", "I don't know or cannot answer")
+    assert found.groups == {"kind": "original", "meta_info": "step1"}
+
+
+def row_of_longhealth(**changed: Any) -> dict[str, Any]:
+    patient = longhealth_patients()["patient_02"]
+    return {"patient": "patient_02", "texts": patient["texts"], **patient["questions"][1], **changed}
+
+
+def test_longhealth() -> None:
+    found = published_choices.longhealth_question(row_of_longhealth())
+    assert (found.id, found.letter, len(found.choices)) == ("patient_02-1", "B", 5)
+    assert found.cluster == ("patient", "patient_02")
+    assert found.extra_data() == {"patient": "patient_02"}
+    lines = found.question.splitlines()
+    assert lines[0] == "These are the documents of one patient."
+    assert lines.index("First letter of patient 2.") < lines.index("Second letter of patient 2.")
+    assert lines[lines.index("[Document 2]") + 1] == "Second letter of patient 2."
+    assert lines[-1] == "What is right in case 21?"
+    assert published_choices.longhealth_question(row_of_longhealth(No=None)).id == ""
+    for written in ("CHOICE a 2.1", "Choice  a 2.1.", "Choice a 2.1"):  # the right choice is known by its text
+        assert published_choices.longhealth_question(row_of_longhealth(correct=written)).letter == "A"
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "medxpertqa": medxpertqa_row(1), "careqa": careqa_row(1), "afrimed_qa": dict(afrimed_row(4)), "metamedqa": metamedqa_row(1),
+    "longhealth": row_of_longhealth(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "changed", "message"),
+    [
+        *(("careqa", {"cop": right}, "cop: must be one of 1, 2, 3, 4$") for right in (0, 5, None, True, "x")),
+        ("afrimed_qa", {"answer_options": "{"}, "answer_options: must be a JSON object"),
+        ("afrimed_qa", {"answer_options": "[1]"}, "answer_options: must be a JSON object"),
+        ("afrimed_qa", {"answer_options": ""}, "answer_options: is empty"),
+        ("afrimed_qa", {"correct_answer": "option9"}, "correct_answer: must be one of option1, option2, option3, option4, option5"),
+        ("afrimed_qa", {"correct_answer": ""}, "correct_answer: is empty"),
+        ("afrimed_qa", {"correct_answer": ","}, "correct_answer: must be one of"),
+        ("afrimed_qa", {"answer_options": json.dumps({"option1": "n/a ", "option2": "x"})}, "answer_options: must hold 2 to 26"),
+        ("afrimed_qa", {"sample_id": ""}, "sample_id: is empty"),
+        ("longhealth", {"correct": "Something else"}, "correct: must be one of answer_a, answer_b, answer_c, answer_d, answer_e"),
+        ("longhealth", {"correct": None}, "correct: is empty"), ("longhealth", {"question": ""}, "question: is empty"),
+        ("longhealth", {"answer_b": None}, "correct: must be one of answer_a, answer_c"),
+        *(("longhealth", {"texts": texts}, "texts: must be an object") for texts in ({}, ["x"], {"text_0": 1})),
+    ],
+)  # fmt: skip
+def test_questions_that_cannot_be_read(form: str, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(RowFaultError, match=f"^column {message}"):
+        FORMS[form].convert({**ROWS[form], **changed})
+
+
+def test_every_form_names_the_columns_without_which_it_cannot_be_read() -> None:
+    assert set(ROWS) == set(FORMS)
+    for name, row in ROWS.items():
+        form = FORMS[name]
+        assert form.name == name
+        needed = {column: row[column] for column in row if column in form.columns or column[:7] == "answer_"}
+        assert form.convert(needed)

@@ -17,10 +17,8 @@ from unit.builders import evaluation
 
 SECRET = "Mrs Example, 12 High Street"
 TURNS = [
-    {"role": "user", "content": SECRET},
-    {"role": "assistant", "content": "So?"},
-    {"role": "user", "content": "B?"},
-]
+    {"role": "user", "content": SECRET}, {"role": "assistant", "content": "So?"}, {"role": "user", "content": "B?"},
+]  # fmt: skip
 ROW: dict[str, Any] = {"messages": TURNS, "correct_answer": "B"}
 JUDGE_PROMPT = (
     "Rate {RESPONSE} to {QUESTION}; right is {GOLD_RESPONSE}.\n"
@@ -50,13 +48,9 @@ def problems(folder: Path, *rows: Any, **more: Any) -> list[str]:
     return [problem.replace(f"{folder}/", "") for problem in raised.value.problems]
 
 
-def test_which_files_hold_conversations() -> None:
-    assert [name for name in ("a.jsonl", "A.JSONL", "a.csv", "jsonl", 7, None) if holds_conversations(name)] == [
-        "a.jsonl", "A.JSONL",
-    ]  # fmt: skip
-
-
 def test_a_sound_file(tmp_path: Path) -> None:
+    names = ("a.jsonl", "A.JSONL", "a.csv", "jsonl", 7, None)
+    assert [holds_conversations(name) for name in names] == [True, True, False, False, False, False]
     more = {**ROW, "id": "a", "incorrect_answers": ["A"], "cluster": "n", "age": 71, "well": True, "ward": None}
     file = written(tmp_path, "", more)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
@@ -115,37 +109,34 @@ def choice(answer: str) -> dict[str, Any]:
 
 
 def test_a_right_answer_is_one_of_the_options(tmp_path: Path) -> None:
-    said = (
-        "rows.jsonl: line {}: correct_answer: is none of the options that the prompt lists (A, B); write the letter of"
-    )
+    said = "correct_answer: is none of the options that the prompt lists (A, B); write the letter of"
     rows = (choice("A"), choice("C"), choice("b"), choice("other"), choice("wait"))
     for line, problem in zip((2, 3, 4), problems(tmp_path, *rows), strict=True):
-        assert problem.startswith(said.format(line))
+        assert problem.startswith(f"rows.jsonl: line {line}: {said}")
     (problem,) = problems(tmp_path, {**ROW, "correct_answer": "b", "incorrect_answers": ["A", "C"]})
     assert problem.startswith("rows.jsonl: line 1: correct_answer: is no letter; write the letter")
     assert loaded(tmp_path, choice("C"), metrics=[JURY]).instances == 1
 
 
-def test_many_mistakes_are_counted(tmp_path: Path) -> None:
+def test_mistakes_that_are_no_lines_own(tmp_path: Path) -> None:
     found = problems(tmp_path, *["{"] * 13)
-    assert len(found) == 11
-    assert found[-1] == "rows.jsonl: 3 more mistakes in its lines"
-
-
-def test_a_prompt_beside_them_is_a_mistake(tmp_path: Path) -> None:
+    assert (len(found), found[-1]) == (11, "rows.jsonl: 3 more mistakes in its lines")
     assert problems(tmp_path, ROW, prompt_file="prompt.txt") == [
         "bench.yaml: prompt_file: leave it out; the messages of rows.jsonl are what is sent"
     ]
-
-
-def test_helm_would_take_incorrect_answers_for_right(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, {**ROW, "incorrect_answers": ["A"]}, ROW, metrics=[{"name": "rouge_l"}])
     assert said.startswith("rows.jsonl: HELM's rouge_l counts an incorrect answer as right")
 
 
-def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    assert "no such file" in problems(tmp_path, ROW, dataset_file="none.jsonl")[0]
-    (tmp_path / "latin.jsonl").write_bytes(json.dumps(ROW).encode() + b"\n\xff\n")
-    assert "latin.jsonl: line 2: is not UTF-8" in problems(tmp_path, ROW, dataset_file="latin.jsonl")[0]
-    (tmp_path / "zip.jsonl").write_bytes(b"PK\x03\x04")
-    assert "zip.jsonl: is an Excel or Word file" in problems(tmp_path, ROW, dataset_file="zip.jsonl")[0]
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.jsonl", None, "no such file"),
+        ("latin.jsonl", json.dumps(ROW).encode() + b"\n\xff\n", "latin.jsonl: line 2: is not UTF-8"),
+        ("zip.jsonl", b"PK\x03\x04", "zip.jsonl: is an Excel or Word file"),
+    ],
+)
+def test_a_file_that_is_not_there_or_no_text(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert said in problems(tmp_path, ROW, dataset_file=name)[0]

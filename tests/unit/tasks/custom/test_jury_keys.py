@@ -15,14 +15,11 @@ GOOD = [{"name": "accuracy", "description": "it is right"}]
 @pytest.mark.parametrize(
     ("scale", "criteria"),
     [
-        ({"min": 0, "max": 10}, None),
-        ({"min": -50, "max": 50}, None),
-        ({"poor": 0, "fair": 1, "good": 2}, GOOD),
+        ({"min": 0, "max": 10}, None), ({"min": -50, "max": 50}, None), ({"poor": 0, "fair": 1, "good": 2}, GOOD),
         ({"min": 0, "middle": 1, "max": 2}, None),
-        (None, [{"name": "a" * 80, "description": "d" * 1000}, {"name": "b", "description": ""}]),
-        (None, None),
+        (None, [{"name": "a" * 80, "description": "d" * 1000}, {"name": "b", "description": ""}]), (None, None),
     ],
-)
+)  # fmt: skip
 def test_sound_ones(scale: Any, criteria: Any) -> None:
     problems: list[str] = []
     found = jury_keys("b.yaml: metrics.0", scale, criteria, problems)

@@ -1,4 +1,4 @@
-"""A benchmark of kind rubric, checked with its file of cases."""
+"""A benchmark of kind rubric, checked with its file of cases; HealthBench's published ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import yaml
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import sha256_of
+from eval_factory.data.run_data import task_sources
+from eval_factory.data.sources import load_sources
 from eval_factory.helm.model_files import benchmark as benchmark_file
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
-from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.rubric_case import PUBLISHED_RUBRICS, RUBRIC_RUN_SPEC, published_url
 from unit.builders import evaluation, plan
 
 CASE: dict[str, Any] = {
@@ -83,9 +86,9 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
     path = written(tmp_path)
     found = evaluation(flags(path)).task
     assert (found.name, found.helm.run_spec, found.helm.rubric) == ("custom.mine", RUBRIC_RUN_SPEC, True)
-    assert found.helm.judges == ("gpt", "llama", "claude")
-    assert found.helm.cluster is None
-    assert found.endpoint_types == ("chat",)
+    assert (found.helm.judges, found.helm.cluster, found.endpoint_types) == (
+        ("gpt", "llama", "claude"), None, ("chat",),
+    )  # fmt: skip
     with pytest.raises(ConfigError, match=r"custom\.mine runs on chat, not on completions"):
         evaluation(flags(path, **{"target.api_endpoint.type": "completions"}))
 
@@ -102,7 +105,22 @@ def test_the_file_that_helm_run_is_given(tmp_path: Path) -> None:
 
 def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: Path) -> None:
     path, key = written(tmp_path), "config.params.extra.criteria_per_request"
-    plain, several = plan(flags(path)), plan(flags(path, **{key: 3}))
-    assert plain.identity != several.identity
+    assert plan(flags(path)).identity != plan(flags(path, **{key: 3})).identity
     with pytest.raises(ConfigError, match="pubmed_qa is not scored by a rubric"):
         evaluation({key: 3})
+
+
+def test_a_run_downloads_what_data_pull_pulls(tmp_path: Path) -> None:
+    sources = load_sources()
+    tasks = [task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"]
+    assert [task.helm.parameters["subset"].fixed for task in tasks] == list(PUBLISHED_RUBRICS)
+    for task in tasks:
+        subset = str(task.helm.parameters["subset"].fixed)
+        (file,) = sources.tasks[task.name].files
+        assert (file.path, sources.url(file.url)) == (PUBLISHED_RUBRICS[subset], published_url(subset))
+        assert str(task.about.revision) in file.path
+        assert sources.tasks[task.name].scenario == task.helm.scenario
+    healthbench, own = {"config.type": "healthbench"}, {"config.params.extra.data_path": str(tmp_path / "x.jsonl")}
+    assert task_sources(plan({**healthbench, **own}), sources).files == (), "the user's own file takes its place"
+    assert len(task_sources(plan(healthbench), sources).files) == 1
+    assert evaluation(healthbench).task.helm.judges == ("gpt",)

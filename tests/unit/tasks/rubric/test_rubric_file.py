@@ -32,21 +32,14 @@ def problems(folder: Path, *rows: Any, form: FileForm = OWN) -> list[str]:
 
 def test_a_sound_file(tmp_path: Path) -> None:
     more = {
-        **GOOD,
-        "id": "b",
-        "rubrics": [{"criterion": "\ud7ff \ue000 \U0001f600", "points": 1}],
-        "reference": "So",
-        "cluster": "n",
-        "tags": ["t"],
-        "canary": "no",
-    }
+        **GOOD, "id": "b", "rubrics": [{"criterion": "\ud7ff \ue000 \U0001f600", "points": 1}], "reference": "So",
+        "cluster": "n", "tags": ["t"], "canary": "no",
+    }  # fmt: skip
     found = read_rubric_file(written(tmp_path, {**GOOD, "cluster": "n"}, "", more), OWN)
     assert found.problems == []
-    assert [case.id for case in found.rows] == ["a", "b"]
     one, two = found.rows
-    assert one.criteria == (Criterion("Says it", 5),)
-    assert one.messages == (USER,)
-    assert (two.reference, two.cluster, two.tags, two.canary) == ("So", "n", ("t",), "no")
+    assert (one.id, one.criteria, one.messages) == ("a", (Criterion("Says it", 5),), (USER,))
+    assert (two.id, two.reference, two.cluster, two.tags, two.canary) == ("b", "So", "n", ("t",), "no")
 
 
 def test_the_published_form(tmp_path: Path) -> None:
@@ -56,19 +49,21 @@ def test_the_published_form(tmp_path: Path) -> None:
     assert (case.reference, case.cluster) == (None, None)
 
 
-def test_of_published_data_only_that_is_refused_which_cannot_be_scored(tmp_path: Path) -> None:
-    empty = {**USER, "content": ""}
-    odd = {**PUBLISHED, "prompt": [empty], "more": 1}
-    odd["rubrics"] = [{"criterion": "c", "points": 0}, {"criterion": "d", "points": 1}]
-    assert problems(tmp_path, odd, form=HEALTHBENCH) == []
-    assert problems(tmp_path, {**PUBLISHED, "prompt": [{"role": "user"}]}, form=HEALTHBENCH) == [
-        "line 1: prompt.0.content: is missing"
-    ]
-    for points in (0, -4):
-        without = {**PUBLISHED, "rubrics": [{"criterion": "c", "points": points}]}
-        assert problems(tmp_path, without, form=HEALTHBENCH) == [
-            "line 1: rubrics: no criterion has positive points, so no score can be computed"
-        ]
+NO_SCORE = "line 1: rubrics: no criterion has positive points, so no score can be computed"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"prompt": [{**USER, "content": ""}], "more": 1, "rubrics": [{"criterion": "c", "points": 0}, {"criterion": "d", "points": 1}]}, []),
+        ({"prompt": [{"role": "user"}]}, ["line 1: prompt.0.content: is missing"]),
+        *(({"rubrics": [{"criterion": "c", "points": points}]}, [NO_SCORE]) for points in (0, -4)),
+    ],
+)  # fmt: skip
+def test_of_published_data_only_that_is_refused_which_cannot_be_scored(
+    changed: dict[str, Any], said: list[str], tmp_path: Path
+) -> None:
+    assert problems(tmp_path, {**PUBLISHED, **changed}, form=HEALTHBENCH) == said
 
 
 def rubric(**one: Any) -> dict[str, Any]:
@@ -76,18 +71,16 @@ def rubric(**one: Any) -> dict[str, Any]:
 
 
 LIST_OF_MESSAGES = 'messages: must be a list of messages such as [{"role": "user", "content": "..."}]'
+HALF = "holds half a surrogate pair (\\ud800 to \\udfff), which is no character"
 LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"id": None}, "id: is missing"),
-        ({"id": 7}, "id: must be text"),
-        ({"id": " "}, "id: is empty"),
+        ({"id": None}, "id: is missing"), ({"id": 7}, "id: must be text"), ({"id": " "}, "id: is empty"),
         ({"id": "x" * 201}, "id: must be one line of at most 200 characters"),
-        ({"id": "a\nb"}, "id: must be one line of at most 200 characters"),
-        ({"messages": None}, LIST_OF_MESSAGES),
+        ({"id": "a\nb"}, "id: must be one line of at most 200 characters"), ({"messages": None}, LIST_OF_MESSAGES),
         ({"messages": []}, LIST_OF_MESSAGES),
         ({"messages": ["x"]}, "messages.0: must be an object with role and content"),
         ({"messages": [{**USER, "role": "doctor"}]}, "messages.0.role: must be one of system, developer, user, assistant"),
@@ -95,14 +88,10 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         ({"messages": [{**USER, "content": 1}]}, "messages.0.content: must be text"),
         ({"messages": [{**USER, "content": ""}]}, "messages.0.content: is empty"),
         ({"messages": [USER, {**USER, "role": "assistant"}]}, "messages.1.role: the last message must be the user's: it is what the model answers"),
-        ({"rubrics": {}}, LIST_OF_CRITERIA),
-        ({"rubrics": []}, LIST_OF_CRITERIA),
+        ({"rubrics": {}}, LIST_OF_CRITERIA), ({"rubrics": []}, LIST_OF_CRITERIA),
         ({"rubrics": ["x"]}, "rubrics.0: must be an object with criterion and points"),
         (rubric(criterion=None), "rubrics.0.criterion: is missing"),
-        *(
-            (rubric(criterion=half), "rubrics.0.criterion: holds half a surrogate pair (\\ud800 to \\udfff), which is no character")
-            for half in ("\ud800", "Mrs \udfff", "\udabc.")
-        ),
+        *((rubric(criterion=half), f"rubrics.0.criterion: {HALF}") for half in ("\ud800", "Mrs \udfff", "\udabc.")),
         ({"messages": [{**USER, "name": "Mrs Example"}]}, "messages.0.name: is no known field; known here: role, content"),
         (rubric(points=None), "rubrics.0.points: is missing"),
         (rubric(points="5"), "rubrics.0.points: must be a number; negative points are for what an answer should not do"),
@@ -114,8 +103,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         (rubric(tags="axis:x"), 'rubrics.0.tags: must be a list of texts such as ["axis:accuracy"]'),
         (rubric(tags=["a", ""]), "rubrics.0.tags.1: is empty"),
         (rubric(pionts=1), "rubrics.0.pionts: is no known field, did you mean 'points'?"),
-        ({"tags": [1]}, "tags.0: must be text"),
-        ({"reference": ""}, "reference: is empty"),
+        ({"tags": [1]}, "tags.0: must be text"), ({"reference": ""}, "reference: is empty"),
         ({"cluster": 5}, "cluster: must be text"),
         ({"zzz": 1}, "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary"),
     ],
@@ -137,12 +125,9 @@ def test_lines_that_are_no_objects(tmp_path: Path) -> None:
     ]
 
 
-def test_a_cluster_is_of_all_or_of_none(tmp_path: Path) -> None:
+def test_files_that_hold_no_cases_or_a_cluster_of_some(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, {**GOOD, "cluster": "n"}, {**GOOD, "id": "b"})
     assert said.startswith("line 2: cluster: is missing, and 1 other cases have one")
-
-
-def test_files_that_hold_no_cases(tmp_path: Path) -> None:
     assert problems(tmp_path, "") == ["has no cases; each line is a JSON object"]
     file = tmp_path / "other"
     file.write_bytes(b"PK\x03\x04...")

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
+from eval_factory.core.errors import ConfigError
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.tasks.framework import load_framework
+from suites import suite, target
+from unit.builders import MINIMAL
+
+FRAMEWORK = load_framework()
+USUAL = FRAMEWORK.defaults.suite["slurm"]
+
+
+def of(document: dict[str, Any], flags: dict[str, Any] | None = None, *overrides: str) -> Evaluation:
+    request = Request(document=document, flags={**MINIMAL, **(flags or {})}, overrides=overrides)
+    return build_evaluation(request, FRAMEWORK, {"LAB": "x1"})
+
+
+def test_the_strongest_layer_counts_key_by_key() -> None:
+    document = {"executor": "local", "slurm": {"account": "${LAB}", "cpus": 2, "mem": "1G", "qos": None}}
+    found = of(document, {"executor": "slurm"}, "slurm.cpus=4,slurm.qos=long").executor
+    assert found.is_slurm
+    assert found.slurm == {**USUAL, "account": "x1", "cpus": 4, "mem": "1G", "qos": "long"}
+    assert not of({"executor": "slurm"}, {}, "executor=local").executor.is_slurm
+    assert of({"executor": "slurm"}, {}, "executor=null").executor.is_slurm
+
+
+def test_it_is_no_part_of_what_is_evaluated() -> None:
+    plain, there = of({}), of({"executor": "slurm", "slurm": {"cpus": 4}})
+    assert there.as_dict() == plain.as_dict()
+    assert there.as_given() == plain.as_given()
+    assert there.sources == plain.sources
+    assert make_plan(there).identity == make_plan(plain).identity
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"executor": "slrm"}, "run config: executor: must be 'local' or 'slurm', got 'slrm'"),
+        ({"slurm": {"acount": "x"}}, "run config: unknown key slurm.acount, did you mean 'account'?"),
+        ({"slurm": {"nodes": 2}}, "known here: account, container, cpus"),
+        ({"slurm": {"prologue": ["export K=sk-proj-abcdefghijklmnopqrstuvwx0123"]}}, "slurm.prologue[0]: holds what"),
+        ({"slurm": ["x"]}, "slurm: must be"),
+        ({"exectuor": "slurm"}, "did you mean 'executor'?"),
+    ],
+)
+def test_what_is_wrong_is_named(document: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        of(document)
+    assert problem in str(caught.value)
+    assert len(caught.value.problems) == 1
+    assert "abcdefgh" not in str(caught.value)
+    with pytest.raises(ConfigError, match=r"--overrides: slurm\.cpus: must be"):
+        of({}, {}, "slurm.cpus=0")
+
+
+@pytest.mark.parametrize("place", ["serve", "target.serve", "target.api_endpoint.serve"])
+def test_a_server_is_for_a_suite_to_start(place: str) -> None:
+    with pytest.raises(ConfigError, match=rf"unknown key {place}: run_eval starts no server; .*, and start run_suite"):
+        of({}, None, f"{place}.command=vllm serve m --port 1")
+
+
+NOTHING_SAID: dict[str, Any] = {
+    "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None, "extra": [],
+    "prologue": [], "container": None, "python": None, "tasks_at_once": 1,
+}  # fmt: skip
+
+
+def test_a_target_stands_over_the_suite_key_by_key() -> None:
+    assert (suite().executor, suite().slurm) == ("local", {"small": NOTHING_SAID, "big": NOTHING_SAID})
+    own = target("big", slurm={"gpus": "a100:2", "time": "1-12:00", "account": None})
+    found = suite(executor="slurm", slurm={"account": "lab", "time": "30", "mem": "8G"}, targets=[target("small"), own])
+    usual = {**NOTHING_SAID, "account": "lab", "time": "30", "mem": "8G"}
+    assert found.executor == "slurm"
+    assert found.slurm == {"small": usual, "big": {**usual, "time": "1-12:00", "gpus": "a100:2"}}
+
+
+def test_flags_and_overrides_say_it_too() -> None:
+    found = suite(flags={"suite.executor": "slurm"}, overrides=("suite.slurm.cpus=4,suite.slurm.partition=gpu",))
+    assert (found.executor, found.slurm["big"]["cpus"], found.slurm["big"]["partition"]) == ("slurm", 4, "gpu")
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"acount": "x"}, "unknown key suite.slurm.acount, did you mean 'account'?"),
+        ({"account": "a b"}, "suite.slurm.account: must be a name as Slurm has it"),
+        ({"partition": "-p"}, "suite.slurm.partition: must be a name"),
+        ({"time": 5400}, "suite.slurm.time: must be text (put it in quotes)"),
+        ({"time": "2h"}, "suite.slurm.time: must be a time as Slurm has it"),
+        ({"mem": "8GB"}, "suite.slurm.mem: must be a number with K, M, G or T"),
+        ({"gpus": "a100:"}, "suite.slurm.gpus: must be a number of GPUs"),
+        ({"cpus": 0}, "suite.slurm.cpus"),
+        ({"tasks_at_once": 0}, "suite.slurm.tasks_at_once"),
+        ({"extra": ["--array=3"]}, "suite.slurm.extra[0]: --array does not go here: eval-factory sets it itself"),
+        ({"extra": ["--exclusive", "--mem=3G"]}, "suite.slurm.extra[1]: --mem does not go here: say it as `mem`"),
+        ({"extra": ["-p gpu"]}, "suite.slurm.extra[0]: must be one option of sbatch in its long form"),
+        ({"extra": ["--comment=a --export=ALL"]}, "suite.slurm.extra[0]: has a space: give each option an entry"),
+        ({"extra": ["--comment='a"]}, "suite.slurm.extra[0]: has a quote that does not end"),
+        ({"extra": ["--comment=a\n--wrap=b"]}, "suite.slurm.extra[0]"),
+        ({"prologue": ["a\nb"]}, "suite.slurm.prologue[0]"),
+        ({"prologue": ["export K=sk-abcdefghijklmnop1234567890"]}, "suite.slurm.prologue[0]: holds what looks like"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+)
+def test_what_is_wrong_in_a_suite_is_said(said: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        suite(slurm=said)
+    assert any(problem in text for text in caught.value.problems), caught.value.problems
+    assert "abcdefghijklmnop" not in str(caught.value)
+
+
+def test_all_of_it_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        suite(executor="slrm", slurm={"time": "x", "mem": "y"}, targets=[target("small", slurm={"cpu": 2})])
+    text = str(caught.value)
+    assert all(word in text for word in ("suite.executor", "slurm.time", "slurm.mem", "targets[0].slurm.cpu"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [*({"time": time} for time in ("30", "2:30", "2:00:00", "1-12", "1-12:00", "1-12:00:00")),
+     {"extra": ['--comment="a night run"', "--constraint='a|b'", "--exclusive"]}],
+)  # fmt: skip
+def test_what_slurm_takes_is_taken_and_makes_no_other_run(said: dict[str, Any]) -> None:
+    there = suite(executor="slurm", slurm={"cpus": 4}, targets=[target("small"), target("big", slurm=said)])
+    assert there.slurm["big"] == {**NOTHING_SAID, "cpus": 4, **said}
+    assert [cell.document for cell in there.cells] == [cell.document for cell in suite().cells]
