@@ -13,14 +13,11 @@ from eval_factory.config.model import NO_SHARDS
 from eval_factory.core.errors import ConfigError
 
 FLAGS = {
-    "limit_samples": (7, "config.params.limit_samples"),
-    "parallelism": (3, "config.params.parallelism"),
-    "max_new_tokens": (99, "config.params.max_new_tokens"),
-    "max_retries": (2, "config.params.max_retries"),
-    "request_timeout": (7.5, "config.params.request_timeout"),
-    "temperature": (0.25, "config.params.temperature"),
+    "limit_samples": (7, "config.params.limit_samples"), "parallelism": (3, "config.params.parallelism"),
+    "max_new_tokens": (99, "config.params.max_new_tokens"), "max_retries": (2, "config.params.max_retries"),
+    "request_timeout": (7.5, "config.params.request_timeout"), "temperature": (0.25, "config.params.temperature"),
     "top_p": (0.5, "config.params.top_p"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -63,13 +60,10 @@ def test_a_value_that_is_none_is_a_mistake(name: str, value: str, config: Path) 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["run-eval", "--run-config"],
-        ["new-benchmark", "--help"],
-        ["data", "ls", "--data-dir"],
-        ["data", "unpack", "--max-bytes"],
-        ["leaderboard", "run", "--allow-code-execution", "--max-eval-instances"],
+        ["run-eval", "--run-config"], ["new-benchmark", "--help"], ["data", "ls", "--data-dir"],
+        ["data", "unpack", "--max-bytes"], ["leaderboard", "run", "--allow-code-execution", "--max-eval-instances"],
     ],
-)
+)  # fmt: skip
 def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) -> None:
     underscored = [word[:2] + word[2:].replace("-", "_") for word in arguments]
     results = [CliRunner().invoke(cli, words) for words in (arguments, underscored)]

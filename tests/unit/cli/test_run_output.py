@@ -127,15 +127,13 @@ def test_a_number_that_json_does_not_know_is_null(run: Any) -> None:
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (ConfigError(["one", "two"]), 2, "one\ntwo"),
-        (BusyError("held \x1b[2J"), 5, r"held \x1b[2J"),
-        (InterruptedRunError("kept"), 130, "kept"),
-        (KeyboardInterrupt(), 130, "interrupted"),
+        (ConfigError(["one", "two"]), 2, "one\ntwo"), (BusyError("held \x1b[2J"), 5, r"held \x1b[2J"),
+        (InterruptedRunError("kept"), 130, "kept"), (KeyboardInterrupt(), 130, "interrupted"),
         (ValueError("secret detail"), 70, "a defect in eval-factory (ValueError)"),
         (OSError(errno.ENOSPC, "No space left on device"), 3, "[Errno 28] No space left on device"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
-)
+)  # fmt: skip
 def test_an_error_is_the_second_record(error: BaseException, code: int, message: str, run: Any) -> None:
     done = run("--json", ends=error)
     launch, end = records(done)

@@ -28,17 +28,14 @@ def found(stored: Any, made: Any) -> list[tuple[str, str, str]]:
     ("stored", "made", "expected"),
     [
         ({"a": 1, "b": [1, {"c": 2}]}, {"b": [1, {"c": 2}], "a": 1}, []),
-        ({"a": {"b": 1}}, {"a": {"b": 2}}, [("a.b", "1", "2")]),
-        ({"a": 1}, {"a": 1.0}, [("a", "1", "1.0")]),
-        ({"a": True}, {"a": 1}, [("a", "true", "1")]),
-        ({"a": 1}, {}, [("a", "1", "nothing")]),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, [("a.b", "1", "2")]), ({"a": 1}, {"a": 1.0}, [("a", "1", "1.0")]),
+        ({"a": True}, {"a": 1}, [("a", "true", "1")]), ({"a": 1}, {}, [("a", "1", "nothing")]),
         ({}, {"a": None}, [("a", "nothing", "null")]),
         ({"a": [1, 2]}, {"a": [1, 3, 4]}, [("a[1]", "2", "3"), ("a[2]", "nothing", "4")]),
-        ({"a": "x"}, {"a": ["x"]}, [("a", "x", '["x"]')]),
-        ({"a": {}}, {"a": None}, [("a", "{}", "null")]),
+        ({"a": "x"}, {"a": ["x"]}, [("a", "x", '["x"]')]), ({"a": {}}, {"a": None}, [("a", "{}", "null")]),
         (1, 2, [("", "1", "2")]),
     ],
-)
+)  # fmt: skip
 def test_documents(stored: Any, made: Any, expected: list[tuple[str, str, str]]) -> None:
     assert found(stored, made) == expected
 
@@ -60,8 +57,7 @@ def test_values_are_cut() -> None:
 @pytest.mark.parametrize(
     ("name", "stored", "made", "expected"),
     [
-        ("a.yaml", "a: 1\nb: 2\n", "a: 1\nb: 2\n", []),
-        ("a.yaml", "a: 1\nb: 2\n", "a: 1\nb: 3\n", [("b", "2", "3")]),
+        ("a.yaml", "a: 1\nb: 2\n", "a: 1\nb: 2\n", []), ("a.yaml", "a: 1\nb: 2\n", "a: 1\nb: 3\n", [("b", "2", "3")]),
         ("a.yml", "a: 0.1\n", "a: 0.2\n", [("a", "0.1", "0.2")]),
         ("a.yml", "a: [\n", "a: 1\n", [("", "cannot be read", "a document")]),
         ("a.yml", "a: 0.40509574683346666\n", "a: 0.40509574683346667\n", [("line 1", "666", "667")]),
@@ -70,12 +66,11 @@ def test_values_are_cut() -> None:
         ("a.jsonl", '{"a": 1}\n', '{"a": 1}\n{"b": 3}\n', [("line 2", "", '{"b": 3}'), ("line 3", "nothing", "")]),
         ("a.jsonl", "{\n", "{}\n", [("line 1", "{", "{}")]),
         ("a.html", "<p>1</p>\n<p>2</p>\n", "<p>1</p>\n<p>3</p>\n", [("line 2", "<p>2</p>", "<p>3</p>")]),
-        ("a.yml", f"a: x {REDACTED}\n", "a: x key\n", []),
-        ("a.html", f"{REDACTED} 1\n", "key 1\n", []),
+        ("a.yml", f"a: x {REDACTED}\n", "a: x key\n", []), ("a.html", f"{REDACTED} 1\n", "key 1\n", []),
         ("a.html", f"{REDACTED} 1\n", "key 2\n", [("line 1", REDACTED, "key 2")]),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_files(name: str, stored: str, made: str, expected: list[tuple[str, str, str]], tmp_path: Path) -> None:
     for folder, text in (("stored", stored), ("made", made)):
         (tmp_path / folder).mkdir()

@@ -48,14 +48,10 @@ class Page(HTMLParser):
 def test_what_others_wrote_stays_text(text: str) -> None:
     made = result([instance("q0", 1.0)])
     hostile = replace(
-        made,
-        task=text,
-        main_metric=text,
-        scores={text: made.scores["exact_match"]},
+        made, task=text, main_metric=text, scores={text: made.scores["exact_match"]},
         provenance=replace(PROVENANCE, target=text),
-        validity=replace(made.validity, notes=(text,), not_reportable=(text,)),
-        reportable=False,
-    )
+        validity=replace(made.validity, notes=(text,), not_reportable=(text,)), reportable=False,
+    )  # fmt: skip
     html = result_html(hostile, Path(f"/x/{text}"))
     page = Page(html)
     assert page.tags == OURS
@@ -75,13 +71,9 @@ def test_the_main_score_is_first_and_has_its_interval() -> None:
     with_interval = replace(first, value=0.12345, stats=replace(first.stats, ci_low=0.1, ci_high=0.2, count=7))
     html = result_html(replace(made, scores={"f1": first, "exact_match": with_interval}), Path("results/x"))
     assert html.splitlines() == [
-        '<div class="tex2jax_ignore mathjax_ignore">',
-        "<p><b>pubmed_qa, org/model</b></p>",
-        *html.splitlines()[2:8],
-        "<p>1 of 1 instances scored, 0 failed; status: complete</p>",
-        "<p>results: results/x</p>",
-        "</div>",
-    ]
+        '<div class="tex2jax_ignore mathjax_ignore">', "<p><b>pubmed_qa, org/model</b></p>", *html.splitlines()[2:8],
+        "<p>1 of 1 instances scored, 0 failed; status: complete</p>", "<p>results: results/x</p>", "</div>",
+    ]  # fmt: skip
     assert re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html) == [
         "metric", "value", "95 % interval", "n", "exact_match", "0.1235", "0.1000 .. 0.2000", "7", "f1", "0.5000", "-", "4"
     ]  # fmt: skip

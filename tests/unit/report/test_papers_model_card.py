@@ -20,13 +20,9 @@ UNKNOWN = forms()["model_card"]["unknown"]
 
 KINDS = ["UsefulnessUsabilityEfficacy", "FairnessEquity", "SafetyReliability"]
 PARTS = [
-    "MetricGoal",
-    "Results",
-    "Interpretation",
-    "TestType",
-    "TestingDataDescription",
+    "MetricGoal", "Results", "Interpretation", "TestType", "TestingDataDescription",
     "ValidationProcessAndJustification",
-]
+]  # fmt: skip
 """In the order of the schema's sequence, each needed."""
 
 

@@ -14,26 +14,9 @@ from eval_factory.report.papers import forms, tripod_llm
 from unit.core.test_rendered_tables import MARKDOWN
 
 NAMED = [
-    "5a",
-    "5d",
-    "6a",
-    "6b",
-    "6d",
-    "6f",
-    "7a",
-    "7b",
-    "7c",
-    "8a",
-    "8b",
-    "8c",
-    "9a",
-    "12",
-    "14e",
-    "14f",
-    "16a",
-    "16d",
+    "5a", "5d", "6a", "6b", "6d", "6f", "7a", "7b", "7c", "8a", "8b", "8c", "9a", "12", "14e", "14f", "16a", "16d",
     "17",
-]
+]  # fmt: skip
 """Items that a run fills, by the numbers of copies that have 6f and 6g."""
 
 

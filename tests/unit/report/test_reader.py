@@ -69,39 +69,25 @@ def result(tmp_path: Path) -> TaskResult:
     asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
     provenance = replace(
-        made.provenance,
-        endpoints={"model": asked, "a": judge},
-        dataset_revisions={"hub:a/b": "1" * 40},
-        started_at="2001-09-09T01:46:40Z",
-        ended_at="2001-09-09T01:47:10Z",
-    )
+        made.provenance, endpoints={"model": asked, "a": judge}, dataset_revisions={"hub:a/b": "1" * 40},
+        started_at="2001-09-09T01:46:40Z", ended_at="2001-09-09T01:47:10Z",
+    )  # fmt: skip
     first, *others = made.instances
     instances = [replace(first, signs=("unparsed",), cluster="a note"), *others]
     plain = score
     all_figures = replace(
-        plain.stats,
-        clusters=3,
-        design_effect=1.5,
-        effective_n=2.5,
-        trials=2,
-        trial_stddev=0.1,
-        p_value=0.02,
+        plain.stats, clusters=3, design_effect=1.5, effective_n=2.5, trials=2, trial_stddev=0.1, p_value=0.02,
         p_holm=0.04,
-    )
+    )  # fmt: skip
     groups = {
         **groups,
         "category": {"odd": {"exact_match": replace(plain, stats=all_figures)}, "even": {"exact_match": plain}},
     }
     stamp = Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",))
     return replace(
-        made,
-        scores=scores,
-        groups=groups,
-        validity=validity,
-        provenance=provenance,
-        instances=instances,
+        made, scores=scores, groups=groups, validity=validity, provenance=provenance, instances=instances,
         comparability=stamp,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

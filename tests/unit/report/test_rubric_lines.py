@@ -64,8 +64,5 @@ def test_names_that_others_gave_stay_text() -> None:
 
 def test_counts_of_criteria() -> None:
     assert [of_criteria(count) for count in (0, 1, 2, 1000)] == [
-        "0 criteria",
-        "1 criterion",
-        "2 criteria",
-        "1,000 criteria",
-    ]
+        "0 criteria", "1 criterion", "2 criteria", "1,000 criteria",
+    ]  # fmt: skip

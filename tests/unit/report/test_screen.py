@@ -79,12 +79,10 @@ def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResu
 @pytest.mark.parametrize(
     ("cause", "told"),
     [
-        ("It is so.", "It is so"),
-        ("x" * 120, "x" * 120),
-        ("x" * 121, "x" * 120 + " ..."),
+        ("It is so.", "It is so"), ("x" * 120, "x" * 120), ("x" * 121, "x" * 120 + " ..."),
         (f"{'x' * 119} yz", "x" * 119 + " ..."),
     ],
-)
+)  # fmt: skip
 def test_a_cause_is_short_on_the_screen(cause: str, told: str, result: TaskResult) -> None:
     failures = (FailureCause("model", 2, cause, "try it"),)
     assert f"  failed: 2 x {told}; try it" in shown(changed(result, failures=failures))

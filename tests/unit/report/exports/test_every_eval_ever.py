@@ -226,14 +226,12 @@ def test_where_the_data_are_from(task: str, expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("model", "developer", "folder", "whole"),
     [
-        ("org/model:v1", None, "pubmed_qa/org/model_v1", "org/model:v1"),
-        ("a/b/c", None, "pubmed_qa/a/b_c", "a/b/c"),
+        ("org/model:v1", None, "pubmed_qa/org/model_v1", "org/model:v1"), ("a/b/c", None, "pubmed_qa/a/b_c", "a/b/c"),
         ("gpt-4", "openai", "pubmed_qa/openai/gpt-4", "openai/gpt-4"),
-        ("azure/gpt-4", "openai", "pubmed_qa/openai/gpt-4", "openai/gpt-4"),
-        ("../x", None, "pubmed_qa/_/x", "../x"),
+        ("azure/gpt-4", "openai", "pubmed_qa/openai/gpt-4", "openai/gpt-4"), ("../x", None, "pubmed_qa/_/x", "../x"),
         ("data/..", None, "pubmed_qa/data_/_", "data/.."),
     ],
-)
+)  # fmt: skip
 def test_files_lie_by_developer_and_model(
     model: str, developer: str | None, folder: str, whole: str, tmp_path: Path
 ) -> None:

@@ -92,15 +92,11 @@ def test_trials_are_told_apart(stored: StoredResult, instance: InstanceRecord) -
 @pytest.mark.parametrize(
     ("value", "score", "right"),
     [
-        (1.0, {}, True),
-        (0.99, {}, False),
-        (5.0, {"scale": (1.0, 5.0)}, True),
-        (4.9, {"scale": (1.0, 5.0)}, False),
+        (1.0, {}, True), (0.99, {}, False), (5.0, {"scale": (1.0, 5.0)}, True), (4.9, {"scale": (1.0, 5.0)}, False),
         (0.0, {"scale": (0.0, 1.0), "higher_is_better": False}, True),
-        (0.1, {"scale": (0.0, 1.0), "higher_is_better": False}, False),
-        (1.0, {"higher_is_better": False}, False),
+        (0.1, {"scale": (0.0, 1.0), "higher_is_better": False}, False), (1.0, {"higher_is_better": False}, False),
     ],
-)
+)  # fmt: skip
 def test_right_is_the_best_value_there_is(
     value: float, score: dict[str, Any], right: bool, stored: StoredResult, instance: InstanceRecord
 ) -> None:

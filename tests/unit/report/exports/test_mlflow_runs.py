@@ -90,10 +90,8 @@ def test_what_a_run_says() -> None:
         "exact_match.count": 4.0, "instances.requested": 4.0, "instances.scored": 4.0, "instances.failed": 0.0,
     }  # fmt: skip
     assert (run.params["task"], run.params["model"], run.params["endpoint"]) == (
-        "pubmed_qa",
-        "org/model",
-        "host.example",
-    )
+        "pubmed_qa", "org/model", "host.example",
+    )  # fmt: skip
     assert run.params["params.parallelism"] == "4"
     assert run.params["params.extra.subject"] == "s" * 500
     assert "params.limit_samples" not in run.params  # null

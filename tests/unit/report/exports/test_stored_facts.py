@@ -80,17 +80,12 @@ def not_reportable(stored: StoredResult, *reasons: str, causes: tuple[FailureCau
 @pytest.mark.parametrize(
     ("task", "extra", "access"),
     [
-        ("pubmed_qa", {}, "public"),
-        ("helm.pubmed_qa", {}, "public"),
-        ("ehrshot", {}, "gated"),
-        ("shc_bmt_med", {}, "private"),
-        ("custom.of_mine", {}, "unknown"),
-        ("helm:mmlu", {}, "unknown"),
-        ("medhelm_med_qa", {"data_path": "/mine"}, "private"),
-        ("pubmed_qa", {"benchmark": "/mine.yml"}, "private"),
+        ("pubmed_qa", {}, "public"), ("helm.pubmed_qa", {}, "public"), ("ehrshot", {}, "gated"),
+        ("shc_bmt_med", {}, "private"), ("custom.of_mine", {}, "unknown"), ("helm:mmlu", {}, "unknown"),
+        ("medhelm_med_qa", {"data_path": "/mine"}, "private"), ("pubmed_qa", {"benchmark": "/mine.yml"}, "private"),
         ("ehrshot", {"data_path": "/mine"}, "gated"),
     ],
-)
+)  # fmt: skip
 def test_texts_leave_only_where_everybody_can_read_the_data(task: str, extra: dict[str, Any], access: str) -> None:
     stored = stored_of(task, extra=extra)
     assert stored_facts.access_of(stored) == access

@@ -117,18 +117,14 @@ def test_without_a_main_score_nothing_is_right_or_wrong() -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({}, []),
-        ({"completion": " \n"}, ["empty"]),
-        ({"finish_reason": "length"}, ["cut_off"]),
+        ({}, []), ({"completion": " \n"}, ["empty"]), ({"finish_reason": "length"}, ["cut_off"]),
         ({"error": "x", "completion": None}, ["failed"]),
         ({"error": "x", "completion": "", "finish_reason": "content_filter"}, ["filtered"]),
-        ({"judges": {"a": 1.0, "b": 2.9}}, []),
-        ({"judges": {"a": 1.0, "b": 3.0}}, ["disagree"]),
-        ({"unjudged": True}, ["unjudged"]),
-        ({"injection": ("asks for marks",)}, ["injection"]),
+        ({"judges": {"a": 1.0, "b": 2.9}}, []), ({"judges": {"a": 1.0, "b": 3.0}}, ["disagree"]),
+        ({"unjudged": True}, ["unjudged"]), ({"injection": ("asks for marks",)}, ["injection"]),
         ({"signs": ("unparsed", "of another version", "thinking_stripped")}, ["unparsed", "thinking_stripped"]),
     ],
-)
+)  # fmt: skip
 def test_what_an_instance_can_be_filtered_by(changes: dict[str, Any], found: list[str]) -> None:
     assert list(flags_of(instance("a", 1.0, **changes))) == found
 
@@ -182,12 +178,9 @@ def test_a_prompt_that_another_result_has_is_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("texts", "shared"),
     [
-        (["ex 1\nex 2\nWho?", "ex 1\nex 2\nWhat?"], "ex 1\nex 2\n"),
-        (["Why", "Who"], ""),
-        (["one\ntwo"], ""),
-        ([], ""),
+        (["ex 1\nex 2\nWho?", "ex 1\nex 2\nWhat?"], "ex 1\nex 2\n"), (["Why", "Who"], ""), (["one\ntwo"], ""), ([], ""),
     ],
-)
+)  # fmt: skip
 def test_what_all_prompts_begin_with_is_no_preview(texts: list[str], shared: str) -> None:
     assert common_beginning(texts) == shared
 
@@ -200,15 +193,11 @@ def test_the_table_shows_what_comes_after_the_examples() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("one  \n two", "one two"),
-        ("x" * 10, "x" * 10),
-        ("x" * 11, "x" * 9 + "…"),
-        ("xx xx xx xxx", "xx xx xx…"),
-        (f"a {REDACTED} and more than ten", f"a {REDACTED}"),
-        (f"{REDACTED}", REDACTED),
+        ("one  \n two", "one two"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 9 + "…"), ("xx xx xx xxx", "xx xx xx…"),
+        (f"a {REDACTED} and more than ten", f"a {REDACTED}"), (f"{REDACTED}", REDACTED),
         (f"xxxxxxxxxxxx {REDACTED}", "x" * 9 + "…"),
     ],
-)
+)  # fmt: skip
 def test_the_first_words_of_a_text(text: str, words: str) -> None:
     assert first_words(text, 10) == words
 
@@ -234,57 +223,12 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
 
 
 STEMS = [
-    "patient",
-    "hospital",
-    "treat",
-    "measure",
-    "infect",
-    "operat",
-    "diagnos",
-    "clinic",
-    "effect",
-    "control",
-    "random",
-    "signific",
-    "group",
-    "compar",
-    "result",
-    "increas",
-    "decreas",
-    "risk",
-    "factor",
-    "surviv",
-    "mortal",
-    "cancer",
-    "tumor",
-    "therap",
-    "drug",
-    "dose",
-    "blood",
-    "pressur",
-    "heart",
-    "cardi",
-    "pulmon",
-    "renal",
-    "liver",
-    "hepat",
-    "brain",
-    "neur",
-    "child",
-    "adult",
-    "woman",
-    "man",
-    "age",
-    "year",
-    "month",
-    "week",
-    "follow",
-    "outcom",
-    "complicat",
-    "surg",
-    "resect",
-    "biops",
-]
+    "patient", "hospital", "treat", "measure", "infect", "operat", "diagnos", "clinic", "effect", "control", "random",
+    "signific", "group", "compar", "result", "increas", "decreas", "risk", "factor", "surviv", "mortal", "cancer",
+    "tumor", "therap", "drug", "dose", "blood", "pressur", "heart", "cardi", "pulmon", "renal", "liver", "hepat",
+    "brain", "neur", "child", "adult", "woman", "man", "age", "year", "month", "week", "follow", "outcom", "complicat",
+    "surg", "resect", "biops",
+]  # fmt: skip
 
 
 CRITERIA = (

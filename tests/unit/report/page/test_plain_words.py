@@ -39,13 +39,10 @@ def made(score: Score | None = SHARE, **changes: Any) -> TaskResult:
 @pytest.mark.parametrize(
     ("score", "told"),
     [
-        (SHARE, "50.0 %"),
-        (RATING, "3.46 of 5"),
-        (replace(SHARE, unit="overlap"), "0.5"),
-        (replace(SHARE, scale=None), "0.5"),
-        (replace(RATING, scale=None), "3.456"),
+        (SHARE, "50.0 %"), (RATING, "3.46 of 5"), (replace(SHARE, unit="overlap"), "0.5"),
+        (replace(SHARE, scale=None), "0.5"), (replace(RATING, scale=None), "3.456"),
     ],
-)
+)  # fmt: skip
 def test_a_score_is_said_in_its_unit(score: Score, told: str) -> None:
     assert sentences.amount(score.value, score) == told
 

@@ -47,17 +47,13 @@ def test_what_a_criterion_costs(points: float, verdict: str, lost: float | None)
 @pytest.mark.parametrize(
     ("made", "signs"),
     [
-        (criterion(8, "met", one=True), []),
-        (criterion(8, "not met", one=False), [NOT_MET]),
-        (criterion(-8, "not met", one=False), []),
-        (criterion(-8, "met", one=True), [HARM]),
-        (criterion(8, "tied", one=True, two=False), [DISAGREE]),
-        (criterion(8, "tied", one=True, two=True), []),
+        (criterion(8, "met", one=True), []), (criterion(8, "not met", one=False), [NOT_MET]),
+        (criterion(-8, "not met", one=False), []), (criterion(-8, "met", one=True), [HARM]),
+        (criterion(8, "tied", one=True, two=False), [DISAGREE]), (criterion(8, "tied", one=True, two=True), []),
         (criterion(8, "tied", one=False, two="nothing"), [UNDECIDED]),
-        (criterion(8, "met", one=True, two="HTTP 500"), [UNDECIDED]),
-        (criterion(8, "unjudged"), [UNDECIDED]),
+        (criterion(8, "met", one=True, two="HTTP 500"), [UNDECIDED]), (criterion(8, "unjudged"), [UNDECIDED]),
     ],
-)
+)  # fmt: skip
 def test_by_what_an_instance_is_chosen(made: dict[str, Any], signs: list[str]) -> None:
     record = instance("q", 0.5, criteria=(criterion(1, "met", one=True), made))
     assert list(criterion_signs(record)) == signs
@@ -118,11 +114,9 @@ def test_what_costs_most_over_all_answers() -> None:
     assert points.add([criterion(-6, "met", "axis:b", text="harm", one=True)]) == (5, 6)
     most = points.most()
     assert list(most.values()) == [
-        LostScore("axis:b", True, 2, 2, 12.0),
-        LostScore("axis:a", True, 4, 2, 10.0),
-        LostScore("harm", False, 2, 2, 12.0),
-        LostScore("shared", False, 3, 2, 8.0),
-    ]
+        LostScore("axis:b", True, 2, 2, 12.0), LostScore("axis:a", True, 4, 2, 10.0),
+        LostScore("harm", False, 2, 2, 12.0), LostScore("shared", False, 3, 2, 8.0),
+    ]  # fmt: skip
     assert list(most) == [5, 0, 6, 1]
 
 

@@ -26,14 +26,10 @@ from eval_factory.report.drawing import (
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = """</title></svg><script>alert(1)</script><img src=x onerror="alert(2)">'"&\x1b[2J\u202e\ud800\x00"""
 SHAPES: tuple[Shape, ...] = (
-    Line(1, 2.5, 3.333, 4, "data", 2.5),
-    Line(1, 2, 3, 4, "second", dashed=True),
-    Rect(5, 6, 7, 8, "grid", "a band"),
-    Rect(5, 6, 7, 8, "grid"),
-    Circle(9, 10, 11, "data", "a dot"),
-    Polygon(((1, 2), (3.5, 4)), "second", "a diamond"),
+    Line(1, 2.5, 3.333, 4, "data", 2.5), Line(1, 2, 3, 4, "second", dashed=True), Rect(5, 6, 7, 8, "grid", "a band"),
+    Rect(5, 6, 7, 8, "grid"), Circle(9, 10, 11, "data", "a dot"), Polygon(((1, 2), (3.5, 4)), "second", "a diamond"),
     Text(12, 13, "words", "end", "faint", title="all words"),
-)
+)  # fmt: skip
 
 
 def drawn(*shapes: Shape, title: str = "Title", description: str = "What it shows.") -> Drawing:
