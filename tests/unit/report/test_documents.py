@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -26,12 +25,6 @@ from eval_factory.report.reader import result_in as result_of_document
 from unit.builders import plan
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import spent
-from unit.scoring.test_collect import FOUR, result_of, state
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
 
 
 def test_documents_are_of_their_schemas(result: TaskResult) -> None:

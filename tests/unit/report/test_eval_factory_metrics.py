@@ -12,7 +12,6 @@ import pytest
 from eval_factory.core.results import Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.write import metrics_document, write_metrics
-from unit.scoring.test_collect import FOUR, result_of, state
 
 NONE = Figures(None, None)
 STATISTICS = ResponseStatistics(
@@ -24,11 +23,6 @@ NOTHING = replace(
     STATISTICS, responses=0, successful=0, prompt_tokens=NONE, completion_tokens=NONE, total_tokens=NONE,
     latency_s=NONE, status_codes={}, finish_reasons={}, runs=(),
 )  # fmt: skip
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
 
 
 def used(

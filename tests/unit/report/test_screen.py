@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,12 +26,6 @@ from eval_factory.report.screen import headline, result_summary
 from eval_factory.report.sentences import clinician_headline
 from unit.builders import plan
 from unit.report.test_clinician_lines import FOUND
-from unit.scoring.test_collect import FOUR, result_of, state
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
 
 
 def causes(*counts: int) -> tuple[FailureCause, ...]:

@@ -22,14 +22,8 @@ from eval_factory.report.reader import load_result
 from eval_factory.report.write import _response_line, write_reports
 from unit.builders import plan
 from unit.report.test_screen import changed
-from unit.scoring.test_collect import FOUR, result_of, state
 
 KEY = "a-known-key-value-1"
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
 
 
 def row(response: str) -> dict[str, Any]:

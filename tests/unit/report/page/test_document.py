@@ -7,7 +7,6 @@ import hashlib
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,14 +31,8 @@ from eval_factory.report.page.document import Beside, ShownResult, page, page_sc
 from eval_factory.report.page.instance_data import InstancePacker, LostScore
 from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
-from unit.scoring.test_collect import FOUR, result_of, state
 
 VOID = {"meta", "input", "br"}
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
 
 
 def shown(result: TaskResult, command: str = "helm-run", *, with_texts: bool = True, **how: Any) -> ShownResult:
