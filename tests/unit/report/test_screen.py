@@ -25,7 +25,7 @@ from eval_factory.core.results import (
 from eval_factory.report.screen import headline, result_summary
 from eval_factory.report.sentences import clinician_headline
 from unit.builders import plan
-from unit.report.test_clinician_lines import FOUND
+from unit.report.test_sentences import FOUND
 
 
 def causes(*counts: int) -> tuple[FailureCause, ...]:

@@ -29,8 +29,8 @@ from eval_factory.core.results import (
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy
 from eval_factory.report.page.instance_data import InstancePacker, LostScore
-from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import causes, changed, spent, with_corrected
+from unit.report.test_sentences import FOUND
 
 VOID = {"meta", "input", "br"}
 
