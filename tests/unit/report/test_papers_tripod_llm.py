@@ -1,16 +1,18 @@
-"""The checklist in Markdown: every item once, filled or left for the authors."""
+"""The checklist: every item once, filled with the run's own numbers or left for the authors."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
-from eval_factory.core.results import TaskResult
-from eval_factory.report.papers import forms, tripod_llm
+from eval_factory.core.results import Instances, Score, TaskResult
+from eval_factory.report.papers import Described, forms, tripod_llm
 from unit.core.test_rendered_tables import MARKDOWN
 
 NAMED = [
@@ -63,3 +65,76 @@ def test_hostile_names_make_nothing() -> None:
     children = [child for token in tokens for child in token.children or []]
     assert {child.type for child in children} == {"text", "softbreak", "code_inline", "em_open", "em_close"}
     assert "@someone" not in "".join(child.content for child in children if child.type != "code_inline")
+
+
+def answers_of(made: TaskResult, config: Any = CONFIG, target: Any = TARGET) -> dict[str, list[str]]:
+    """Item -> what is known, of the items that a run fills; sources are numbered over all of them."""
+    run = Described(made, config, target)
+    run.cite("tripod_llm")
+    return {name: run.said(one["known"]) for name, one in forms()["tripod_llm"].items() if "known" in one}
+
+
+def told(item: str, made: TaskResult, config: Any = CONFIG) -> str:
+    return " ".join(answers_of(made, config)[item])
+
+
+def test_what_a_run_does_not_have_is_not_told() -> None:
+    for item in ("7b", "8a", "8b", "8c"):
+        assert told(item, plain()) == ""
+    assert "may not be reported" not in told("17", plain())
+    made = plain()
+    bare = replace(
+        made, provenance=replace(made.provenance, endpoints={}, platform={}, dataset_files={}, dataset_revisions={}),
+        usage=replace(made.usage, all_runs=replace(made.usage.all_runs, total=replace(
+            made.usage.all_runs.total, prompt_tokens=None, latency_p50_s=None, requests=7, cached=2))),
+        comparability=None, scores={}, validity=replace(made.validity, floors={}),
+    )  # fmt: skip
+    assert told("12", bare) == (
+        "The last run took 1.0 s; 1 run made the result. 7 requests were sent, 2 answers came from a cache."
+    )
+    assert told("7e", bare) == ""
+    assert told("16d", bare) == ""
+    own = told("14e", bare, {"params": {"extra": {"data_path": "x"}}})
+    assert own.startswith("Its data were files of the authors. The output folder")
+    custom = told("5d", replace(bare, task="custom.x"), {"params": {"extra": {"benchmark": "x"}}})
+    assert custom.startswith("The SHA-256 of all prompts")
+    assert answers_of(bare, {}, {})["7c"][1] == "Answers were asked for by the API of an OpenAI-compatible endpoint."
+
+
+def test_groups_trials_and_the_commit() -> None:
+    made = plain()
+    score = made.scores["exact_match"]
+    tried = replace(score, stats=replace(score.stats, trials=3, trial_stddev=0.0125, clusters=7))
+    bare = Score(0.25, replace(score.stats, count=1, ci_low=None), "other")
+    grouped = replace(
+        made, scores={"exact_match": tried, "other": bare}, provenance=replace(made.provenance, git_hash="c0ffee"),
+        groups={"kind": {"a": {"exact_match": bare}, "b": {}}},
+        validity=replace(made.validity, instances=Instances(9, 9, 0, 0, 0, 0, thinking_stripped=1, prompt_truncated=1)),
+    )  # fmt: skip
+    assert "Each instance was asked 3 times; standard deviation of the trials 0.0125." in told("6c", grouped)
+    assert "The commit of eval-factory is c0ffee." in told("14f", grouped)
+    assert "The commit" not in told("14f", made)
+    assert told("16d", grouped).endswith("other over 1 instance. The instances share 7 sources, which the interval takes"
+                                         " into account. By kind: 2 groups.")  # fmt: skip
+    assert told("17", grouped).endswith("other = 0.2500. kind a = 0.2500, 1 instance.")
+    assert told("7a", grouped).endswith("Beside it: other.")
+    assert "1 prompt was cut" in told("5d", grouped)
+    assert "removed from 1 answer." in told("6d", grouped)
+    once = replace(tried, stats=replace(tried.stats, trial_stddev=None))
+    assert "asked 3 times." in told("6c", replace(grouped, scores={"exact_match": once}))
+
+
+LETTERS = {3: "ab", 5: "abcde", 6: "abcde", 7: "abcde", 8: "abc", 9: "ab", 14: "abcdef", 16: "abcd", 19: "abcdefg"}
+
+
+def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_does_not_know() -> None:
+    items = forms()["tripod_llm"]
+    assert list(items) == [f"{number}{letter}" for number in range(1, 20) for letter in LETTERS.get(number, [""])]
+    assert len({one["topic"] for one in items.values()}) == len(items)
+    assert all(one["unknown"] for one in items.values() if "known" in one)
+
+
+@pytest.mark.parametrize("config", [{}, CONFIG])
+def test_hostile_values_are_one_printable_line(config: dict[str, Any]) -> None:
+    for known in answers_of(hostile(), config, {}).values():
+        assert all(sentence.isprintable() for sentence in known)
