@@ -1,4 +1,4 @@
-"""A stored result -> the aggregate record of Every Eval Ever, and where its files lie."""
+"""A stored result -> the aggregate record and the samples of Every Eval Ever, and where its files lie."""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.results import FailureCause, JudgeCounts
-from eval_factory.report.every_eval_ever import Publisher, aggregate, check_record, write_records
+from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, Score
+from eval_factory.report.every_eval_ever import Publisher, aggregate, check_record, samples_of, write_records
 from eval_factory.report.reader import StoredResult
-from unit.report.exports.test_stored_facts import (
-    ANSWER,
-    ASKED,
-    CATEGORY,
-    PROMPT,
-    REFERENCE,
-    not_reportable,
-    stored_of,
-    with_scores,
-)
+from unit.report.exports import test_stored_facts as facts
+from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, not_reportable, stored_of, with_scores
 
 WHO = Publisher("A Hospital", "third_party")
 NOW = 1_795_000_000.9
@@ -36,9 +28,9 @@ def record_of(stored: StoredResult, publisher: Publisher = WHO) -> dict[str, Any
 
 
 def only_score(stored: StoredResult) -> dict[str, Any]:
+    score: dict[str, Any]
     (score,) = record_of(stored)["evaluation_results"]
-    found: dict[str, Any] = score
-    return found
+    return score
 
 
 def with_provenance(stored: StoredResult, **changes: Any) -> StoredResult:
@@ -66,10 +58,8 @@ def test_a_public_result_is_written_with_its_samples(tmp_path: Path) -> None:
 
 def test_the_same_result_is_the_same_file(tmp_path: Path) -> None:
     first = write_records(stored_of("pubmed_qa"), tmp_path / "o", WHO, now=NOW)
-    assert (
-        write_records(replace(stored_of("pubmed_qa"), folder=Path("/another")), tmp_path / "o", WHO, now=NOW + 100)
-        == first
-    )
+    elsewhere = replace(stored_of("pubmed_qa"), folder=Path("/another"))
+    assert write_records(elsewhere, tmp_path / "o", WHO, now=NOW + 100) == first
     assert len([path for path in (tmp_path / "o").rglob("*") if path.is_file()]) == 2
 
 
@@ -86,7 +76,7 @@ def test_no_text_of_private_data_is_in_any_file(task: str, extra: dict[str, Any]
     (only,) = [path for path in (tmp_path / "o").rglob("*") if path.is_file()]
     assert only == written
     text = written.read_text("utf-8")
-    for secret in (PROMPT, ANSWER, REFERENCE, CATEGORY, "it is gout", "id0", "/home/doe", "HTTP 400"):
+    for secret in (PROMPT, ANSWER, REFERENCE, facts.CATEGORY, "it is gout", "id0", "/home/doe", "HTTP 400"):
         assert secret not in text, secret
     assert "detailed_evaluation_results" not in text
     assert json.loads(text)["evaluation_results"][0]["score_details"]["score"] == 0.5
@@ -162,11 +152,8 @@ def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> Non
     score = replace(stored.result.scores["exact_match"], higher_is_better=None)
     worse, infinite = replace(score, higher_is_better=False), replace(score, value=float("inf"), higher_is_better=True)
     record = record_of(with_scores(stored, wer=worse, odd=score, endless=infinite))
-    directions = {
-        one["metric_config"]["metric_name"]: one["metric_config"]["lower_is_better"]
-        for one in record["evaluation_results"]
-    }
-    assert directions == {"exact_match": False, "wer": True}
+    metrics = [one["metric_config"] for one in record["evaluation_results"]]
+    assert {one["metric_name"]: one["lower_is_better"] for one in metrics} == {"exact_match": False, "wer": True}
 
 
 def test_without_any_known_direction_there_is_no_record() -> None:
@@ -186,7 +173,9 @@ def test_judges_are_named_by_their_models() -> None:
     stored = stored_of("pubmed_qa")
     judges = {name: JudgeCounts(4, 4, 0) for name in ("gpt", "claude")}
     stored = replace(stored, result=replace(stored.result, validity=replace(stored.result.validity, judges=judges)))
-    stored = with_provenance(stored, endpoints={"model": ASKED, "gpt": replace(ASKED, model="openai/gpt-4o")})
+    stored = with_provenance(
+        stored, endpoints={"model": facts.ASKED, "gpt": replace(facts.ASKED, model="openai/gpt-4o")}
+    )
     assert only_score(stored)["score_details"]["details"]["judges"] == "claude, openai/gpt-4o"
 
 
@@ -203,7 +192,7 @@ def test_judges_are_named_by_their_models() -> None:
 def test_generation_is_told_where_all_requests_had_the_same(
     sampling: tuple[dict[str, Any], ...], expected: dict[str, Any]
 ) -> None:
-    stored = with_provenance(stored_of("pubmed_qa"), endpoints={"model": replace(ASKED, sampling=sampling)})
+    stored = with_provenance(stored_of("pubmed_qa"), endpoints={"model": replace(facts.ASKED, sampling=sampling)})
     assert only_score(stored)["generation_config"] == {"generation_args": expected}
 
 
@@ -252,3 +241,91 @@ def test_no_samples_of_a_main_score_that_is_not_there(tmp_path: Path) -> None:
     other = replace(stored.result.scores["exact_match"], higher_is_better=True)
     without = replace(stored, result=replace(stored.result, scores={"other": other}))
     assert len(write_records(without, tmp_path / "o", WHO, now=NOW)) == 1
+
+
+RECORD = {"evaluation_id": "the run", "model_info": {"id": "org/model"}}
+
+
+def samples(stored: StoredResult, instances: list[InstanceRecord] | None = None, **score: Any) -> list[dict[str, Any]]:
+    result = stored.result
+    scores: dict[str, Score] = {"exact_match": replace(result.scores["exact_match"], **score)}
+    instances = list(result.instances) if instances is None else instances
+    found = list(samples_of(replace(stored, result=replace(result, scores=scores, instances=instances)), RECORD))
+    for sample in found:
+        check_record(sample, "instance")
+    return found
+
+
+@pytest.fixture
+def stored() -> StoredResult:
+    return stored_of("pubmed_qa")
+
+
+@pytest.fixture
+def instance(stored: StoredResult) -> InstanceRecord:
+    return next(iter(stored.result.instances))
+
+
+def test_a_sample_has_all_that_is_known_of_an_instance(stored: StoredResult) -> None:
+    first = samples(stored)[0]
+    text = json.dumps({"raw": PROMPT, "reference": [REFERENCE]}, sort_keys=True, separators=(",", ":"))
+    assert first == {
+        "schema_version": "0.3.0", "evaluation_id": "the run", "model_id": "org/model", "evaluation_name": "pubmed_qa",
+        "evaluation_result_id": "pubmed_qa/exact_match", "sample_id": "id0",
+        "sample_hash": hashlib.sha256(text.encode()).hexdigest(), "interaction_type": "single_turn",
+        "input": {"raw": PROMPT, "reference": [REFERENCE], "choices": [REFERENCE, "it is gout"]},
+        "output": {"raw": [ANSWER]},
+        "answer_attribution": [{
+            "turn_idx": 0, "source": "output.raw", "extracted_value": ANSWER, "extraction_method": "helm.exact_match",
+            "is_terminal": True,
+        }],
+        "metadata": {"split": "test", "finish_reason": "stop"},
+        "token_usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11},
+        "performance": {"latency_ms": 250.0}, "evaluation": {"score": 1.0, "is_correct": True},
+    }  # fmt: skip
+
+
+def test_what_is_not_known_of_an_instance_is_left_out(stored: StoredResult, instance: InstanceRecord) -> None:
+    bare = replace(instance, completion_tokens=None, latency_s=None, finish_reason=None, references=())
+    (sample,) = samples(stored, [bare])
+    assert not {"token_usage", "performance"} & set(sample)
+    assert sample["metadata"] == {"split": "test"}
+    assert sample["input"] == {"raw": PROMPT, "reference": []}
+    (sample,) = samples(stored, [replace(instance, prompt_tokens=None)])
+    assert "token_usage" not in sample
+
+
+def test_one_right_reference_is_no_choice_of_options(stored: StoredResult, instance: InstanceRecord) -> None:
+    right, wrong = instance.references
+    (sample,) = samples(stored, [replace(instance, references=(right,))])
+    assert "choices" not in sample["input"]
+    (sample,) = samples(stored, [replace(instance, references=(wrong,))])
+    assert sample["input"] == {"raw": PROMPT, "reference": []}
+
+
+def test_instances_without_a_score_or_an_answer_are_no_samples(stored: StoredResult, instance: InstanceRecord) -> None:
+    left = [
+        replace(instance, id="none", metrics={}), replace(instance, id="other", metrics={"other": 1.0}),
+        replace(instance, id="failed", completion=None), replace(instance, id="empty", completion=""),
+        replace(instance, id="endless", metrics={"exact_match": float("inf")}),
+    ]  # fmt: skip
+    assert [sample["sample_id"] for sample in samples(stored, left)] == ["empty"]
+
+
+def test_trials_are_told_apart(stored: StoredResult, instance: InstanceRecord) -> None:
+    assert [one["sample_id"] for one in samples(stored, [instance, replace(instance, trial=1)])] == ["id0", "id0#1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "score", "right"),
+    [
+        (1.0, {}, True), (0.99, {}, False), (5.0, {"scale": (1.0, 5.0)}, True), (4.9, {"scale": (1.0, 5.0)}, False),
+        (0.0, {"scale": (0.0, 1.0), "higher_is_better": False}, True),
+        (0.1, {"scale": (0.0, 1.0), "higher_is_better": False}, False), (1.0, {"higher_is_better": False}, False),
+    ],
+)  # fmt: skip
+def test_right_is_the_best_value_there_is(
+    value: float, score: dict[str, Any], right: bool, stored: StoredResult, instance: InstanceRecord
+) -> None:
+    (sample,) = samples(stored, [replace(instance, metrics={"exact_match": value})], **score)
+    assert sample["evaluation"] == {"score": value, "is_correct": right}

@@ -121,25 +121,18 @@ def test_the_digest_tells_results_apart_and_not_folders() -> None:
     two = replace(one, folder=Path("/another"))
     assert stored_facts.result_digest(one) == stored_facts.result_digest(two)
     score = replace(one.result.scores["exact_match"], value=0.75)
-    instances = one.result.validity.instances
+    provenance, validity = one.result.provenance, one.result.validity
+    changes: list[dict[str, Any]] = [
+        {"task": "other"}, {"status": RunStatus.PARTIAL}, {"provenance": replace(provenance, run_identity="other")},
+        {"provenance": replace(provenance, prompts_sha256="other")},
+        {"validity": replace(validity, instances=replace(validity.instances, scored=99))},
+        {"validity": replace(validity, instances=replace(validity.instances, failed=99))},
+    ]  # fmt: skip
     others = [
-        with_scores(one, exact_match=score),
+        with_scores(one, exact_match=score), with_scores(one, other=score),
         with_scores(one, exact_match=replace(score, value=0.5, stats=replace(score.stats, count=5))),
-        with_scores(one, other=score),
-        replace(one, result=replace(one.result, task="other")),
-        replace(one, result=replace(one.result, status=RunStatus.PARTIAL)),
-        *(
-            replace(one, result=replace(one.result, provenance=changed_provenance))
-            for changed_provenance in (
-                replace(one.result.provenance, run_identity="other"),
-                replace(one.result.provenance, prompts_sha256="other"),
-            )
-        ),
-        *(
-            replace(one, result=replace(one.result, validity=replace(one.result.validity, instances=changed)))
-            for changed in (replace(instances, scored=99), replace(instances, failed=99))
-        ),
-    ]
+        *(replace(one, result=replace(one.result, **changed)) for changed in changes),
+    ]  # fmt: skip
     assert len({stored_facts.result_digest(stored) for stored in (one, *others)}) == len(others) + 1
 
 
