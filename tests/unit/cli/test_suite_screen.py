@@ -14,36 +14,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import suite_by_hand
+from eval_factory.cli import suite_screen
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import (
-    SuiteScreen,
-    live_table,
-    looking_on,
-    show_end,
-    show_status,
-    suite_end_record,
-    watch,
-    why,
-)
+from eval_factory.cli.suite_screen import SuiteScreen, live_table, looking_on, show_end, show_status, watch, why
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_status import SuiteReader, SuiteStatus, status_of
-from suite_by_hand import (
-    back,
-    cell_ended,
-    cell_events,
-    cell_result,
-    cell_started,
-    ended,
-    held,
-    paused,
-    phase,
-    progress,
-    started,
-    suite_folder,
-    tell,
-)
+from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, paused, phase, started, suite_folder, tell
 
 
 class Terminal(io.StringIO):
@@ -82,10 +61,10 @@ def lines_of(folder: SuiteDir, *events: dict[str, Any]) -> list[str]:
 
 def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
-    cell_result(folder, "small/qa")
+    suite_by_hand.cell_result(folder, "small/qa")
     assert lines_of(
         folder, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa", attempt=2),
-        paused("host", "big/qa", time=995.0), back("host"), cell_ended("big/qa", "failed", reason="[bold]no\nkey"),
+        paused("host", "big/qa", time=995.0), suite_by_hand.back("host"), cell_ended("big/qa", "failed", reason="[bold]no\nkey"),
         cell_ended("big/medec", "failed", reason="4", again=True),
         cell_ended("small/medec", collected=True), cell_ended("big/medec", reused_from="x\x1b"), ended(),
     ) == [
@@ -110,7 +89,7 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
             clock.now = 1000.0 + seconds
             screen.tick()
         told(folder, screen, cell_started("big/qa"))
-        cell_events(folder, "big/qa", phase("asking the model", time=111.0), progress(10, time=121.0))
+        cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
         clock.now = 1019.9
         screen.tick()
         assert "10/100" not in stream.getvalue()
@@ -126,7 +105,7 @@ def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None
     folder, stream, clock = suite_folder(tmp_path), Terminal(), Clock()
     with SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started(), cell_started("big/qa"))
-        cell_events(folder, "big/qa", phase("asking the model", time=111.0), progress(10, time=121.0))
+        cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
         clock.now += 0.2
         screen.tick()
         assert "10/100" not in stream.getvalue()
@@ -186,7 +165,7 @@ def folder(tmp_path: Path) -> SuiteDir:
     found = suite_folder(
         tmp_path, started(NAMES), cell_ended(NAMES[0]), cell_ended(NAMES[1], "failed", reason=reason), ended()
     )
-    cell_result(found, NAMES[0])
+    suite_by_hand.cell_result(found, NAMES[0])
     return found
 
 
@@ -221,7 +200,8 @@ def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str
     show_end(report(folder, 0, 3, reason="no key"), RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
     found = json.loads(out.getvalue())
-    assert found == json.loads(json.dumps(suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
+    record = suite_screen.suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))
+    assert found == json.loads(json.dumps(record))
     first, second = found["cells"]
     assert first == {
         "target": "small", "evaluation": "qa", "status": "complete", "exit_code": 0, "reason": "no key",

@@ -9,40 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.cli.suite_text import (
-    CellRow,
-    cell_rows,
-    check_text,
-    counts_line,
-    going_line,
-    log_lines,
-    next_lines,
-    pause_lines,
-    result_text,
-    rows_that_fit,
-    spent_line,
-    state_line,
-    status_lines,
-)
+import suite_by_hand
+from eval_factory.cli import suite_text
+from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_lines, rows_that_fit, status_lines
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
 from eval_factory.workflows.suite.suite_status import CellFigures, CellJob, SuiteStatus, same_command, status_of
 from eval_factory.workflows.verify import Finding
-from suite_by_hand import (
-    cell_ended,
-    cell_events,
-    cell_result,
-    cell_started,
-    ended,
-    held,
-    paused,
-    phase,
-    progress,
-    started,
-    suite_folder,
-)
+from suite_by_hand import cell_ended, cell_started, ended, held, paused, phase, progress, started, suite_folder
 
 FIGURES = CellFigures("qa", "exact_match", 0.71, 0.6, 0.82, 100, reportable=True)
 
@@ -54,10 +30,10 @@ def running(tmp_path: Path) -> SuiteStatus:
         tmp_path, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa"),
         cell_started("small/medec", attempt=2), paused("the host", "big/medec", reason="refused\x1b[0m"),
     )  # fmt: skip
-    cell_result(folder, "small/qa")
+    suite_by_hand.cell_result(folder, "small/qa")
     events = phase("loading data", time=111.0, number=2, of=3), phase("asking the model", time=112.0)
-    cell_events(folder, "big/qa", *events, progress(10, time=122.0, failed=1, prompt_tokens=1500))
-    cell_events(folder, "small/medec", phase("asking the model", time=112.0), progress(30, time=122.0))
+    suite_by_hand.cell_events(folder, "big/qa", *events, progress(10, time=122.0, failed=1, prompt_tokens=1500))
+    suite_by_hand.cell_events(folder, "small/medec", phase("asking the model", time=112.0), progress(30, time=122.0))
     with held(folder):
         return status_of(folder)
 
@@ -77,17 +53,17 @@ def test_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
 
 
 def test_lines_about_all(running: SuiteStatus) -> None:
-    assert counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
-    assert spent_line(running) == "asked so far: 0 requests, 0 tokens"
+    assert suite_text.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
+    assert suite_text.spent_line(running) == "asked so far: 0 requests, 0 tokens"
     asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
     status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})
-    assert (
-        spent_line(status) == "asked so far: 40 requests, 1.6k tokens, 0.25 USD; limits: max_cost 5, max_requests 100"
-    )
-    assert going_line(running) == "1/4 cells ended, 2 running: 40/200 requests, 4.0/s, 1 failed, 1:30 min left"
+    told = "asked so far: 40 requests, 1.6k tokens, 0.25 USD; limits: max_cost 5, max_requests 100"
+    assert suite_text.spent_line(status) == told
+    going = "1/4 cells ended, 2 running: 40/200 requests, 4.0/s, 1 failed, 1:30 min left"
+    assert suite_text.going_line(running) == going
     who = f"process {os.getpid()} on {socket.gethostname()}"
-    assert state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
-    assert pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
+    assert suite_text.state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
+    assert suite_text.pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
     assert next_lines(running) == []
 
 
@@ -96,7 +72,7 @@ def test_cells_that_ended(tmp_path: Path) -> None:
         tmp_path, started(), cell_ended("small/qa", collected=True), cell_ended("big/qa", reused_from="/else\nwhere"),
         cell_ended("small/medec", "failed", reason="no\nkey"), ended("partial", exit_code=3),
     )  # fmt: skip
-    cell_result(folder, "small/qa")
+    suite_by_hand.cell_result(folder, "small/qa")
     status = status_of(folder)
     assert [row.what for row in cell_rows(status)] == [
         "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not begun yet",
@@ -152,7 +128,7 @@ def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> Non
     ],
 )
 def test_a_result(figures: CellFigures, text: str) -> None:
-    assert result_text(figures) == text
+    assert suite_text.result_text(figures) == text
 
 
 def many(*statuses: str) -> list[CellRow]:
@@ -193,7 +169,7 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
     assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
     assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path / 'suite_config.yml'}"
-    assert state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
+    assert suite_text.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 
 DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
@@ -205,7 +181,7 @@ BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
 def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
     findings = tuple(Finding("suite_results.yaml", f"cells[{number}].value", "is\nno") for number in range(altered))
     found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
-    return check_text(found).splitlines()
+    return suite_text.check_text(found).splitlines()
 
 
 def test_a_complete_table() -> None:

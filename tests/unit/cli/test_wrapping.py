@@ -9,11 +9,7 @@ import re
 import pytest
 
 from eval_factory.cli import task_listing
-from eval_factory.cli.console import (
-    columns,
-    show_table,
-    wrapped,
-)
+from eval_factory.cli.console import columns, show_table, wrapped
 from eval_factory.tasks.framework import load_framework
 
 

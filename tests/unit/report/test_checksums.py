@@ -11,15 +11,8 @@ import pytest
 
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.checksums import (
-    ChecksumsError,
-    digests_of,
-    forget_checksums,
-    leads_inside,
-    read_checksums,
-    result_statement,
-    write_checksums,
-)
+from eval_factory.report import checksums
+from eval_factory.report.checksums import digests_of, forget_checksums, leads_inside, read_checksums, write_checksums
 from eval_factory.report.reader import load_result
 from finished_folder import RUN, finished_folder
 
@@ -83,7 +76,7 @@ def test_the_statements_outcome_is_whether_it_may_be_reported(
     reportable: bool, status: str, outcome: str, finished: RunDir
 ) -> None:
     result = replace(load_result(finished.root).result, reportable=reportable, status=RunStatus(status))
-    predicate = result_statement(result, {})["predicate"]
+    predicate = checksums.result_statement(result, {})["predicate"]
     assert predicate["result"] == outcome
     lists = {name: tests for name, tests in predicate.items() if name.endswith("Tests")}
     assert lists.pop(f"{outcome.lower()}Tests") == ["pubmed_qa"]
@@ -109,7 +102,7 @@ def test_names_are_escaped_as_coreutils_does(finished: RunDir, tmp_path: Path) -
 def test_another_form_is_refused(line: str, tmp_path: Path) -> None:
     file = tmp_path / "SHA256SUMS"
     file.write_text(f"{'0' * 64}  good\n{line}\n", "utf-8")
-    with pytest.raises(ChecksumsError, match="line 2"):
+    with pytest.raises(checksums.ChecksumsError, match="line 2"):
         read_checksums(file)
 
 

@@ -7,19 +7,9 @@ import jsonschema
 import pytest
 import yaml
 
+from eval_factory.core import results
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.results import (
-    Floor,
-    Judgements,
-    JuryReport,
-    RankCorrelation,
-    Score,
-    SpentByRole,
-    Stats,
-    TaskResult,
-    TooFewRated,
-    Usage,
-)
+from eval_factory.core.results import Floor, Judgements, JuryReport, Score, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.report import documents
 from eval_factory.report.reader import result_in as result_of_document
 from unit.builders import plan
@@ -63,7 +53,7 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
         "notes": ["a note"],
     }  # fmt: skip
     assert result_of_document(yaml.safe_load(to_yaml(document)), ()).clinicians == FOUND
-    few = replace(FOUND, corrected=None, too_few=TooFewRated(3, 30), agreement=None, judges={}, notes=())
+    few = replace(FOUND, corrected=None, too_few=results.TooFewRated(3, 30), agreement=None, judges={}, notes=())
     document = document_of(result, clinicians=few)
     assert document["clinicians"] == {
         "rated": 40, "answers": 200, "raters": 2, "ratings": 80, "too_few": {"rated": 3, "needed": 30},
@@ -176,7 +166,8 @@ def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -
     own = replace(validity.jury, labels={"poor": 0, "good": 3}, criteria={"right": ""})
     again = document_of(result, validity=replace(validity, jury=own))["validity"]["jury"]
     assert again == {**written["jury"], "labels": {"poor": 0, "good": 3}, "criteria": {"right": ""}}
-    follows = replace(validity.jury, length_correlation={"a": RankCorrelation(1 / 3, 0.0, 2 / 3, 40), "b": None})
+    of_length = {"a": results.RankCorrelation(1 / 3, 0.0, 2 / 3, 40), "b": None}
+    follows = replace(validity.jury, length_correlation=of_length)
     again = document_of(result, validity=replace(validity, jury=follows))["validity"]["jury"]
     assert again["length_correlation"] == {
         "a": {"rho": 0.333333, "ci_low": 0.0, "ci_high": 0.666667, "count": 40}, "b": None

@@ -10,18 +10,12 @@ from typing import Any
 import pytest
 
 from eval_factory.core.secrets import REDACTED
-from eval_factory.report.field_differences import (
-    _MAX_SHOWN,
-    ABSENT,
-    differences,
-    differences_of_files,
-    same_text,
-    shown,
-)
+from eval_factory.report import field_differences
+from eval_factory.report.field_differences import _MAX_SHOWN, ABSENT, differences_of_files, same_text, shown
 
 
 def found(stored: Any, made: Any) -> list[tuple[str, str, str]]:
-    return [(one.field, one.stored, one.made) for one in differences(stored, made)]
+    return [(one.field, one.stored, one.made) for one in field_differences.differences(stored, made)]
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from eval_factory.core import results
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.results import (
-    AskedEndpoint,
-    Comparability,
-    Deviation,
-    FailureCause,
-    Floor,
-    JudgeCounts,
-    Judgements,
-    JuryReport,
-    RankCorrelation,
-    SpentByRole,
-    TaskResult,
-    Usage,
-)
+from eval_factory.core.results import AskedEndpoint, Comparability, Deviation, Floor, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
@@ -41,9 +29,9 @@ VERSION_1 = Path(__file__).parent / "version_1"
 @pytest.fixture(scope="module")
 def detailed(result: TaskResult) -> TaskResult:
     """A result that says something of everything."""
-    jury = JuryReport(
+    jury = results.JuryReport(
         {"a": 4.5}, None, {"a/b": 0.5}, {"a": None}, {"poor": 0, "good": 5}, {"right": "it is"},
-        length_correlation={"a": RankCorrelation(0.5, 0.25, 0.75, 40), "b": None},
+        length_correlation={"a": results.RankCorrelation(0.5, 0.25, 0.75, 40), "b": None},
     )  # fmt: skip
     score = result.scores["exact_match"]
     score = replace(score, stats=replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75))
@@ -53,8 +41,8 @@ def detailed(result: TaskResult) -> TaskResult:
         "of_no_split": replace(score, metric="of_no_split", split=None),
     }  # fmt: skip
     validity = replace(
-        result.validity, judges={"a": JudgeCounts(4, 3, 1, same_family=True)}, jury=jury, notes=("one", "two"),
-        failures=(FailureCause("model", 1, "HTTP 500: no", None),), judgements=Judgements(4, 3),
+        result.validity, judges={"a": results.JudgeCounts(4, 3, 1, same_family=True)}, jury=jury, notes=("one", "two"),
+        failures=(results.FailureCause("model", 1, "HTTP 500: no", None),), judgements=results.Judgements(4, 3),
         not_reportable=("for a reason",),
         floors={
             "exact_match": Floor("always A", 0.5, 4, {"empty": 0.0, "always A": 0.5}),

@@ -7,21 +7,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import (
-    Comparability,
-    Deviation,
-    FailureCause,
-    Floor,
-    JudgeCounts,
-    JuryReport,
-    RubricReport,
-    RubricVotes,
-    Score,
-    Spent,
-    SpentByRole,
-    TaskResult,
-    Usage,
-)
+from eval_factory.core import results
+from eval_factory.core.results import Comparability, Deviation, FailureCause, Floor, JuryReport, Spent, TaskResult
 from eval_factory.report.screen import headline, result_summary
 from eval_factory.report.sentences import clinician_headline
 from unit.builders import plan
@@ -97,7 +84,7 @@ def test_the_screen_shows_five_notes_and_says_where_the_rest_is(
 
 
 def test_the_screen_says_which_split_a_score_is_of(result: TaskResult) -> None:
-    of_valid = Score(0.25, result.scores["exact_match"].stats, "exact_match", "valid")
+    of_valid = results.Score(0.25, result.scores["exact_match"].stats, "exact_match", "valid")
     split = changed(result, splits={"test": 4, "train": 1, "valid": 2}, main_split="test")
     lines = shown(replace(split, scores={**result.scores, "exact_match@valid": of_valid}))
     first, second, third, fourth, *_ = lines
@@ -119,8 +106,9 @@ def spent(requests: int, tokens: int | None) -> Spent:
     return Spent(requests, 1, 2, tokens, tokens, 0.5, None)
 
 
-def used(now: Spent, ever: Spent | None = None, runs: int = 1, roles: dict[str, Spent] | None = None) -> Usage:
-    return Usage(SpentByRole(now, roles or {}), SpentByRole(ever or now, roles or {}), runs, 1.0)
+def used(now: Spent, ever: Spent | None = None, runs: int = 1, roles: dict[str, Spent] | None = None) -> results.Usage:
+    by_role = [results.SpentByRole(one, roles or {}) for one in (now, ever or now)]
+    return results.Usage(by_role[0], by_role[1], runs, 1.0)
 
 
 def test_the_screen_shows_the_usage_of_this_run_by_role_and_of_all_runs(result: TaskResult) -> None:
@@ -191,7 +179,7 @@ def test_counts_of_instances_stand_each_in_its_place(result: TaskResult) -> None
     counts = replace(result.validity.instances, **changes)
     line = "  instances: 3 of 9 scored; 1 failed, 2 empty, 4 cut off, 5 filtered"
     assert f"{line} (4 instances, each trial and perturbation counted)" in shown(changed(result, instances=counts))
-    judged = changed(result, instances=counts, splits={"test": 9}, judges={"gpt": JudgeCounts(1, 1, 0)})
+    judged = changed(result, instances=counts, splits={"test": 9}, judges={"gpt": results.JudgeCounts(1, 1, 0)})
     assert f"{line}, 6 unjudged" in shown(judged)
 
 
@@ -214,7 +202,7 @@ def test_tokens_are_shown_where_both_are_known(result: TaskResult) -> None:
 
 def with_corrected(result: TaskResult, count: int) -> TaskResult:
     stats = replace(result.scores["exact_match"].stats, count=count, ci_low=0.125, ci_high=0.875)
-    corrected = Score(0.75, stats, "exact_match.corrected", "test")
+    corrected = results.Score(0.75, stats, "exact_match.corrected", "test")
     both = {**result.scores, "exact_match.corrected": corrected}
     return replace(result, scores=both, groups={"category": {"odd": both, "even": result.scores}})
 
@@ -240,7 +228,7 @@ def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:
 
 
 def test_a_rubric_has_one_line(result: TaskResult) -> None:
-    report = RubricReport(RubricVotes(3, 2, 1, 0), {}, {})
+    report = results.RubricReport(results.RubricVotes(3, 2, 1, 0), {}, {})
     lines = shown(changed(result, rubric=report))
     assert "  criteria: 2 of 3 criteria met, 1 not met" in lines
     assert len(lines) == len(shown(result)) + 1

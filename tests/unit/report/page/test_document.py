@@ -11,21 +11,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import (
-    Comparability,
-    Deviation,
-    FailureCause,
-    Floor,
-    JudgeCounts,
-    JuryReport,
-    PairAgreement,
-    RankCorrelation,
-    RubricReport,
-    RubricVotes,
-    SpentByRole,
-    TaskResult,
-    Usage,
-)
+from eval_factory.core import results
+from eval_factory.core.results import Comparability, FailureCause, Floor, JudgeCounts, RubricVotes, TaskResult, Usage
 from eval_factory.report.documents import instance_line, result_line
 from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy
 from eval_factory.report.page.instance_data import InstancePacker, LostScore
@@ -221,7 +208,7 @@ def test_intervals_have_their_method_and_what_sources_do_to_them(result: TaskRes
         (Comparability(True), "<p>The settings are those of the leaderboard.</p>"),
         (Comparability(None, "no <such> result"), "<p>no &lt;such&gt; result.</p>"),
         (
-            Comparability(False, None, (Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)),
+            Comparability(False, None, (results.Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)),
             '<th scope="row">top_p</th><td>1.0</td><td>0.5</td><td class="wide">odd &lt;effect&gt;</td>',
         ),
     ],
@@ -235,7 +222,9 @@ def test_whether_the_settings_are_the_leaderboards(stamp: Comparability, told: s
 
 
 def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
-    report = JuryReport({"gpt": 4.25, "llama": 3.0}, 0.5, {"gpt/llama": 0.25, "x/y": None}, {"gpt": 3.0, "llama": None})
+    report = results.JuryReport(
+        {"gpt": 4.25, "llama": 3.0}, 0.5, {"gpt/llama": 0.25, "x/y": None}, {"gpt": 3.0, "llama": None}
+    )
     counts = {"gpt": JudgeCounts(4, 3, 1, same_family=True), "llama": JudgeCounts(4, 4, 0)}
     text = html(changed(result, jury=report, judges=counts))
     assert (
@@ -249,7 +238,7 @@ def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
     assert "ordinal)</dt><dd>0.500</dd>" in text
     assert "Weighted kappa, gpt/llama</dt><dd>0.250</dd>" in text
     assert "x/y" not in text
-    follows = replace(report, length_correlation={"gpt": RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None})
+    follows = replace(report, length_correlation={"gpt": results.RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None})
     assert "of mark and answer's length, gpt</dt><dd>0.75 (0.50 to 0.88)</dd>" in html(changed(result, jury=follows))
     assert "answer's length, llama" not in html(changed(result, jury=follows))
     assert "not defined" in html(changed(result, jury=replace(report, krippendorff_alpha=None), judges=counts))
@@ -267,7 +256,7 @@ def test_what_went_wrong_leads_to_the_instances(result: TaskResult) -> None:
 
 def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
-    usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
+    usage = Usage(results.SpentByRole(spent(7, 40), both), results.SpentByRole(spent(9, 90), both), 3, 1.0)
     text = html(replace(result, usage=usage), methods="First <one>.\n\nReferences\n[1] X\n")
     assert "all runs, gpt" in text
     assert "<p>First &lt;one&gt;.</p>" in text
@@ -315,7 +304,9 @@ def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
 
 def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskResult) -> None:
     votes = {"<gpt>": RubricVotes(1200, 700, 500, 0, 0, 0.25), "llama": RubricVotes(1200, 600, 590, 10)}
-    report = RubricReport(RubricVotes(1200, 650, 540, 1, 9), votes, {"<gpt>/llama": PairAgreement(1190, 0.91234, None)})
+    report = results.RubricReport(
+        RubricVotes(1200, 650, 540, 1, 9), votes, {"<gpt>/llama": results.PairAgreement(1190, 0.91234, None)}
+    )
     counts = {"<gpt>": JudgeCounts(1200, 1200, 0, same_family=False)}
     lost = (LostScore("axis:<a>", True, 1200, 700, 12345.5), LostScore("a <criterion>", False, 3, 2, 0.1 + 0.2))
     one = shown(changed(result, rubric=report, judges=counts))
@@ -338,7 +329,7 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
 
 def test_one_judge_is_no_majority_and_groups_of_a_rubric_are_open(result: TaskResult) -> None:
     votes = RubricVotes(3, 2, 1, 0)
-    rubric = changed(result, rubric=RubricReport(votes, {"gpt": votes}, {}))
+    rubric = changed(result, rubric=results.RubricReport(votes, {"gpt": votes}, {}))
     assert "the majority" not in html(rubric)
     assert "Where points are lost" not in html(rubric)
     assert "<details open><summary>The same as tables" in html(replace(rubric, groups={"axis": {"a": result.scores}}))

@@ -12,16 +12,8 @@ import pytest
 from eval_factory.core.results import InstanceRecord, Score, Stats
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.documents import instance_line, result_line
-from eval_factory.report.page.instance_data import (
-    _CHUNK,
-    _FLAGS,
-    InstanceBlocks,
-    InstancePacker,
-    common_beginning,
-    first_words,
-    flags_of,
-    readable_page,
-)
+from eval_factory.report.page import instance_data
+from eval_factory.report.page.instance_data import _CHUNK, _FLAGS, InstanceBlocks, InstancePacker, readable_page
 from stored_results import criterion, instance
 
 STATS = Stats(4, 0.5, None, None, None, None, None)
@@ -126,7 +118,7 @@ def test_without_a_main_score_nothing_is_right_or_wrong() -> None:
     ],
 )  # fmt: skip
 def test_what_an_instance_can_be_filtered_by(changes: dict[str, Any], found: list[str]) -> None:
-    assert list(flags_of(instance("a", 1.0, **changes))) == found
+    assert list(instance_data.flags_of(instance("a", 1.0, **changes))) == found
 
 
 def test_an_opened_instance_has_all_of_it() -> None:
@@ -182,7 +174,7 @@ def test_a_prompt_that_another_result_has_is_not_repeated() -> None:
     ],
 )  # fmt: skip
 def test_what_all_prompts_begin_with_is_no_preview(texts: list[str], shared: str) -> None:
-    assert common_beginning(texts) == shared
+    assert instance_data.common_beginning(texts) == shared
 
 
 def test_the_table_shows_what_comes_after_the_examples() -> None:
@@ -199,7 +191,7 @@ def test_the_table_shows_what_comes_after_the_examples() -> None:
     ],
 )  # fmt: skip
 def test_the_first_words_of_a_text(text: str, words: str) -> None:
-    assert first_words(text, 10) == words
+    assert instance_data.first_words(text, 10) == words
 
 
 def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:

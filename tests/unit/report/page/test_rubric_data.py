@@ -6,29 +6,14 @@ from typing import Any
 
 import pytest
 
-from eval_factory.report.page.instance_data import (
-    _SHARES,
-    DISAGREE,
-    HARM,
-    MAX_LOST,
-    MAX_TAGS,
-    MAX_WORDS,
-    NOT_MET,
-    UNDECIDED,
-    LostPoints,
-    LostScore,
-    criteria_rows,
-    criterion_signs,
-    points_lost,
-    shortened_text,
-    tags_of_groups,
-)
+from eval_factory.report.page import instance_data
+from eval_factory.report.page.instance_data import MAX_LOST, MAX_WORDS, UNDECIDED, LostPoints, LostScore, shortened_text
 from eval_factory.scoring.rubric import VERDICTS
 from stored_results import criterion, instance
 
 
 def test_every_verdict_is_known() -> None:
-    assert {verdict: _SHARES.get(verdict) for verdict in VERDICTS.values()} == {
+    assert {verdict: instance_data._SHARES.get(verdict) for verdict in VERDICTS.values()} == {
         verdict: share for share, verdict in VERDICTS.items()
     }
 
@@ -41,24 +26,24 @@ def test_every_verdict_is_known() -> None:
     ],
 )  # fmt: skip
 def test_what_a_criterion_costs(points: float, verdict: str, lost: float | None) -> None:
-    assert points_lost(criterion(points, verdict)) == lost
+    assert instance_data.points_lost(criterion(points, verdict)) == lost
 
 
 @pytest.mark.parametrize(
     ("made", "signs"),
     [
-        (criterion(8, "met", one=True), []), (criterion(8, "not met", one=False), [NOT_MET]),
-        (criterion(-8, "not met", one=False), []), (criterion(-8, "met", one=True), [HARM]),
-        (criterion(8, "tied", one=True, two=False), [DISAGREE]), (criterion(8, "tied", one=True, two=True), []),
+        (criterion(8, "met", one=True), []), (criterion(8, "not met", one=False), [instance_data.NOT_MET]),
+        (criterion(-8, "not met", one=False), []), (criterion(-8, "met", one=True), [instance_data.HARM]),
+        (criterion(8, "tied", one=True, two=False), [instance_data.DISAGREE]), (criterion(8, "tied", one=True, two=True), []),
         (criterion(8, "tied", one=False, two="nothing"), [UNDECIDED]),
         (criterion(8, "met", one=True, two="HTTP 500"), [UNDECIDED]), (criterion(8, "unjudged"), [UNDECIDED]),
     ],
 )  # fmt: skip
 def test_by_what_an_instance_is_chosen(made: dict[str, Any], signs: list[str]) -> None:
     record = instance("q", 0.5, criteria=(criterion(1, "met", one=True), made))
-    assert list(criterion_signs(record)) == signs
+    assert list(instance_data.criterion_signs(record)) == signs
     failed = instance("q", None, criteria=(made,))
-    assert list(criterion_signs(failed)) == []
+    assert list(instance_data.criterion_signs(failed)) == []
 
 
 CRITERIA = [
@@ -71,7 +56,7 @@ CRITERIA = [
 
 
 def test_what_cost_most_comes_first_then_what_nobody_decided() -> None:
-    rows = criteria_rows(CRITERIA, with_texts=True)
+    rows = instance_data.criteria_rows(CRITERIA, with_texts=True)
     assert [(row[0], row[1], row[5]) for row in rows] == [
         (4, "fourth", 7), (5, "fifth", 7), (2, "second", 2), (3, "third", None), (1, "first", 0),
     ]  # fmt: skip
@@ -81,7 +66,7 @@ def test_what_cost_most_comes_first_then_what_nobody_decided() -> None:
 
 
 def test_without_texts_numbers_and_tags_of_groups_are_left() -> None:
-    rows = criteria_rows(CRITERIA, with_texts=False, tags={"axis:a"})
+    rows = instance_data.criteria_rows(CRITERIA, with_texts=False, tags={"axis:a"})
     assert rows[2] == [2, None, 2, ["axis:a"], "not met", 2, [["one", 0, None], ["two", None, None]]]
     assert not any(word in str(rows) for word in ("first", "private", "words", "HTTP"))
 
@@ -90,19 +75,19 @@ def test_long_texts_are_cut_and_say_so() -> None:
     assert shortened_text("x" * MAX_WORDS) == "x" * MAX_WORDS
     long = "x" * (MAX_WORDS + 1)
     assert shortened_text(long) == f"{'x' * MAX_WORDS} … (2,001 characters: results.jsonl)"
-    one = criterion(1, "met", *[f"{number}{long}" for number in range(MAX_TAGS + 1)], text=long, one=True)
+    one = criterion(1, "met", *[f"{number}{long}" for number in range(instance_data.MAX_TAGS + 1)], text=long, one=True)
     one["judges"]["one"]["explanation"] = long
-    ((_, words, _, tags, _, _, judges),) = criteria_rows([one], with_texts=True)
+    ((_, words, _, tags, _, _, judges),) = instance_data.criteria_rows([one], with_texts=True)
     assert {len(text) for text in (words, judges[0][2], tags[0])} == {
         len(shortened_text(long)),
         len(shortened_text(f"1{long}")),
     }
-    assert len(tags) == MAX_TAGS
+    assert len(tags) == instance_data.MAX_TAGS
 
 
 def test_tags_that_groups_name_anyway() -> None:
     groups = {"axis": ("a", "b"), "criterion_theme": ("c",), "tag": ("urgent",)}
-    assert tags_of_groups(groups) == {"axis:a", "axis:b", "theme:c", "tag:urgent", "urgent"}
+    assert instance_data.tags_of_groups(groups) == {"axis:a", "axis:b", "theme:c", "tag:urgent", "urgent"}
 
 
 def test_what_costs_most_over_all_answers() -> None:
