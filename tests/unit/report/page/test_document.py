@@ -7,6 +7,7 @@ import hashlib
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,16 @@ import pytest
 from eval_factory.core import results
 from eval_factory.core.results import Comparability, FailureCause, Floor, JudgeCounts, RubricVotes, TaskResult, Usage
 from eval_factory.report.documents import instance_line, result_line
-from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy
-from eval_factory.report.page.instance_data import InstancePacker, LostScore
+from eval_factory.report.page import document
+from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy, result_page
+from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
+from eval_factory.report.reader import load_result
+from stored_results import criterion, instance, right_or_wrong, rubric_result, written
+from stored_results import result as made_of
 from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.report.test_sentences import FOUND
 
+SECRET = "Mrs Miller of ward 7"
 VOID = {"meta", "input", "br"}
 
 
@@ -227,14 +233,9 @@ def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
     )
     counts = {"gpt": JudgeCounts(4, 3, 1, same_family=True), "llama": JudgeCounts(4, 4, 0)}
     text = html(changed(result, jury=report, judges=counts))
-    assert (
-        '<th scope="row">gpt</th><td class="n">3 of 4</td>\n<td class="n">4.250</td><td class="n">3.000</td>\n<td>yes</td>'
-        in text
-    )
-    assert (
-        '<th scope="row">llama</th><td class="n">4 of 4</td>\n<td class="n">3.000</td><td class="n"></td>\n<td>not known</td>'
-        in text
-    )
+    row = '<th scope="row">{}</th><td class="n">{} of 4</td>\n<td class="n">{}</td><td class="n">{}</td>\n<td>{}</td>'
+    assert row.format("gpt", 3, "4.250", "3.000", "yes") in text
+    assert row.format("llama", 4, "3.000", "", "not known") in text
     assert "ordinal)</dt><dd>0.500</dd>" in text
     assert "Weighted kappa, gpt/llama</dt><dd>0.250</dd>" in text
     assert "x/y" not in text
@@ -280,12 +281,8 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
     assert "<li>other &lt;data&gt;</li>" in text
     assert 'data-filter="flipped"' in text
     assert "cannot be compared" not in text
-    assert (
-        text.index("B is better")
-        < text.index('id="instances"')
-        < text.index('id="A-scores"')
-        < text.index('id="B-scores"')
-    )
+    places = [text.index(one) for one in ("B is better", 'id="instances"', 'id="A-scores"', 'id="B-scores"')]
+    assert places == sorted(places)
     assert "These results cannot be compared" in page(both, beside=Beside("x", (), (), ("not <the> same",)))
 
 
@@ -334,3 +331,44 @@ def test_one_judge_is_no_majority_and_groups_of_a_rubric_are_open(result: TaskRe
     assert "Where points are lost" not in html(rubric)
     assert "<details open><summary>The same as tables" in html(replace(rubric, groups={"axis": {"a": result.scores}}))
     assert "<details><summary>The same as tables" in html(replace(result, groups={"axis": {"a": result.scores}}))
+
+
+def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> None:
+    record = instance(
+        "q0", 0.0, prompt=SECRET, completion=SECRET, reasoning=SECRET, references=({"text": SECRET, "tags": ["correct"]},),
+        turns=({"role": "user", "content": SECRET},), categories={"name": SECRET}, error=f"HTTP 400: {SECRET}",
+        judges={"g": 1.0}, judgements={"g": {"a": {"explanation": SECRET}}},
+    )  # fmt: skip
+    stored = load_result(written(tmp_path / "a", made_of([record])))
+    assert SECRET in readable_page(result_page(stored))
+    text = readable_page(result_page(stored, with_texts=False))
+    assert SECRET not in text
+    assert '"texts": false' in text
+    left = '{"metrics": {"exact_match": 0.0}, "finish_reason": "stop", "prompt_tokens": 1, "marks": {"g": 1.0}}'
+    assert f"\n{left}\n" in text
+
+
+def test_what_another_result_asked_is_there_once(tmp_path: Path) -> None:
+    others = [instance("q0", 1.0), instance("q1", 0.0, prompt="another")]
+    folders = [right_or_wrong(tmp_path / "a", "10"), written(tmp_path / "b", made_of(others))]
+    first, second = document.shown_of([load_result(folder) for folder in folders], ["A", "B"])
+    assert (first.label, second.label) == ("A", "B")
+    assert "What is q1?" in readable_page("".join(first.instances.blocks))
+    of_second = readable_page("".join(second.instances.blocks))
+    assert (of_second.count('"same_prompt": true'), '"prompt": "another"' in of_second) == (1, True)
+    assert 'data-run="1"' in second.instances.blocks[0]
+    assert first.methods
+
+
+def test_without_texts_criteria_are_numbers_and_tags_of_groups(tmp_path: Path) -> None:
+    one = criterion(4, "not met", "axis:accuracy", f"ward:{SECRET}", text=f"Says {SECRET}", gpt=False, other=SECRET)
+    votes = RubricVotes(2, 0, 2, 0)
+    records = [instance(key, 0.0, "rubric_score", criteria=(one,)) for key in "ab"]
+    made = rubric_result(records, results.RubricReport(votes, {"gpt": votes}, {}), ("axis:accuracy",))
+    stored = load_result(written(tmp_path / "a", made))
+    text = readable_page(result_page(stored, with_texts=False))
+    judges = '[["gpt", 0, null], ["other", null, null]]'
+    assert f'"criteria": [[1, null, 4, ["axis:accuracy"], "not met", 4.0, {judges}]]' in text
+    assert '"lost": [["axis:accuracy", true]]' in text
+    assert not any(word in text for word in (SECRET, "words of gpt", "Says"))
+    assert all(word in readable_page(result_page(stored)) for word in (f"ward:{SECRET}", "words of gpt"))
