@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,11 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
 from eval_factory.workflows.suite.suite_status import SuiteReader, SuiteStatus, status_of
 from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, paused, phase, started, suite_folder, tell
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from unit.cli.test_wrapping import Terminal
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -40,9 +36,8 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def _a_terminal_of_this_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "24")
+    for name, value in {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
@@ -96,9 +91,8 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
         clock.now = 1020.0
         screen.tick()
         screen.tick()
-    assert stream.getvalue().splitlines()[2:] == [
-        "  0/4 cells ended, 1 running: 10/100 requests, 1.0/s, 0 failed, 1:30 min left"
-    ]
+    figures = "  0/4 cells ended, 1 running: 10/100 requests, 1.0/s, 0 failed, 1:30 min left"
+    assert stream.getvalue().splitlines()[2:] == [figures]
 
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
@@ -161,10 +155,8 @@ NAMES = ("small/qa", "a_longer_name/qa")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> SuiteDir:
-    reason = "many words " * 15
-    found = suite_folder(
-        tmp_path, started(NAMES), cell_ended(NAMES[0]), cell_ended(NAMES[1], "failed", reason=reason), ended()
-    )
+    failed = cell_ended(NAMES[1], "failed", reason="many words " * 15)
+    found = suite_folder(tmp_path, started(NAMES), cell_ended(NAMES[0]), failed, ended())
     suite_by_hand.cell_result(found, NAMES[0])
     return found
 
@@ -232,8 +224,7 @@ def steps(*actions: Callable[[], object]) -> Callable[[float], None]:
     return lambda _: (next(left)(), None)[1]
 
 
-def nothing() -> None:
-    pass
+def nothing() -> None: ...
 
 
 @pytest.fixture
@@ -250,9 +241,8 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
         tell(folder.events, cell_ended("a/b"), ended())
         stack.close()
 
-    watch(SuiteReader(folder), out, as_json=True, sleep=steps(
-        nothing, nothing, lambda: tell(folder.events, cell_started("a/b")), end
-    ))  # fmt: skip
+    begin = partial(tell, folder.events, cell_started("a/b"))
+    watch(SuiteReader(folder), out, as_json=True, sleep=steps(nothing, nothing, begin, end))
     records = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(one["state"], one["cells"][0]["status"]) for one in records] == [
         ("running", "waiting"), ("running", "running"), ("ended", "complete"),
@@ -266,12 +256,8 @@ def test_a_watcher_has_lines_where_there_is_no_terminal(
     stack.enter_context(held(folder))
     times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(times))
-    watch(SuiteReader(folder), out, as_json=False, sleep=steps(
-        lambda: tell(folder.events, cell_started("a/b")),
-        lambda: tell(folder.events, paused("host", "c/d")),
-        nothing,
-        stack.close,
-    ))  # fmt: skip
+    tells = [partial(tell, folder.events, event) for event in (cell_started("a/b"), paused("host", "c/d"))]
+    watch(SuiteReader(folder), out, as_json=False, sleep=steps(*tells, nothing, stack.close))
     assert out.getvalue().splitlines()[:7] == [
         "a/b: waiting", "c/d: waiting", "a/b: running", "c/d: paused",
         "paused: host: connection refused (1 cell, for 0 s)", "  0/2 cells ended, 1 running",
@@ -279,11 +265,7 @@ def test_a_watcher_has_lines_where_there_is_no_terminal(
     ]  # fmt: skip
 
 
-def test_a_terminal_has_a_table_and_at_the_end_all_lines(
-    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
+def test_a_terminal_has_a_table_and_at_the_end_all_lines(tmp_path: Path, stack: ExitStack) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b"])), Terminal()
     stack.enter_context(held(folder))
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(nothing, stack.close))

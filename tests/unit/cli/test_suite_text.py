@@ -38,16 +38,13 @@ def running(tmp_path: Path) -> SuiteStatus:
         return status_of(folder)
 
 
-def test_a_line_for_each_cell(running: SuiteStatus) -> None:
+def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
     assert cell_rows(running) == [
         CellRow("small/qa", "complete", "exact_match 0.5000, n 4"),
         CellRow("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
         CellRow("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
         CellRow("big/medec", "paused", "refused\\x1b[0m"),
     ]
-
-
-def test_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
     assert cell_rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
     assert cell_rows(running, 30)[1].what == "2/3 asking the model: 10/100"
 

@@ -16,9 +16,7 @@ from eval_factory.tasks.framework import load_framework
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        ("short", ["short"]),
-        ("", [""]),
-        ("x" * 20, ["x" * 20]),
+        ("short", ["short"]), ("", [""]), ("x" * 20, ["x" * 20]),
         ("one two three four five", ["one two three four", "    five"]),
         ("  note: one two three", ["  note: one two", "      three"]),
         ("one two  three four five six seven", ["one two  three four", "    five six seven"]),
@@ -27,14 +25,10 @@ from eval_factory.tasks.framework import load_framework
         ("see /a/path/that/is/longer/than/this", ["see", "    /a/path/that/is/longer/than/this"]),
         ("  results: /a/path/that/is/longer", ["  results: /a/path/that/is/longer"]),
         ("a score is 0.5  (0.1 .. 0.9)", ["a score is 0.5", "    (0.1 .. 0.9)"]),
-        (
-            "some (in 5 of all), of (9 of them were here)",
-            ["some (in 5 of all),", "    of (9 of them", "    were here)"],
-        ),
-        ("中文中文中文中 文中文", ["中文中文中文中", "    文中文"]),
-        ("中文中文中文中文中文", ["中文中文中文中文中文"]),
+        ("some (in 5 of all), of (9 of them were here)", ["some (in 5 of all),", "    of (9 of them", "    were here)"]),
+        ("中文中文中文中 文中文", ["中文中文中文中", "    文中文"]), ("中文中文中文中文中文", ["中文中文中文中文中文"]),
     ],
-)
+)  # fmt: skip
 def test_a_long_line_goes_on_below(text: str, lines: list[str]) -> None:
     assert wrapped(text, 20).split("\n") == lines
 
