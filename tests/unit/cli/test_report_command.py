@@ -62,16 +62,12 @@ def test_several_results_have_a_page_between_them(no_text: list[str], tmp_path: 
     assert ("What is q0?" in text) is not bool(no_text)
 
 
-def run(*arguments: Any) -> Any:
-    return CliRunner().invoke(cli, ["report", *map(str, arguments)], catch_exceptions=False)
-
-
 def test_the_plots_of_one_result(tmp_path: Path) -> None:
     folder = right_or_wrong(tmp_path / "a", "1011x")
     before = (folder / "report.html").read_bytes(), (folder / "report.html").stat().st_mtime_ns
-    done = run(folder, "--plots", tmp_path / "plots")
+    told = report(folder, "--plots", tmp_path / "plots")
     names = [f"{name}.{kind}" for name in ("score", "distribution", "latency", "validity") for kind in ("svg", "png")]
-    assert done.output.splitlines() == [str(tmp_path / "plots" / name) for name in names]
+    assert told.splitlines() == [str(tmp_path / "plots" / name) for name in names]
     root = ElementTree.parse(tmp_path / "plots" / "score.svg").getroot()  # noqa: S314 - our own
     assert "exact_match: 0.500" in [child.text or "" for child in root][1]
     with Image.open(tmp_path / "plots" / "score.png") as picture:
@@ -105,18 +101,23 @@ def test_results_that_do_not_compare_have_no_plot_of_their_difference(
     assert "'eval-factory compare'" in told
 
 
+def compared(*arguments: str) -> tuple[Any, str]:
+    done = CliRunner().invoke(cli, ["compare", *arguments])
+    return done.exception, done.output
+
+
+def printed(*arguments: str) -> str:
+    error, output = compared(*arguments)
+    assert error is None, output
+    return output
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> list[str]:
     return [str(right_or_wrong(tmp_path / name, values)) for name, values in (("a", "11010"), ("b", "10111"))]
 
 
-def printed(*arguments: str) -> str:
-    done = CliRunner().invoke(cli, ["compare", *arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-def test_text_json_and_markdown(folders: list[str]) -> None:
+def test_text_json_and_markdown_with_the_instances_texts_on_demand(folders: list[str]) -> None:
     assert "no difference between A and B is shown; B is above A by 20.0 points" in printed(*folders).replace("\n ", "")
     assert "| B - A | 5 | 20.0 |" in printed(*folders, "--markdown")
     found = json.loads(printed(*folders, "--json", "--margin", "0.5"))
@@ -125,31 +126,21 @@ def test_text_json_and_markdown(folders: list[str]) -> None:
     assert (one["a"], one["b"], one["margin"]) == (*folders, 0.5)
     assert one["flips"] == {"a_only": ["q1"], "b_only": ["q2", "q4"]}
     assert "texts" not in found
-
-
-def test_texts_on_demand(folders: list[str]) -> None:
     assert "\nq1\n  prompt: What is q1?\n" in printed(*folders, "--texts")
-    texts = json.loads(printed(*folders, "--texts", "--json"))["texts"]
-    assert list(texts) == ["q1", "q2", "q4"]
-
-
-def failure(*arguments: str) -> tuple[Any, str]:
-    done = CliRunner().invoke(cli, ["compare", *arguments])
-    return done.exception, done.output
+    assert list(json.loads(printed(*folders, "--texts", "--json"))["texts"]) == ["q1", "q2", "q4"]
 
 
 def test_reasons_are_printed_and_the_exit_code_is_1(folders: list[str], tmp_path: Path) -> None:
     other = str(right_or_wrong(tmp_path / "c", "1101", task="medec"))
-    error, output = failure(folders[0], other)
+    error, output = compared(folders[0], other)
     assert isinstance(error, NotReportableError)
-    assert str(error) == (
-        "the results cannot be compared: instances, task; to compare all the same: --allow instances,task"
-    )
+    told = "the results cannot be compared: instances, task; to compare all the same: --allow instances,task"
+    assert str(error) == told
     assert "  - task: A and B are of different tasks: pubmed_qa and medec\n" in output
-    error, output = failure(folders[0], other, "--json", "--texts")
+    error, output = compared(folders[0], other, "--json", "--texts")
     assert isinstance(error, NotReportableError)
     assert {reason["name"] for reason in json.loads(output)["reasons"]} == {"task", "instances"}
-    error, _ = failure(*folders, "--metric", "none")
+    error, _ = compared(*folders, "--metric", "none")
     assert str(error) == "the results cannot be compared: metric"
     for allowed in (["--allow", "task, instances"], ["--allow", "task", "--allow", "instances"]):
         assert "accepted (task)" in printed(folders[0], other, *allowed)
@@ -163,8 +154,8 @@ def test_what_is_wrong_with_the_command_line(folders: list[str], tmp_path: Path)
         (folders[:1], "give two folders or more"),
         ([*folders, "--allow", "nothing"], "there is no such reason"),
     ):
-        error, _ = failure(*arguments)
+        error, _ = compared(*arguments)
         assert isinstance(error, ConfigError)
         assert message in str(error)
-    error, _ = failure(folders[0], str(tmp_path / "nothing"))
+    error, _ = compared(folders[0], str(tmp_path / "nothing"))
     assert isinstance(error, PrerequisiteError)

@@ -104,9 +104,8 @@ def test_a_suite_that_has_just_begun(tmp_path: Path) -> None:
     with held(folder):
         folder.lock.write_text("")
         status = status_of(folder)
-    assert status_lines(status, 0.0) == [
-        f"{tmp_path}: running", "0 cells", "asked so far: 0 requests, 0 tokens",
-    ]  # fmt: skip
+    told = [f"{tmp_path}: running", "0 cells", "asked so far: 0 requests, 0 tokens"]
+    assert status_lines(status, 0.0) == told
 
 
 def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> None:
@@ -118,12 +117,11 @@ def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("figures", "text"),
     [
-        (FIGURES, "exact_match 0.7100 (0.6000 .. 0.8200), n 100"),
-        (CellFigures("qa", "f1", 0.5, None, 0.9, 4, reportable=False), "f1 0.5000, n 4, not reportable"),
-        (CellFigures("qa", "f1", 0.5, 0.1, None, 4, reportable=True), "f1 0.5000, n 4"),
+        (FIGURES, "exact_match 0.7100 (0.6000 .. 0.8200), n 100"), (replace(FIGURES, ci_high=None), "exact_match 0.7100, n 100"),
+        (replace(FIGURES, ci_low=None, reportable=False), "exact_match 0.7100, n 100, not reportable"),
         (CellFigures("qa", "f1", None, None, None, None, reportable=True), "f1 could not be computed"),
     ],
-)
+)  # fmt: skip
 def test_a_result(figures: CellFigures, text: str) -> None:
     assert suite_text.result_text(figures) == text
 
@@ -145,9 +143,8 @@ def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -
     """Of a cell that waits there it is all; how to see its log is said for all."""
     _, first, *_others = running.cells
     job = CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
-    waiting = replace(
-        first, progress=None, job=job, state=replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
-    )
+    state = replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
+    waiting = replace(first, progress=None, job=job, state=state)
     found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
     what = [row.what for row in cell_rows(found)]
     assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
@@ -173,6 +170,7 @@ DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
 NOTED = CellCheck("big", "qa", "complete", "not reportable:\nwhy", (), Path("/s/big/qa"))
 FAILED = CellCheck("big", "medec", "failed", "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec"))
 BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
+ALTERED = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
 
 
 def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
@@ -181,25 +179,22 @@ def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, alt
     return suite_text.check_text(found).splitlines()
 
 
-def test_a_complete_table() -> None:
-    assert text(DONE) == ["/s: complete: 1 cell"]
-    assert text(DONE, NOTED) == ["/s: complete: 2 cells", "  note: big/qa: not reportable: why"]
-
-
-def test_what_is_missing_and_what_to_do() -> None:
-    assert text(DONE, FAILED, BARE) == [
-        "/s: not complete: 2 of 3 cells without a complete result", "  big/medec: failed: no\\x1b key", "    to do: set KEY",
-        "      or KEY_2", "    to do: run it", "  big/bare: missing", "the same command goes on:", "  the command",
-    ]  # fmt: skip
-
-
-def test_a_table_that_is_older_than_its_results() -> None:
-    assert text(DONE, in_table=False)[1:] == [
-        "results are newer than the table: the same command only collects them into it:", "  the command",
-    ]  # fmt: skip
-
-
-def test_where_a_table_was_altered() -> None:
-    lines = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
-    assert text(DONE, altered=20)[1:] == lines
-    assert text(DONE, altered=22)[1:] == [*lines, "  altered: 2 more (--json)"]
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (text(DONE), ["/s: complete: 1 cell"]),
+        (text(DONE, NOTED), ["/s: complete: 2 cells", "  note: big/qa: not reportable: why"]),
+        (text(DONE, FAILED, BARE), [
+            "/s: not complete: 2 of 3 cells without a complete result", "  big/medec: failed: no\\x1b key",
+            "    to do: set KEY", "      or KEY_2", "    to do: run it", "  big/bare: missing", "the same command goes on:",
+            "  the command",
+        ]),
+        (text(DONE, in_table=False)[1:], [
+            "results are newer than the table: the same command only collects them into it:", "  the command",
+        ]),
+        (text(DONE, altered=20)[1:], ALTERED), (text(DONE, altered=22)[1:], [*ALTERED, "  altered: 2 more (--json)"]),
+    ],
+    ids=["complete", "noted", "missing", "newer", "altered", "more altered"],
+)  # fmt: skip
+def test_what_a_check_finds_and_what_to_do(lines: list[str], told: list[str]) -> None:
+    assert lines == told
