@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from eval_factory.cli import main
 from eval_factory.cli.main import cli
@@ -78,13 +78,13 @@ def test_the_command_prints_a_schema_as_it_stands_in_the_docs(name: str) -> None
 
 
 def test_a_name_that_there_is_not_is_said_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigError, match="there is no schema 'run_confg', did you mean 'run_config'"):
-        schema_text("run_confg")
-    with pytest.raises(
-        ConfigError,
-        match=r"no schema 'zzz'; there are run_config, evaluation_config, results, suite_results, gate_policy, suite$",
+    all_names = "run_config, evaluation_config, results, suite_results, gate_policy, suite"
+    for name, told in (
+        ("run_confg", "'run_confg', did you mean 'run_config'"),
+        ("zzz", f"'zzz'; there are {all_names}$"),
     ):
-        schema_text("zzz")
+        with pytest.raises(ConfigError, match=f"no schema {told}"):
+            schema_text(name)
 
 
 def test_every_command_is_in_the_help_and_one_that_is_nearly_one_is_named() -> None:
@@ -106,36 +106,31 @@ FLAGS = {
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     file = tmp_path / "x.yml"
-    params = dict.fromkeys(FLAGS, 1)
-    document = {
-        "config": {"type": "pubmed_qa", "output_dir": "o", "params": params},
-        "target": {"api_endpoint": {"url": "https://h/v1", "model_id": "m"}},
-    }
-    file.write_text(yaml.safe_dump(document))
+    of_run = {"type": "pubmed_qa", "output_dir": "o", "params": dict.fromkeys(FLAGS, 1)}
+    target = {"api_endpoint": {"url": "https://h/v1", "model_id": "m"}}
+    file.write_text(yaml.safe_dump({"config": of_run, "target": target}))
     return file
 
 
-def shown(config: Path, *arguments: str) -> str:
-    result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
+def dry_run(config: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", *arguments])
 
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_a_flag_beats_the_file_and_overrides_beat_the_flag(name: str, config: Path) -> None:
     value, path = FLAGS[name]
     for spelling in (name, name.replace("_", "-")):
-        lines = [line.split() for line in shown(config, f"--{spelling}", str(value)).splitlines()]
-        assert ["#", path, "flag:", str(value)] in lines
-    both = [line.split() for line in shown(config, f"--{name}", str(value), "--overrides", f"{path}=1").splitlines()]
-    assert ["#", path, "--overrides:", str(type(value)(1))] in both
+        lines = dry_run(config, f"--{spelling}", str(value)).output.splitlines()
+        assert ["#", path, "flag:", str(value)] in [line.split() for line in lines]
+    both = dry_run(config, f"--{name}", str(value), "--overrides", f"{path}=1").output.splitlines()
+    assert ["#", path, "--overrides:", str(type(value)(1))] in [line.split() for line in both]
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("limit_samples", "ten"), ("limit_samples", "0"), ("top_p", "1.5"), ("parallelism", "1.5")]
 )
 def test_a_value_that_is_none_is_a_mistake(name: str, value: str, config: Path) -> None:
-    result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", f"--{name}", value])
+    result = dry_run(config, f"--{name}", value)
     assert result.exit_code != 0
     assert name in f"{result.output}{result.exception}"
 
@@ -149,16 +144,15 @@ def test_a_value_that_is_none_is_a_mistake(name: str, value: str, config: Path) 
 )  # fmt: skip
 def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) -> None:
     underscored = [word[:2] + word[2:].replace("-", "_") for word in arguments]
-    results = [CliRunner().invoke(cli, words) for words in (arguments, underscored)]
-    assert results[0].output == results[1].output
-    assert results[0].exit_code == results[1].exit_code
-    assert "No such" not in results[0].output
-    assert ("requires an argument" in results[0].output) is (arguments[-1] != "--help")
+    one, other = (CliRunner().invoke(cli, words) for words in (arguments, underscored))
+    assert (one.output, one.exit_code) == (other.output, other.exit_code)
+    assert "No such" not in one.output
+    assert ("requires an argument" in one.output) is (arguments[-1] != "--help")
 
 
 @pytest.mark.parametrize("given", [("--shards", "4"), ("--overrides", "config.params.extra.shards=4")])
 def test_shards_are_told_what_to_write_now(given: tuple[str, str], config: Path) -> None:
-    result = CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", *given])
+    result = dry_run(config, *given)
     assert isinstance(result.exception, ConfigError)
     assert NO_SHARDS in str(result.exception)
     assert "--shards" not in CliRunner().invoke(cli, ["run_eval", "--help"]).output

@@ -47,32 +47,21 @@ def told(folder: SuiteDir, screen: SuiteScreen, *events: dict[str, Any]) -> None
         screen.on_event(event)
 
 
-def lines_of(folder: SuiteDir, *events: dict[str, Any]) -> list[str]:
-    stream = io.StringIO()
-    with SuiteScreen(stream, folder, Clock()) as screen:
-        told(folder, screen, *events)
-    return stream.getvalue().splitlines()
-
-
 def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
+    folder, stream = suite_folder(tmp_path), io.StringIO()
     suite_by_hand.cell_result(folder, "small/qa")
-    assert lines_of(
-        folder, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa", attempt=2),
-        paused("host", "big/qa", time=995.0), suite_by_hand.back("host"), cell_ended("big/qa", "failed", reason="[bold]no\nkey"),
-        cell_ended("big/medec", "failed", reason="4", again=True),
-        cell_ended("small/medec", collected=True), cell_ended("big/medec", reused_from="x\x1b"), ended(),
-    ) == [
-        f"{tmp_path}: 4 cells: 4 waiting",
-        "small/qa: started",
-        "small/qa: complete: exact_match 0.5000, n 4",
-        "big/qa: started again (attempt 2)",
-        "paused: host: connection refused (1 cell, for 5 s)",
-        "host: answers again",
-        "big/qa: failed: [bold]no key",
-        "big/medec: failed: 4; it waits for its next attempt",
-        "small/medec: complete: finished before",
-        "big/medec: complete: from x\\x1b",
+    with SuiteScreen(stream, folder, Clock()) as screen:
+        told(
+            folder, screen, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa", attempt=2),
+            paused("host", "big/qa", time=995.0), suite_by_hand.back("host"),
+            cell_ended("big/qa", "failed", reason="[bold]no\nkey"), cell_ended("big/medec", "failed", reason="4", again=True),
+            cell_ended("small/medec", collected=True), cell_ended("big/medec", reused_from="x\x1b"), ended(),
+        )  # fmt: skip
+    assert stream.getvalue().splitlines() == [
+        f"{tmp_path}: 4 cells: 4 waiting", "small/qa: started", "small/qa: complete: exact_match 0.5000, n 4",
+        "big/qa: started again (attempt 2)", "paused: host: connection refused (1 cell, for 5 s)", "host: answers again",
+        "big/qa: failed: [bold]no key", "big/medec: failed: 4; it waits for its next attempt",
+        "small/medec: complete: finished before", "big/medec: complete: from x\\x1b",
     ]  # fmt: skip
 
 
@@ -180,30 +169,25 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
     assert why(replace(report(folder, 0, 3, reason="no key"), no_table="no room")) == "a_longer_name/qa: no key"
 
 
-def test_one_line(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
-    out = io.StringIO()
-    show_end(report(folder, 0, 3, reason="no key"), RunOutput(quiet=True, stdout=out))
-    assert out.getvalue() == "a summary\n"
+def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+    found, line, out = report(folder, 0, 3, reason="no key"), io.StringIO(), io.StringIO()
+    show_end(found, RunOutput(quiet=True, stdout=line))
+    assert line.getvalue() == "a summary\n"
     assert capsys.readouterr().err.startswith("exit code 3")
-
-
-def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
-    out = io.StringIO()
-    show_end(report(folder, 0, 3, reason="no key"), RunOutput(as_json=True, stdout=out))
+    show_end(found, RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
-    found = json.loads(out.getvalue())
-    record = suite_screen.suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))
-    assert found == json.loads(json.dumps(record))
-    first, second = found["cells"]
+    end = json.loads(out.getvalue())
+    assert end == json.loads(json.dumps(suite_screen.suite_end_record(found, status_of(folder))))
+    first, second = end["cells"]
     assert first == {
         "target": "small", "evaluation": "qa", "status": "complete", "exit_code": 0, "reason": "no key",
         "main_metric": "exact_match", "value": 0.5, "ci_low": None, "ci_high": None, "n": 4, "reportable": True,
         "collected": False, "folder": f"{folder.root}/small/qa",
     }  # fmt: skip
     assert (second["exit_code"], second["value"], second["reportable"]) == (3, None, None)
-    assert (found["exit_code"], found["status"], found["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
-    assert found["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
-    assert (found["suite"], found["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
+    assert (end["exit_code"], end["status"], end["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
+    assert end["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
+    assert (end["suite"], end["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
 
 
 def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
