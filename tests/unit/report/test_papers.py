@@ -197,9 +197,8 @@ def test_a_jury() -> None:
     )
     made = of_a_jury()
     bare = replace(with_validity(made, jury=None, judgements=None), provenance=plain().provenance, scores={})
-    assert text(say.jury(facts(bare))) == (
-        "The answers were rated by a jury of 2 language models: kind, 3 of 3 answers; strict, 2 of 3 answers."
-    )
+    said = "The answers were rated by a jury of 2 language models: kind, 3 of 3 answers; strict, 2 of 3 answers."
+    assert text(say.jury(facts(bare))) == said
     assert made.validity.jury is not None
     undefined = replace(made.validity.jury, krippendorff_alpha=None, weighted_kappa={"a/b": None})
     assert list(say.agreement(facts(with_validity(made, jury=undefined)))) == []

@@ -111,9 +111,8 @@ def test_goal_and_interpretation_invent_nothing() -> None:
     assert text(plain(), 0, "MetricGoal") == (
         "To measure exact_match of org/model on pubmed_qa. Not known to eval-factory: the value that has to be reached."
     )
-    assert text(of_a_jury(), 0, "Interpretation").startswith(
-        "By the limits that were set for the run, this score may not"
-    )
+    told = "By the limits that were set for the run, this score may not"
+    assert text(of_a_jury(), 0, "Interpretation").startswith(told)
     assert "the score; 1 failed" not in text(plain(), 0, "Interpretation")
     assert "1 failed" in text(plain(), 0, "Interpretation")
     assert "temperature 0.7 (leaderboard: 0.0)" in text(plain(), 0, "Interpretation").replace("`", "")
@@ -203,9 +202,8 @@ def test_what_a_run_does_not_have_is_not_told() -> None:
             made.usage.all_runs.total, prompt_tokens=None, latency_p50_s=None, requests=7, cached=2))),
         comparability=None, scores={}, validity=replace(made.validity, floors={}),
     )  # fmt: skip
-    assert told("12", bare) == (
-        "The last run took 1.0 s; 1 run made the result. 7 requests were sent, 2 answers came from a cache."
-    )
+    said = "The last run took 1.0 s; 1 run made the result. 7 requests were sent, 2 answers came from a cache."
+    assert told("12", bare) == said
     assert told("7e", bare) == ""
     assert told("16d", bare) == ""
     own = told("14e", bare, {"params": {"extra": {"data_path": "x"}}})

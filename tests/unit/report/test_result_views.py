@@ -32,9 +32,8 @@ def test_a_line() -> None:
     assert repr(run) == "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
     assert repr(stored) == "<StoredResult pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
     (refused, _) = both(replace(made, reportable=False))
-    assert repr(refused) == (
-        "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; NOT REPORTABLE: coverage 1.0000; results/x>"
-    )
+    told = "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; NOT REPORTABLE: coverage 1.0000; results/x>"
+    assert repr(refused) == told
 
 
 def test_a_line_is_one_line_and_short_whatever_others_wrote() -> None:

@@ -132,9 +132,8 @@ def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     assert told(wide, exact_match=floor).endswith("chance may explain the gap.")
     assumed = told(SHARE, exact_match=replace(floor, best="empty", assumed=True))
     assert "(empty (assumed)) scores 20.0 %" in assumed
-    assert assumed.endswith(
-        "No judge was asked about such an answer: what a text that fits every question gets is not known."
-    )
+    said = "No judge was asked about such an answer: what a text that fits every question gets is not known."
+    assert assumed.endswith(said)
 
 
 ONE_SETTING = (results.Deviation("top_p", 1.0, 0.5, "odd"),)
