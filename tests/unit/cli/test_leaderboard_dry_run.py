@@ -142,10 +142,6 @@ def test_a_line_holds_everything_with_tabs_between(monkeypatch: pytest.MonkeyPat
     assert plain_line(row(needs=["a key", "a disk"])) == f"{plain}\ta key; a disk"
 
 
-def test_elsewhere_than_on_a_terminal_it_is_a_line_each() -> None:
-    assert shown().splitlines() == [plain_line(row) for row in ROWS]
-
-
 @pytest.mark.parametrize("stream", [None, Terminal()])
 def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> None:
     found = json.loads(shown(as_json=True, stream=stream))
@@ -153,7 +149,7 @@ def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> N
     assert found == [record(row) for row in ROWS]
 
 
-def test_a_terminal_shows_a_table_with_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_table_and_elsewhere_it_is_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(LEAST_WIDTH))
     assert "│" in shown(stream=Terminal())
     monkeypatch.setenv("COLUMNS", "400")
@@ -161,3 +157,4 @@ def test_a_terminal_shows_a_table_with_whole_names(monkeypatch: pytest.MonkeyPat
     assert "needs, beside a text endpoint" in text
     assert all(row.name in text for row in ROWS)
     assert all(str(row.max_eval_instances) in text for row in ROWS)
+    assert shown().splitlines() == [plain_line(row) for row in ROWS]

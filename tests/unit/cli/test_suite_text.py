@@ -99,16 +99,13 @@ def test_a_suite_at_a_limit_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     assert next_lines(having_sent(7))[0] == "the same command goes on:"
 
 
-def test_a_suite_that_has_just_begun(tmp_path: Path) -> None:
+def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path)
     with held(folder):
         folder.lock.write_text("")
         status = status_of(folder)
     told = [f"{tmp_path}: running", "0 cells", "asked so far: 0 requests, 0 tokens"]
     assert status_lines(status, 0.0) == told
-
-
-def test_a_waiting_cell_does_not_say_why_it_failed_before(tmp_path: Path) -> None:
     folder = suite_folder(tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True))
     with held(folder):
         assert cell_rows(status_of(folder))[0] == CellRow("small/qa", "waiting", "")

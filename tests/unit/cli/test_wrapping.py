@@ -74,13 +74,10 @@ def test_names_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, lines)) <= width
 
 
-def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_out_is_said_or_stands_below(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a wider terminal shows: instances, data size, public since" in shown(80, monkeypatch)
     wide = shown(200, monkeypatch)
     assert wide[0].split() == " ".join(COLUMNS).split()
     assert not [line for line in wide if "a wider terminal" in line]
-
-
-def test_below_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(40, monkeypatch)
     assert lines[:3] == ["medcalc_bench", "  Medical calculations from a patient", "  note and a question"]

@@ -12,7 +12,7 @@ import pytest
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import checksums
-from eval_factory.report.checksums import digests_of, forget_checksums, leads_inside, read_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, forget_checksums, read_checksums, write_checksums
 from eval_factory.report.reader import load_result
 from finished_folder import RUN, finished_folder
 
@@ -96,19 +96,18 @@ def test_names_are_escaped_as_coreutils_does(finished: RunDir, tmp_path: Path) -
         write_checksums(finished, [finished.root / RUN], load_result(finished.root).result)
 
 
+ZEROS = "0" * 64
+
+
 @pytest.mark.parametrize(
-    "line", ["", "x", f"{'0' * 63}  a", f"{'0' * 64} a", f"{'0' * 64}  ../a", f"{'0' * 64}  /etc/passwd"]
-)
+    "line",
+    ["", "x", f"{ZEROS[1:]}  a", f"{ZEROS} a", *(f"{ZEROS}  {name}" for name in ("../a", "a/../b", "..", "", "/etc/passwd"))],
+)  # fmt: skip
 def test_another_form_is_refused(line: str, tmp_path: Path) -> None:
     file = tmp_path / "SHA256SUMS"
-    file.write_text(f"{'0' * 64}  good\n{line}\n", "utf-8")
+    file.write_text(f"{ZEROS}  helm/runs/a..b/c\n{line}\n", "utf-8")
     with pytest.raises(checksums.ChecksumsError, match="line 2"):
         read_checksums(file)
-
-
-def test_a_path_stays_in_the_folder_or_not() -> None:
-    assert leads_inside("helm/runs/a..b/c")
-    assert not any(map(leads_inside, ("", "..", "a/../b", "/a")))
 
 
 def test_what_is_forgotten_is_gone_and_may_be_gone_before(tmp_path: Path) -> None:

@@ -178,12 +178,7 @@ def test_a_version_that_is_not_known_is_said(version: object, folder: Path) -> N
         load_result(folder)
 
 
-def test_there_is_none(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="there is no result; it is written when a run ends"):
-        load_result(tmp_path)
-
-
-def test_what_is_no_result_is_named(folder: Path) -> None:
+def test_what_is_no_result_is_named(folder: Path, tmp_path: Path) -> None:
     file = folder / "evaluation_config.yaml"
     document = yaml.safe_load(file.read_text())
     document["validity"]["coverage"] = "all"
@@ -193,6 +188,8 @@ def test_what_is_no_result_is_named(folder: Path) -> None:
     file.write_text("{")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
         load_result(folder)
+    with pytest.raises(PrerequisiteError, match="there is no result; it is written when a run ends"):
+        load_result(tmp_path)
 
 
 def test_lines_of_different_instances_are_not_taken_for_one(folder: Path) -> None:

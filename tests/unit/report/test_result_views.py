@@ -169,10 +169,16 @@ def test_a_row_a_score() -> None:
     ]  # fmt: skip
 
 
-def test_no_score_is_no_row_of_the_same_types() -> None:
+def test_no_score_or_instance_is_no_row_of_the_same_types() -> None:
     found = scores_frame(replace(scored(), scores={}))
     assert len(found) == 0
     assert types_of(found) == dict(SCORE_COLUMNS)
+    found = instances_frame(result([], ("exact_match", "f1")))
+    assert len(found) == 0
+    assert types_of(found) == {**INSTANCE_COLUMNS, "exact_match": "float64"}
+    assert types_of(instances_frame(replace(result([], ("f1",)), scores={}))) == dict(INSTANCE_COLUMNS)
+    found = instances_frame(result([instance("q0", 1.0)], ("exact_match@valid",)))
+    assert list(found.columns)[len(INSTANCE_COLUMNS) :] == ["exact_match"]
 
 
 def test_a_row_an_instance() -> None:
@@ -201,18 +207,6 @@ def test_a_row_an_instance() -> None:
         "unjudged": False, "cluster": None, "signs": (), "exact_match": None, "judge.gpt": None, "extra.field": None,
         "extra.level": 3,
     }  # fmt: skip
-
-
-def test_no_instance_is_no_row_of_the_same_types_with_the_main_metric() -> None:
-    found = instances_frame(result([], ("exact_match", "f1")))
-    assert len(found) == 0
-    assert types_of(found) == {**INSTANCE_COLUMNS, "exact_match": "float64"}
-    assert types_of(instances_frame(replace(result([], ("f1",)), scores={}))) == dict(INSTANCE_COLUMNS)
-
-
-def test_a_score_of_another_split_has_the_column_of_its_metric() -> None:
-    found = instances_frame(result([instance("q0", 1.0)], ("exact_match@valid",)))
-    assert list(found.columns)[len(INSTANCE_COLUMNS) :] == ["exact_match"]
 
 
 def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:

@@ -220,14 +220,11 @@ def test_the_headline_shows_the_corrected_value_beside_helms(result: TaskResult)
     assert headline(alone) == "pubmed_qa: exact_match could not be computed"
 
 
-def test_answers_that_say_nothing_are_shown(result: TaskResult) -> None:
+def test_answers_that_say_nothing_are_shown_and_a_rubric_has_one_line(result: TaskResult) -> None:
     said = "3 answers say nothing that can be scored"
     counts = replace(result.validity.instances, unreadable=3)
     assert f"; {said}\n" in result_summary(changed(result, instances=counts), plan().rundir)
     assert said not in result_summary(result, plan().rundir)
-
-
-def test_a_rubric_has_one_line(result: TaskResult) -> None:
     report = results.RubricReport(results.RubricVotes(3, 2, 1, 0), {}, {})
     lines = shown(changed(result, rubric=report))
     assert "  criteria: 2 of 3 criteria met, 1 not met" in lines

@@ -175,16 +175,22 @@ def test_response_stats_have_the_names_of_nemo_evaluator(result: TaskResult) -> 
     }  # fmt: skip
 
 
-def test_what_is_not_known_is_null(result: TaskResult) -> None:
+def test_what_is_not_known_is_null_or_left_out(result: TaskResult) -> None:
     stats = metrics_document(result, NOTHING)["response_stats"]
     assert {name for name, value in stats.items() if value is None} == {
         "avg_prompt_tokens", "avg_total_tokens", "avg_completion_tokens", "avg_latency_ms", "max_prompt_tokens",
         "max_total_tokens", "max_completion_tokens", "max_latency_ms", "last_request_time",
     }  # fmt: skip
     assert (stats["run_id"], stats["inference_time"], stats["inference_run_times"]) == (0, 0, {})
+    found = metrics_document(used(result, 1), NOTHING)["evaluation"]
+    assert "scoring_time_seconds" not in found
+    assert found["runtime_seconds"] == 9.0
+    by_role = SpentByRole(Spent(0, 0, 0, 0, 0, None, None), {})
+    found = metrics_document(replace(result, usage=Usage(by_role, by_role, 1, 1.0)), NOTHING)
+    assert found["evaluation"]["token_usage"] is None
 
 
-def test_the_time_of_one_run_has_its_parts(result: TaskResult) -> None:
+def test_the_time_of_one_run_has_its_parts_and_of_several_it_is_not_known(result: TaskResult) -> None:
     one = replace(STATISTICS, runs=STATISTICS.runs[:1])
     assert metrics_document(used(result, 1), one)["evaluation"] == {
         "runtime_seconds": 9.0, "inference_time_seconds": 2.5, "scoring_time_seconds": 6.5, "total_runs": 1,
@@ -192,18 +198,9 @@ def test_the_time_of_one_run_has_its_parts(result: TaskResult) -> None:
     }  # fmt: skip
     clocks_differ = metrics_document(used(result, 1, wall_s=1.0), one)["evaluation"]
     assert clocks_differ["scoring_time_seconds"] == 0.0
-
-
-def test_of_several_runs_the_time_of_all_is_not_known(result: TaskResult) -> None:
     found = metrics_document(used(result, 2), STATISTICS)["evaluation"]
     assert set(found) == {"inference_time_seconds", "total_runs", "token_usage"}
     assert (found["inference_time_seconds"], found["total_runs"]) == (6.5, 2)
-
-
-def test_a_run_that_asked_nothing_has_no_scoring_time(result: TaskResult) -> None:
-    found = metrics_document(used(result, 1), NOTHING)["evaluation"]
-    assert "scoring_time_seconds" not in found
-    assert found["runtime_seconds"] == 9.0
 
 
 @pytest.mark.parametrize(("counts", "total"), [((None, 8), None), ((40, None), None), ((0, 0), 0)])
@@ -212,12 +209,6 @@ def test_tokens_are_added_where_both_are_known(
 ) -> None:
     usage = metrics_document(used(result, 1, counts), STATISTICS)["evaluation"]["token_usage"]
     assert usage == {"total_tokens": total, "prompt_tokens": counts[0], "completion_tokens": counts[1]}
-
-
-def test_nobody_asked_the_model(result: TaskResult) -> None:
-    by_role = SpentByRole(Spent(0, 0, 0, 0, 0, None, None), {})
-    found = metrics_document(replace(result, usage=Usage(by_role, by_role, 1, 1.0)), NOTHING)
-    assert found["evaluation"]["token_usage"] is None
 
 
 def test_thinking_that_was_cut_off(result: TaskResult) -> None:

@@ -88,6 +88,10 @@ def test_samples_of_an_earlier_export_do_not_stay_beside_a_record_without(tmp_pa
     private = replace(stored, config={"params": {"extra": {"data_path": "/mine"}}})
     write_records(private, tmp_path / "o", WHO, now=NOW)
     assert not samples.exists()
+    stored = stored_of("pubmed_qa")
+    other = replace(stored.result.scores["exact_match"], higher_is_better=True)
+    without = replace(stored, result=replace(stored.result, scores={"other": other}))
+    assert len(write_records(without, tmp_path / "o", WHO, now=NOW)) == 1
 
 
 def test_what_the_record_says_of_the_run() -> None:
@@ -154,9 +158,6 @@ def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> Non
     record = record_of(with_scores(stored, wer=worse, odd=score, endless=infinite))
     metrics = [one["metric_config"] for one in record["evaluation_results"]]
     assert {one["metric_name"]: one["lower_is_better"] for one in metrics} == {"exact_match": False, "wer": True}
-
-
-def test_without_any_known_direction_there_is_no_record() -> None:
     stored = stored_of("helm:mmlu")
     unknown = {name: replace(score, higher_is_better=None) for name, score in stored.result.scores.items()}
     with pytest.raises(ConfigError, match="whether more is better"):
@@ -236,13 +237,6 @@ def test_a_model_without_a_developer_needs_one(model: str, tmp_path: Path) -> No
         write_records(stored_of("pubmed_qa", model=model), tmp_path / "o", WHO, now=NOW)
 
 
-def test_no_samples_of_a_main_score_that_is_not_there(tmp_path: Path) -> None:
-    stored = stored_of("pubmed_qa")
-    other = replace(stored.result.scores["exact_match"], higher_is_better=True)
-    without = replace(stored, result=replace(stored.result, scores={"other": other}))
-    assert len(write_records(without, tmp_path / "o", WHO, now=NOW)) == 1
-
-
 RECORD = {"evaluation_id": "the run", "model_info": {"id": "org/model"}}
 
 
@@ -293,9 +287,6 @@ def test_what_is_not_known_of_an_instance_is_left_out(stored: StoredResult, inst
     assert sample["input"] == {"raw": PROMPT, "reference": []}
     (sample,) = samples(stored, [replace(instance, prompt_tokens=None)])
     assert "token_usage" not in sample
-
-
-def test_one_right_reference_is_no_choice_of_options(stored: StoredResult, instance: InstanceRecord) -> None:
     right, wrong = instance.references
     (sample,) = samples(stored, [replace(instance, references=(right,))])
     assert "choices" not in sample["input"]
@@ -303,16 +294,13 @@ def test_one_right_reference_is_no_choice_of_options(stored: StoredResult, insta
     assert sample["input"] == {"raw": PROMPT, "reference": []}
 
 
-def test_instances_without_a_score_or_an_answer_are_no_samples(stored: StoredResult, instance: InstanceRecord) -> None:
+def test_which_instances_are_samples_by_trial(stored: StoredResult, instance: InstanceRecord) -> None:
     left = [
         replace(instance, id="none", metrics={}), replace(instance, id="other", metrics={"other": 1.0}),
         replace(instance, id="failed", completion=None), replace(instance, id="empty", completion=""),
         replace(instance, id="endless", metrics={"exact_match": float("inf")}),
     ]  # fmt: skip
     assert [sample["sample_id"] for sample in samples(stored, left)] == ["empty"]
-
-
-def test_trials_are_told_apart(stored: StoredResult, instance: InstanceRecord) -> None:
     assert [one["sample_id"] for one in samples(stored, [instance, replace(instance, trial=1)])] == ["id0", "id0#1"]
 
 

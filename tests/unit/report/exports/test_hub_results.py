@@ -40,12 +40,16 @@ def test_the_hubs_library_reads_the_entry() -> None:
     assert "NOT REPORTABLE" not in found.notes
 
 
-def test_what_was_chosen_of_the_data_is_noted() -> None:
+def test_what_was_chosen_of_the_data_is_noted_and_no_interval_that_is_not_there() -> None:
     found = parsed(stored_of("head_qa", extra={"language": "es", "category": "nursery"}))
     assert found.notes is not None
     assert found.notes.endswith("; language: es; category: nursery")
     edition = read_at(stored_of("medcalc_bench", extra={"version": "v1.0"}), **{"ncbi/MedCalc-Bench-v1.0": "a" * 40})
     assert parsed(edition).dataset_revision is None, "of another data set"
+    stored = stored_of("head_qa")
+    score = stored.result.scores["exact_match"]
+    bare = with_scores(stored, exact_match=replace(score, stats=replace(score.stats, ci_high=None)))
+    assert "interval" not in (parsed(bare).notes or "")
 
 
 def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None:
@@ -54,13 +58,6 @@ def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None
     assert (unknown.dataset_revision, "; at an unknown revision of the data" in str(unknown.notes)) == (None, True)
     other = parsed(read_at(stored_of("head_qa"), **{"dvilares/head_qa": "b" * 40}))
     assert (other.dataset_revision, "revision" in str(other.notes)) == ("b" * 40, False)
-
-
-def test_a_score_without_an_interval() -> None:
-    stored = stored_of("head_qa")
-    score = stored.result.scores["exact_match"]
-    bare = with_scores(stored, exact_match=replace(score, stats=replace(score.stats, ci_high=None)))
-    assert "interval" not in (parsed(bare).notes or "")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def mlflow(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return found
 
 
-def test_what_a_run_says() -> None:
+def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
     stored = stored_of("pubmed_qa", extra={"subject": "s" * 900})
     run = run_of(stored, with_texts=False)
     assert run.name == "pubmed_qa org/model"
@@ -97,9 +97,6 @@ def test_what_a_run_says() -> None:
     assert (run.tags["eval_factory.version"], run.tags["helm.version"]) == (provenance.eval_factory, "0.5.16")
     assert (run.tags["eval_factory.reportable"], run.tags["eval_factory.data_access"]) == ("true", "public")
     assert "eval_factory.not_reportable" not in run.tags
-
-
-def test_a_result_that_may_not_be_reported_says_so() -> None:
     tags = run_of(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
     assert tags["eval_factory.reportable"] == "false"
     assert tags["eval_factory.not_reportable"] == "r" * 5000

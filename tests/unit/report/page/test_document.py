@@ -137,7 +137,7 @@ def test_all_that_is_written_is_printable(result: TaskResult) -> None:
     assert text.replace("\n", "").isprintable()
 
 
-def test_what_speaks_against_a_score_stands_beside_it(result: TaskResult) -> None:
+def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(result: TaskResult) -> None:
     good = html(result)
     assert "This score may be reported" in good
     assert "not reportable" not in good
@@ -148,6 +148,10 @@ def test_what_speaks_against_a_score_stands_beside_it(result: TaskResult) -> Non
     assert "not reportable: see why" in bad
     assert "may be reported" not in bad
     assert "have a score of their own" in html(replace(result, reportable=False))
+    text = html(replace(result, scores={}, reportable=False))
+    assert '<p class="big">none</p>' in text
+    assert "exact_match could not be computed" in text
+    assert "see why" not in text
 
 
 def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult) -> None:
@@ -157,13 +161,6 @@ def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult
     better = html(changed(result, floors={"exact_match": Floor("empty", 0.0, 4, {"empty": 0.0})}))
     assert "This score may be reported" in better
     assert '<div class="card good">' in better
-
-
-def test_a_score_that_could_not_be_computed(result: TaskResult) -> None:
-    text = html(replace(result, scores={}, reportable=False))
-    assert '<p class="big">none</p>' in text
-    assert "exact_match could not be computed" in text
-    assert "see why" not in text
 
 
 def test_the_best_trivial_answer_is_named(result: TaskResult) -> None:
@@ -264,12 +261,6 @@ def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> No
     assert "methods section" not in html(result)
 
 
-def test_without_texts_the_page_says_so(result: TaskResult) -> None:
-    one = shown(result, with_texts=False)
-    assert "holds no prompt, no answer" in page([one], with_texts=False)
-    assert "It holds prompts and answers" in page([shown(result)])
-
-
 def test_several_results_begin_with_what_is_said_of_them_together(result: TaskResult) -> None:
     both = [shown(result, label="A"), shown(result, label="B", run=1)]
     text = page(both, beside=Beside("A and <B>", (), [["B is better.", "2 right in B alone."]], (), ("other <data>",)))
@@ -338,10 +329,13 @@ def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> No
         judges={"g": 1.0}, judgements={"g": {"a": {"explanation": SECRET}}},
     )  # fmt: skip
     stored = load_result(written(tmp_path / "a", made_of([record])))
-    assert SECRET in readable_page(result_page(stored))
+    whole = readable_page(result_page(stored))
+    assert SECRET in whole
+    assert "It holds prompts and answers" in whole
     text = readable_page(result_page(stored, with_texts=False))
     assert SECRET not in text
     assert '"texts": false' in text
+    assert "holds no prompt, no answer" in text
     left = '{"metrics": {"exact_match": 0.0}, "finish_reason": "stop", "prompt_tokens": 1, "marks": {"g": 1.0}}'
     assert f"\n{left}\n" in text
 

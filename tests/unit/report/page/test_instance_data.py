@@ -86,6 +86,7 @@ def test_right_and_wrong() -> None:
     assert flags(packed(records)) == [{"right"}, {"wrong"}, {"failed"}]
     assert flags(packed(records, replace(SHARE, higher_is_better=False)))[:2] == [{"wrong"}, {"right"}]
     assert packed(records).counts["wrong"] == 1
+    assert flags(packed([instance("a", 1.0)], None)) == [set()]
 
 
 @pytest.mark.parametrize(
@@ -104,10 +105,6 @@ def test_of_other_values_the_low_ones_are_found(
     assert made.middle == middle
     assert ["wrong" in found for found in flags(made)] == low
     assert ["right" in found for found in flags(made)] == [not one for one in low]
-
-
-def test_without_a_main_score_nothing_is_right_or_wrong() -> None:
-    assert flags(packed([instance("a", 1.0)], None)) == [set()]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +298,7 @@ def test_tags_that_groups_name_anyway() -> None:
     assert instance_data.tags_of_groups(groups) == {"axis:a", "axis:b", "theme:c", "tag:urgent", "urgent"}
 
 
-def test_what_costs_most_over_all_answers() -> None:
+def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
     points = instance_data.LostPoints()
     shared = [criterion(4, verdict, "axis:a", "axis:a", text="shared", one=True) for verdict in ("not met", "met")]
     assert points.add([shared[0], criterion(2, "not met", "axis:a", "rare", text="alone", one=False)]) == (0, 1, 2, 3)
@@ -314,9 +311,6 @@ def test_what_costs_most_over_all_answers() -> None:
         LostScore("harm", False, 2, 2, 12.0), LostScore("shared", False, 3, 2, 8.0),
     ]  # fmt: skip
     assert list(most) == [5, 0, 6, 1]
-
-
-def test_a_criterion_that_one_answer_has_twice_is_not_one_of_several_answers() -> None:
     points = instance_data.LostPoints()
     points.add([criterion(4, "not met", text="twice"), criterion(4, "not met", text="twice")])
     assert points.most() == {}
