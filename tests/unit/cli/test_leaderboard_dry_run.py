@@ -17,7 +17,7 @@ from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
-from unit.cli.test_wrapping import Terminal
+from unit.cli.test_main import Terminal
 
 TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
 

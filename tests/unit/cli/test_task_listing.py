@@ -71,17 +71,14 @@ def test_all_that_is_known_of_a_task() -> None:
 
 def test_a_run_spec() -> None:
     text = ls("helm:mmlu")
-    assert "subject (str, needed)" in text
-    assert "method=multiple_choice_joint" in text
-    assert "type: helm:mmlu:subject=<subject>" in text
+    every = "arguments of every run spec, as far as the scenario takes them: add_to_stop"
+    for said in ("subject (str, needed)", "method=multiple_choice_joint", "type: helm:mmlu:subject=<subject>", every):
+        assert said in text
     assert ls("helm:mmlu:subject=anatomy") == text
-    assert "arguments of every run spec, as far as the scenario takes them: add_to_stop" in text
     record = json.loads(ls("helm:harm_bench", "--json"))
-    assert record["prescribed_judges"] == ["openai/gpt-4o-2024-05-13"]
-    assert record["runs"] is True
-    assert json.loads(ls("helm:med_dialog", "--json"))["tasks"] == [
-        "med_dialog_healthcaremagic", "med_dialog_icliniq", "med_dialog",
-    ]  # fmt: skip
+    assert (record["prescribed_judges"], record["runs"]) == (["openai/gpt-4o-2024-05-13"], True)
+    tasks = ["med_dialog_healthcaremagic", "med_dialog_icliniq", "med_dialog"]
+    assert json.loads(ls("helm:med_dialog", "--json"))["tasks"] == tasks
 
 
 def test_all_run_specs() -> None:
@@ -115,13 +112,11 @@ def test_what_executes_answers_says_so() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"),
-        (["mmlu"], "HELM has a run spec of that name: helm:mmlu"),
+        (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"), (["pubmed_qa", "--all"], "give one of"),
+        (["mmlu"], "HELM has a run spec of that name: helm:mmlu"), (["--all", "--tag", "jury"], "give one of"),
         (["helm:mmlux"], "no run spec 'mmlux', did you mean 'mmlu'?"),
-        (["pubmed_qa", "--all"], "give one of"),
-        (["--all", "--tag", "jury"], "give one of"),
     ],
-)
+)  # fmt: skip
 def test_mistakes(arguments: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         CliRunner().invoke(cli, ["ls", *arguments], catch_exceptions=False)

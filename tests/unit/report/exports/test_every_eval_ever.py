@@ -88,7 +88,6 @@ def test_samples_of_an_earlier_export_do_not_stay_beside_a_record_without(tmp_pa
     private = replace(stored, config={"params": {"extra": {"data_path": "/mine"}}})
     write_records(private, tmp_path / "o", WHO, now=NOW)
     assert not samples.exists()
-    stored = stored_of("pubmed_qa")
     other = replace(stored.result.scores["exact_match"], higher_is_better=True)
     without = replace(stored, result=replace(stored.result, scores={"other": other}))
     assert len(write_records(without, tmp_path / "o", WHO, now=NOW)) == 1
@@ -164,32 +163,26 @@ def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> Non
         aggregate(with_scores(stored, **unknown), WHO, now=NOW)
 
 
-def test_a_result_that_may_not_be_reported_says_so() -> None:
+def test_a_result_that_may_not_be_reported_says_so_and_judges_are_named_by_their_models() -> None:
     details = only_score(not_reportable(stored_of("pubmed_qa"), "for a reason"))["score_details"]["details"]
     assert details["reportable"] == "false"
     assert details["not_reportable"] == "for a reason; 4 of 4 instances have a score"
-
-
-def test_judges_are_named_by_their_models() -> None:
     stored = stored_of("pubmed_qa")
     judges = {name: JudgeCounts(4, 4, 0) for name in ("gpt", "claude")}
     stored = replace(stored, result=replace(stored.result, validity=replace(stored.result.validity, judges=judges)))
-    stored = with_provenance(
-        stored, endpoints={"model": facts.ASKED, "gpt": replace(facts.ASKED, model="openai/gpt-4o")}
-    )
+    asked = {"model": facts.ASKED, "gpt": replace(facts.ASKED, model="openai/gpt-4o")}
+    stored = with_provenance(stored, endpoints=asked)
     assert only_score(stored)["score_details"]["details"]["judges"] == "claude, openai/gpt-4o"
 
 
 @pytest.mark.parametrize(
     ("sampling", "expected"),
     [
-        (({"temperature": 0.0}, {"temperature": 1.0}), {}),
+        (({"temperature": 0.0}, {"temperature": 1.0}), {}), (({"temperature": True, "max_tokens": 0},), {}), ((), {}),
         (({"temperature": "hot", "top_p": 0.5, "max_completion_tokens": 7},), {"top_p": 0.5, "max_tokens": 7}),
-        (({"temperature": True, "max_tokens": 0},), {}),
         (({"max_tokens": 1, "top_p": float("nan")},), {"max_tokens": 1}),
-        ((), {}),
     ],
-)
+)  # fmt: skip
 def test_generation_is_told_where_all_requests_had_the_same(
     sampling: tuple[dict[str, Any], ...], expected: dict[str, Any]
 ) -> None:
@@ -202,10 +195,9 @@ def test_generation_is_told_where_all_requests_had_the_same(
     [
         ("head_qa", {"source_type": "hf_dataset", "hf_repo": "dvilares/head_qa"}),
         ("pubmed_qa", {"source_type": "url", "url": ["https://github.com/pubmedqa/pubmedqa"]}),
-        ("sample_medical_qa", {"source_type": "other"}),
-        ("ehrshot", {"source_type": "other"}),
+        ("sample_medical_qa", {"source_type": "other"}), ("ehrshot", {"source_type": "other"}),
     ],
-)
+)  # fmt: skip
 def test_where_the_data_are_from(task: str, expected: dict[str, Any]) -> None:
     source = only_score(stored_of(task))["source_data"]
     assert source.pop("dataset_name") == task
