@@ -25,16 +25,10 @@ from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_line
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
-from eval_factory.workflows.suite.suite_status import (
-    CellFigures,
-    CellJob,
-    SuiteReader,
-    SuiteStatus,
-    same_command,
-    status_of,
-)
+from eval_factory.workflows.suite.suite_status import CellFigures, SuiteReader, SuiteStatus, same_command, status_of
 from eval_factory.workflows.verify import Finding
 from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, paused, phase, started, suite_folder, tell
 from unit.cli.test_main import Terminal
@@ -401,7 +395,7 @@ def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
 def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
     """Of a cell that waits there it is all; how to see its log is said for all."""
     _, first, *_others = running.cells
-    job = CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
+    job = suite_status.CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
     state = replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
     waiting = replace(first, progress=None, job=job, state=state)
     found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
