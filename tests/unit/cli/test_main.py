@@ -31,9 +31,7 @@ def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureF
     )
 
 
-def test_the_traceback_of_a_defect_is_printable(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main._report_defect(ValueError("odd \x1b[2J")) == 70
     (file,) = tmp_path.glob("eval-factory-defect-*.log")
@@ -41,9 +39,7 @@ def test_the_traceback_of_a_defect_is_printable(
     assert str(file) in capsys.readouterr().err
 
 
-def test_on_a_terminal_a_long_message_goes_on_below(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_message(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     message = "cannot reach " + "the endpoint that was given " * 4 + "\n  check it"
     main._say(message)
     assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", "one line in a log"

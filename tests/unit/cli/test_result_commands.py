@@ -53,13 +53,13 @@ def test_a_page_that_is_part_of_the_result_is_not_replaced_by_another(tmp_path: 
     assert report(folder, "--no-text") == f"{folder / 'report-without-texts.html'}\n"
 
 
-@pytest.mark.parametrize("no_text", [[], ["--no-text"]])
-def test_several_results_have_a_page_between_them(no_text: list[str], tmp_path: Path) -> None:
+def test_several_results_have_a_page_between_them(tmp_path: Path) -> None:
     folders = [right_or_wrong(tmp_path / name, values) for name, values in (("a", "1010"), ("b", "1100"))]
-    assert report(*folders, *no_text, "-o", tmp_path / "both.html") == f"{tmp_path / 'both.html'}\n"
-    text = readable_page((tmp_path / "both.html").read_text("utf-8"))
-    assert "1 right in A alone: q2." in text
-    assert ("What is q0?" in text) is not bool(no_text)
+    for no_text in ([], ["--no-text"]):
+        assert report(*folders, *no_text, "-o", tmp_path / "both.html") == f"{tmp_path / 'both.html'}\n"
+        text = readable_page((tmp_path / "both.html").read_text("utf-8"))
+        assert "1 right in A alone: q2." in text
+        assert ("What is q0?" in text) is not bool(no_text)
 
 
 def test_the_plots_of_one_result(tmp_path: Path) -> None:
@@ -87,9 +87,7 @@ def test_the_plots_of_two_results_and_of_their_difference(tmp_path: Path) -> Non
     assert drawings["b-distribution"].description == "8 values; 0: 1; 1: 7."
 
 
-def test_results_that_do_not_compare_have_no_plot_of_their_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_plot_of_the_difference_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = right_or_wrong(tmp_path / "a", "1111")
     other = [instance(f"z{number}", 1.0, prompt="another") for number in range(4)]
     b = written(tmp_path / "b", result(other, task="medec"))
@@ -214,9 +212,7 @@ def test_a_policy_that_is_not_kept_has_exit_code_1_and_its_reports(here: Path) -
 
 
 @pytest.mark.parametrize(("junit", "summary"), [("policy.yml/junit.xml", None), ("folder", None), ("j.xml", "no/s.md")])
-def test_a_report_that_cannot_be_written_is_said_after_what_was_found(
-    here: Path, monkeypatch: pytest.MonkeyPatch, junit: str, summary: str | None
-) -> None:
+def test_no_room_for_a_report(here: Path, monkeypatch: pytest.MonkeyPatch, junit: str, summary: str | None) -> None:
     if summary is not None:
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", summary)
     (here / "folder").mkdir()

@@ -240,9 +240,7 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
     ]  # fmt: skip
 
 
-def test_a_watcher_has_lines_where_there_is_no_terminal(
-    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watcher_has_lines(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
     stack.enter_context(held(folder))
     times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0])

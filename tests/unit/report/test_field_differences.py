@@ -76,19 +76,19 @@ def test_files(name: str, stored: str, made: str, expected: list[tuple[str, str,
         assert theirs in one.made
 
 
-def test_where_a_long_line_differs_is_shown(tmp_path: Path) -> None:
-    for name, digit in (("stored.html", "1"), ("made.html", "2")):
-        (tmp_path / name).write_text("x" * 500 + f"here {digit} is" + "y" * 500, "utf-8")
-    (one,) = differences_of_files(tmp_path / "stored.html", tmp_path / "made.html")
-    assert "here 1 is" in one.stored
-    assert "here 2 is" in one.made
-
-
-def test_bytes_that_are_no_text_are_compared(tmp_path: Path) -> None:
-    (tmp_path / "stored.html").write_bytes(b"\xff1")
-    (tmp_path / "made.html").write_bytes(b"\xff2")
-    (one,) = differences_of_files(tmp_path / "stored.html", tmp_path / "made.html")
-    assert (one.field, one.stored, one.made) == ("line 1", "\\xff1", "\\xff2")
+@pytest.mark.parametrize(
+    ("texts", "shown_of_each"),
+    [([b"x" * 500 + b"here %s is" % one + b"y" * 500 for one in (b"1", b"2")], ["here 1 is", "here 2 is"]),
+     ([b"\xff1", b"\xff2"], ["\\xff1", "\\xff2"])],
+    ids=["a long line", "no text"],
+)  # fmt: skip
+def test_where_a_line_differs_is_shown(texts: list[bytes], shown_of_each: list[str], tmp_path: Path) -> None:
+    files = [tmp_path / "stored.html", tmp_path / "made.html"]
+    for file, content in zip(files, texts, strict=True):
+        file.write_bytes(content)
+    (one,) = differences_of_files(*files)
+    assert one.field == "line 1"
+    assert [part in said for part, said in zip(shown_of_each, (one.stored, one.made), strict=True)] == [True, True]
 
 
 def test_pages_are_compared_by_what_their_data_say(tmp_path: Path) -> None:
@@ -96,9 +96,8 @@ def test_pages_are_compared_by_what_their_data_say(tmp_path: Path) -> None:
 
     def write(path: Path, answer: str, level: int) -> None:
         packed = base64.b64encode(gzip.compress(f'[1]\n["{answer}"]'.encode(), level)).decode()
-        path.write_text(
-            f'<p>x</p>\n<script type="application/x-eval-factory" data-run="0" data-part="0">{packed}</script>'
-        )
+        block = f'<script type="application/x-eval-factory" data-run="0" data-part="0">{packed}</script>'
+        path.write_text(f"<p>x</p>\n{block}")
 
     for level in (1, 9):  # another zlib, and the time of day
         write(stored, "yes", level)

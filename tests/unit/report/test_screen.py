@@ -74,9 +74,7 @@ def test_the_screen_shows_the_most_frequent_causes(result: TaskResult) -> None:
 
 
 @pytest.mark.parametrize(("count", "more"), [(0, None), (5, None), (6, "1 more note"), (8, "3 more notes")])
-def test_the_screen_shows_five_notes_and_says_where_the_rest_is(
-    count: int, more: str | None, result: TaskResult
-) -> None:
+def test_five_notes_and_where_the_rest_is(count: int, more: str | None, result: TaskResult) -> None:
     lines = shown(changed(result, notes=tuple(f"number {number}" for number in range(count))))
     told = [f"  note: number {number}" for number in range(min(count, 5))]
     rest = [f"  {more} of less weight: validity.notes, report.html"] if more else []

@@ -204,9 +204,7 @@ def test_the_time_of_one_run_has_its_parts_and_of_several_it_is_not_known(result
 
 
 @pytest.mark.parametrize(("counts", "total"), [((None, 8), None), ((40, None), None), ((0, 0), 0)])
-def test_tokens_are_added_where_both_are_known(
-    counts: tuple[int | None, int | None], total: int | None, result: TaskResult
-) -> None:
+def test_tokens_are_added(counts: tuple[int | None, int | None], total: int | None, result: TaskResult) -> None:
     usage = metrics_document(used(result, 1, counts), STATISTICS)["evaluation"]["token_usage"]
     assert usage == {"total_tokens": total, "prompt_tokens": counts[0], "completion_tokens": counts[1]}
 

@@ -183,9 +183,7 @@ def test_a_result_that_may_not_be_reported_says_so_and_judges_are_named_by_their
         (({"max_tokens": 1, "top_p": float("nan")},), {"max_tokens": 1}),
     ],
 )  # fmt: skip
-def test_generation_is_told_where_all_requests_had_the_same(
-    sampling: tuple[dict[str, Any], ...], expected: dict[str, Any]
-) -> None:
+def test_generation_that_all_requests_had(sampling: tuple[dict[str, Any], ...], expected: dict[str, Any]) -> None:
     stored = with_provenance(stored_of("pubmed_qa"), endpoints={"model": replace(facts.ASKED, sampling=sampling)})
     assert only_score(stored)["generation_config"] == {"generation_args": expected}
 

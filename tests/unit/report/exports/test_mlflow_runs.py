@@ -118,9 +118,7 @@ def test_names_are_what_mlflow_takes_and_numbers_are_finite() -> None:
     ("task", "with_texts", "answers"),
     [("pubmed_qa", False, True), ("ehrshot", False, False), ("custom.x", False, False), ("ehrshot", True, True)],
 )
-def test_answers_are_sent_of_public_benchmarks_or_where_the_user_says_so(
-    task: str, with_texts: bool, answers: bool, tmp_path: Path
-) -> None:
+def test_of_what_answers_are_sent(task: str, with_texts: bool, answers: bool, tmp_path: Path) -> None:
     stored = load_result(folder_of(tmp_path, task))
     names = [path.name for path in run_of(stored, with_texts=with_texts).artifacts]
     assert names == ["evaluation_config.yaml", "report.md", *(["report.html", "results.jsonl"] if answers else [])]
@@ -176,9 +174,7 @@ def test_without_mlflow_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("error", [ServerError, ImportError])
-def test_an_address_that_mlflow_does_not_know(
-    error: type[Exception], mlflow: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_not_known(error: type[Exception], mlflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def client(tracking_uri: str) -> None:
         raise error("unknown scheme")
 

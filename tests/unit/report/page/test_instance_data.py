@@ -92,15 +92,12 @@ def test_right_and_wrong() -> None:
 @pytest.mark.parametrize(
     ("main", "values", "middle", "low"),
     [
-        (RATING, [1.0, 3.0, 4.5], 3.0, [True, False, False]),
+        (RATING, [1.0, 3.0, 4.5], 3.0, [True, False, False]), (SHARE, [0.25, 0.5, 1.0], 0.5, [True, False, False]),
         (replace(RATING, higher_is_better=False), [1.0, 3.0, 4.5], 3.0, [False, False, True]),
         (replace(RATING, scale=None), [1.0, 2.0, 6.0], 3.0, [True, True, False]),
-        (SHARE, [0.25, 0.5, 1.0], 0.5, [True, False, False]),
     ],
-)
-def test_of_other_values_the_low_ones_are_found(
-    main: Score, values: list[float], middle: float, low: list[bool]
-) -> None:
+)  # fmt: skip
+def test_the_low_ones_of_other_values(main: Score, values: list[float], middle: float, low: list[bool]) -> None:
     made = packed([instance(f"q{at}", one, main.metric) for at, one in enumerate(values)], main)
     assert made.middle == middle
     assert ["wrong" in found for found in flags(made)] == low
